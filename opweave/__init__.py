@@ -40,6 +40,8 @@ from opweave.adapters.torch.dispatch import trace_step, trace_training
 from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
+from opweave.formulations.build import build_model, read_solution
+from opweave.formulations.export.write import ModelFile, write_model
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
@@ -75,14 +77,20 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
+from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.own import solver_for
+from opweave.solvers.questions.compare import Comparison, compare
 from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
-from opweave.solvers.registry import Solver, SolverInfo, solvers
-from opweave.solvers.registry import register as register_solver
+from opweave.solvers.questions.pareto import Front, pareto
+from opweave.solvers.questions.sweep import Sweep, sweep
+from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
@@ -92,6 +100,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -102,6 +111,7 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Comparison",
     "Conflict",
     "Constraint",
     "Costs",
@@ -112,8 +122,11 @@ __all__ = [
     "Evaluation",
     "Forbid",
     "Formulation",
+    "FormulationInfo",
+    "Front",
     "Geometry",
     "Group",
+    "HonouredConstraints",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
@@ -124,6 +137,7 @@ __all__ = [
     "MemoryCap",
     "MemoryOrdering",
     "Mend",
+    "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
@@ -154,6 +168,7 @@ __all__ = [
     "Stage",
     "Stages",
     "Status",
+    "Sweep",
     "Tensor",
     "Termination",
     "Timeline",
@@ -165,30 +180,38 @@ __all__ = [
     "Violation",
     "Warmed",
     "__version__",
+    "build_model",
     "calibrate",
     "clusters",
+    "compare",
     "conflict",
+    "constraint_table",
     "explain",
     "express",
     "geometry",
     "layer_counts",
+    "list_formulations",
     "load",
     "load_costs",
     "load_problem",
     "load_result",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "pareto",
     "pareto_front",
     "progress_figure",
+    "read_solution",
     "register_formulation",
     "register_solver",
     "reorder_onnx",
     "schedule_groups",
     "solve",
+    "solver_for",
     "solvers",
     "split_onnx",
     "split_points",
     "split_torch",
+    "sweep",
     "tensor_split",
     "trace_step",
     "trace_training",
@@ -196,6 +219,7 @@ __all__ = [
     "verify",
     "vllm_partition",
     "warm",
+    "write_model",
 ]
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.formulation import BuildContext, PyomoFormulation, find_formulation
+from opweave.formulations.export.values import named_values
+from opweave.formulations.formulation import (
+    BuildContext,
+    Formulation,
+    PyomoFormulation,
+    find_formulation,
+    formulation_names,
+    load_formulations,
+)
+from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.formulations.modeling.reading import values_of
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
@@ -20,21 +31,15 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-def load_formulations(kind: str) -> None:
-    """Import the formulations of a problem kind; each registers itself."""
-    try:
-        home = importlib.import_module(f"opweave.formulations.{kind}")
-    except ModuleNotFoundError:
-        return  # a user's problem registers its formulations itself
-    for module in pkgutil.iter_modules(home.__path__):
-        importlib.import_module(f"{home.__name__}.{module.name}")
+def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel | IntervalModel:
+    """Write a problem as a model for your own solver.
 
+    An integer program becomes a Pyomo model, with components indexed by the names of operators and devices. A
+    constraint program stays what it is, an :class:`~opweave.formulations.modeling.intervals.IntervalModel`, which
+    :func:`write_model` writes for CP-SAT.
 
-def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel:
-    """Write a problem as a Pyomo model, with components indexed by the names of operators and devices.
-
-    The model leaves nothing out, so you may add rows of your own and solve it with any solver. Its handles
-    (``model.on(op, device)``, ``model.start(op)``, ...) are Pyomo expressions in seconds, bytes and counts;
+    The model leaves nothing out, so you may add rows of your own. Its handles (``model.on(op, device)``,
+    ``model.start(op)``, ...; :func:`list_formulations` lists them) are expressions in seconds, bytes and counts;
     ``model.add(row)`` adds a row; ``model.objective`` is in seconds or bytes.
 
     Parameters
@@ -68,34 +73,124 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     >>> str(model.z["b", 1, 2])
     'z[b,1,2]'
     """
-    load_formulations(problem.kind)
-    written = find_formulation(type(problem), formulation)
-    made = (written.whole or written)(BuildContext(extended=True))
-    model = made.build(problem)
-    if isinstance(model, LinearModel):
-        model = to_pyomo(model).concrete
-    elif isinstance(made, PyomoFormulation):
-        model.objective.set_value(made.tick() * model.objective.expr)
-    model.formulation = made
-    return cast("ConcreteModel", model)
+    model = written_model(problem, _named(problem, formulation))
+    if isinstance(model, IntervalModel) or not isinstance(model, LinearModel):
+        return model
+    concrete = to_pyomo(model).concrete
+    concrete.formulation = model.formulation
+    return concrete
 
 
-def read_solution(model: ConcreteModel) -> Solution:
-    """Read the solution from the values of a solved model of :func:`build_model`.
-
-    Judge it with the problem's referee, which has the last word: ``problem.evaluate(solution)``.
+def _named(problem: Problem[Any, Any], formulation: str | None) -> type[Formulation[Any, Any]]:
+    """The formulation of that name, whatever engines it is for; None names the default for integer programs.
 
     Raises
     ------
     InvalidInputError
-        If the model comes from elsewhere or has no values.
+        If the problem has no such formulation.
     """
-    view: PyomoView | None = getattr(model, "opweave", None)
-    if view is None:
+    load_formulations(problem.kind)
+    whole = formulation in formulation_names(problem.kind, IntervalModel)
+    return find_formulation(type(problem), formulation, IntervalModel if whole else LinearModel)
+
+
+def written_model(problem: Problem[Any, Any], formulation: type[Formulation[Any, Any]]) -> Any:
+    """The model as the formulation writes it, with nothing left out; it remembers its formulation.
+
+    Raises
+    ------
+    InfeasibleError, UnsupportedConstraintError, LimitExceededError
+        As :func:`build_model`.
+    """
+    made = (formulation.whole or formulation)(BuildContext(extended=True))
+    try:
+        model = made.build(problem)
+    except TriviallyInfeasibleError as error:
+        raise InfeasibleError(str(error)) from error
+    except InfeasibleError as error:
+        raise InfeasibleError(str(error) or made.why_infeasible(problem)) from error
+    if isinstance(made, PyomoFormulation):
+        model.objective.set_value(made.tick() * model.objective.expr)
+        model.opweave.source.problem = problem
+    model.formulation = made
+    return model
+
+
+def described(model: Any) -> Formulation[Any, Any]:
+    """The formulation of a model.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model comes from elsewhere.
+    """
+    made = getattr(model, "formulation", None)
+    if not isinstance(made, Formulation):
         raise InvalidInputError("the model was not written by build_model")
+    return made
+
+
+def column_names(model: Any) -> list[str]:
+    """The names of a model's columns, such as ``x[conv1,gpu]``."""
+    if isinstance(model, LinearModel):
+        return model.names()
+    view: PyomoView = model.opweave
+    return [variable.name for variable in view.variables] if view.written else view.source.names()
+
+
+def read_solution(
+    of: ConcreteModel | IntervalModel | Problem[Any, Any],
+    values: Mapping[str, float] | str | Path | None = None,
+    formulation: str | None = None,
+) -> Solution:
+    """Read the solution that a solver of your own found.
+
+    Judge it with the problem's referee, which has the last word: ``problem.evaluate(solution)``.
+
+    Parameters
+    ----------
+    of
+        A model of :func:`build_model`; or the problem that a file of :func:`write_model` states.
+    values
+        Values by the names of columns, in the model or in the file; or a solution file of HiGHS, CBC, SCIP or Gurobi.
+        Columns without a value are 0, and names of other columns are passed over. None for the values that a solver
+        left in a Pyomo model.
+    formulation
+        The formulation of the file, if ``of`` is a problem; None for the problem's default.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model comes from elsewhere or has no values, or the values do not belong to it.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> graph = ow.OpGraph(tensors=[], operators=[ow.Operator(id="conv")])
+    >>> devices = [ow.Device(name="a"), ow.Device(name="b")]
+    >>> cluster = ow.Cluster(devices=devices, bandwidth=[[0, 1e9], [1e9, 0]])
+    >>> costs = ow.Costs.from_table({"conv": {"a": 1.0, "b": 2.0}})
+    >>> problem = ow.Placement(graph=graph, cluster=cluster, costs=costs)
+    >>> read_solution(problem, {"place(conv,b)": 1, "start(conv)": 0}).device
+    {'conv': 'b'}
+    """
+    model = written_model(of, _named(of, formulation)) if isinstance(of, Problem) else of
+    made = described(model)
+    view: PyomoView | None = None if isinstance(model, LinearModel) else model.opweave
+    known = _left_in(view) if values is None else named_values(column_names(model), values)
+    if view is not None:  # columns that a user fixed are in no file
+        fixed = [column for column, variable in enumerate(view.variables) if variable.fixed]
+        known[fixed] = values_of(view.variables)[fixed]
+    source = model if view is None or view.written else view.source
+    solution: Solution = made.extract(source, np.nan_to_num(known))  # solvers may leave out zeros
+    return solution
+
+
+def _left_in(view: PyomoView | None) -> FloatArray:
+    """The values that a solver left in a Pyomo model."""
+    if view is None:
+        raise InvalidInputError("only a Pyomo model holds values of its own: pass them by name, or a solution file")
     values = values_of(view.variables)
     if len(values) and np.isnan(values).all():
         raise InvalidInputError("the model's variables have no values: solve it first")
-    source = model if isinstance(model.formulation, PyomoFormulation) else view.source
-    solution: Solution = model.formulation.extract(source, np.nan_to_num(values))  # solvers may leave out zeros
-    return solution
+    return values

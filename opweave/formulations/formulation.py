@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
+
+OPWEAVES = "opweave.formulations."
+"""Package of the formulations that are there without a user's registration."""
 
 _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
@@ -79,6 +85,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The expressions of side constraints that it understands.
     built_in
         Side constraints that it enforces by itself, so a solution that satisfies them obeys all the rows that they add.
+    source
+        The paper and its equations, with its DOI; empty if the formulation was not published.
+    requires
+        The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
     whole
         The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
         out.
@@ -93,6 +103,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     model_type: ClassVar[type[LinearModel]] = LinearModel
     supports: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
+    source: ClassVar[str] = ""
+    requires: ClassVar[str] = ""
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 
@@ -207,9 +219,12 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     ----------
     timed
         Names of the components that hold times with a horizon, in units of :meth:`tick` seconds.
+    handles
+        The handles of its model.
     """
 
     timed: ClassVar[tuple[str, ...]] = ()
+    handles: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def write(self, problem: ProblemT) -> ConcreteModel:
@@ -253,11 +268,52 @@ ten times the tolerance that they allow in a row."""
 FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 
 
-def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
-    """Class decorator that makes a formulation selectable. The first one registered for a problem is its default.
+def load_formulations(kind: str) -> None:
+    """Import the formulations of a problem kind, opweave's own and those of other packages; each registers itself."""
+    _load_own(kind)
+    load_plugins()
+    load_plugins(FORMULATIONS, register_formulation)
 
-    Side constraints may be expressed for it with any handle of its model.
+
+def _load_own(kind: str) -> None:
+    try:
+        home = importlib.import_module(f"opweave.formulations.{kind}")
+    except ModuleNotFoundError:
+        return  # a user's problem registers its formulations itself
+    for module in pkgutil.iter_modules(home.__path__):
+        importlib.import_module(f"{home.__name__}.{module.name}")
+
+
+def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
+    """Class decorator that makes a formulation selectable: ``solve(..., formulation=name)``, ``build_model``.
+
+    The first one registered for a problem is its default; for opweave's problems, opweave's own come first. A package
+    may name a class instead as an entry point of the group ``opweave.formulations``. Side constraints may be expressed
+    for it with any handle of its model.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no class of formulations, lacks a method or its name, or opweave has one of that name.
+
+    See Also
+    --------
+    opweave.formulations.modeling : how a formulation is written.
     """
+    if not (isinstance(formulation, type) and issubclass(formulation, Formulation)):
+        raise InvalidInputError(f"a formulation is a class derived from Formulation, not {formulation!r:.80}")
+    lacks = [
+        *sorted(formulation.__abstractmethods__),
+        *(name for name in ("name", "problem_type", "supports") if not hasattr(formulation, name)),
+    ]
+    if lacks:
+        raise InvalidInputError(f"formulation {formulation.__name__} lacks {', '.join(lacks)}")
+    kind = formulation.problem_type.kind
+    if not formulation.__module__.startswith(OPWEAVES):
+        _load_own(kind)  # so that defaults stay
+        taken = _FORMULATIONS.get((kind, formulation.name))
+        if taken is not None and taken.__module__.startswith(OPWEAVES):
+            raise InvalidInputError(f"opweave has a formulation {formulation.name!r} for {kind}; choose another name")
     formulation.supports = tuple(dict.fromkeys((*formulation.supports, *formulation.model_type.words())))
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
     note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
@@ -289,6 +345,7 @@ def find_formulation(
         of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
         raise InvalidInputError(
             f"{problem.__name__} has no formulation {chosen!r}{of}; it has {', '.join(map(repr, names)) or 'none'}"
+            f"{why_left_out(chosen or '')}"
         )
     assert chosen is not None
     return _FORMULATIONS[problem.kind, chosen]

@@ -1,9 +1,16 @@
-"""Problems, formulations and solvers of other packages: modules that register themselves when they are imported.
+"""Problems, formulations and solvers of other packages: entry points that are found when something is listed or solved.
 
-A package names them as entry points, in the group ``opweave``::
+A package names in its ``pyproject.toml`` modules that register themselves when they are imported, and the solvers and
+formulations that it brings::
 
     [project.entry-points.opweave]
     precision = "my_package.precision"
+
+    [project.entry-points."opweave.solvers"]
+    mine = "my_package.solvers:mine"             # a Solver, or a function under @ow.solver_for(...)
+
+    [project.entry-points."opweave.formulations"]
+    compact = "my_package.programs:Compact"      # a class of formulations
 """
 
 from __future__ import annotations
@@ -12,25 +19,53 @@ import importlib
 import importlib.util
 import logging
 import sys
+from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from opweave.problems.errors import InvalidInputError
 
 logger = logging.getLogger("opweave")
 
-GROUP = "opweave"
+GROUP, SOLVERS, FORMULATIONS = "opweave", "opweave.solvers", "opweave.formulations"
+
+_LEFT_OUT: dict[str, str] = {}
+
+
+def _as_imported(_found: object) -> None:
+    """Modules register what they bring themselves."""
 
 
 @cache
-def load_plugins() -> None:
-    """Import the modules that installed packages name, once; a module that fails is left out with a warning."""
-    for point in entry_points(group=GROUP):
+def load_plugins(group: str = GROUP, register: Callable[[Any], object] = _as_imported) -> None:
+    """Register what installed packages name in a group, once; what fails is left out with a warning.
+
+    Parameters
+    ----------
+    group
+        The group of entry points.
+    register
+        Receives each object; raises an exception if it is not what the group holds.
+    """
+    for point in entry_points(group=group):
         try:
-            point.load()
+            register(point.load())
         except Exception as error:
-            logger.warning("entry point %s = %s cannot be imported: %s", point.name, point.value, error)
+            _LEFT_OUT[point.name] = f"{_named(point)} was left out ({type(error).__name__}: {error})"
+            logger.warning("%s", _LEFT_OUT[point.name])
+
+
+def _named(point: EntryPoint) -> str:
+    package = getattr(getattr(point, "dist", None), "name", None)
+    origin = f" of package {package!r}" if package else ""
+    return f"entry point {point.name} = {point.value}{origin}"
+
+
+def why_left_out(name: str) -> str:
+    """The end of a message about an unknown name: why a package's entry point of that name was left out, if one was."""
+    return f"; {_LEFT_OUT[name]}" if name in _LEFT_OUT else ""
 
 
 def import_own(module: str) -> None:

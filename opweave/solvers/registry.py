@@ -9,13 +9,15 @@ from enum import Enum
 from typing import Any, Literal
 
 from opweave.formulations.expressions import expressible
+from opweave.formulations.formulation import register_formulation
 from opweave.problems.errors import (
+    InvalidInputError,
     SolverNotAvailableError,
     UnknownSolverError,
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
-from opweave.problems.plugins import load_plugins
+from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.solvers.interrupts import WholeImports
@@ -128,6 +130,43 @@ def register(solver: Solver) -> Solver:
     return solver
 
 
+def register_solver(solver: Solver) -> Solver:
+    """Make a solver of your own available by name: ``solve(..., solver=name)``, ``list_solvers()``.
+
+    A package may name it instead as an entry point of the group ``opweave.solvers``. :func:`solver_for` makes a solver
+    of a function.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no solver, or opweave has one of that name.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> def as_listed(problem, run):
+    ...     order = ow.Ordering(order=[op.id for op in problem.graph.operators])
+    ...     run.found(order, problem.evaluate(order).objective)
+    ...     return ow.Outcome(run.termination())
+    >>> registered = ow.register_solver(
+    ...     ow.Solver("in_listed_order", "memory_ordering", "algorithm", as_listed, about="as listed")
+    ... )
+    """
+    if not isinstance(solver, Solver):
+        raise InvalidInputError(f"a solver is an instance of Solver, not of {type(solver).__name__}")
+    _load_own(solver.problem)
+    taken = _SOLVERS.get((solver.problem, solver.name))
+    if taken is not None and _home(taken).startswith("opweave.") and not _home(solver).startswith("opweave."):
+        raise InvalidInputError(f"opweave has a solver {solver.name!r} for {solver.problem}; choose another name")
+    return register(solver)
+
+
+def _home(solver: Solver) -> str:
+    """The module of a solver's function."""
+    function = getattr(solver.run, "__wrapped__", getattr(solver.run, "func", solver.run))
+    return str(getattr(function, "__module__", ""))
+
+
 def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
     """Let a registered solver use several cores, or an executor.
 
@@ -147,12 +186,25 @@ def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
         load_plugins()
-        for each in _KINDS:
-            if kind in (None, each):
-                importlib.import_module(f"opweave.solvers.{each}.registered")
+        _load_own(kind)
+        load_plugins(FORMULATIONS, register_formulation)
+        load_plugins(SOLVERS, register_solver)
         complete = importlib.import_module("opweave.solvers.generic").complete
     for each in Problem.kinds() if kind is None else [kind]:
         complete(each)
+
+
+def _load_own(kind: str | None) -> None:
+    """Import opweave's own solvers of one problem kind, or of all kinds."""
+    for each in _KINDS:
+        if kind in (None, each):
+            importlib.import_module(f"opweave.solvers.{each}.registered")
+
+
+def load_solvers(kind: str | None = None) -> list[Solver]:
+    """The solvers of one problem kind, or of all kinds, in the order of their registration."""
+    _load(kind)
+    return [solver for (problem, _), solver in _SOLVERS.items() if kind in (None, problem)]
 
 
 def registered(kind: str) -> list[Solver]:
@@ -192,7 +244,9 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
-        raise UnknownSolverError(f"{type(problem).__name__} has no solver {name!r}; it has: {known}")
+        raise UnknownSolverError(
+            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{why_left_out(name)}"
+        )
     install = solver.missing()
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")

@@ -174,6 +174,8 @@ def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcom
     try:
         with run.at_work(), Interrupter(run.until_overdue):
             outcome = run_solver(problem, solver, run)
+            if not isinstance(outcome, Outcome):
+                raise EngineError(f"solver {solver.name!r} returned {outcome!r:.80}; it must return an Outcome")
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
         outcome = Outcome(Termination.TIME_LIMIT)

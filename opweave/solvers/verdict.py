@@ -102,7 +102,7 @@ def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
         return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
-def _may_hold(bound: int | float, objective: int | float | None) -> bool:
+def may_hold(bound: int | float, objective: int | float | None) -> bool:
     """Whether a bound does not contradict a verified objective."""
     return objective is None or bound <= objective or agree(bound, objective)
 
@@ -152,13 +152,13 @@ def result_of(
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
     if not judged.honest:  # a solver that misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
-    if bound is not None and not _may_hold(bound, judged.objective):
+    if bound is not None and not may_hold(bound, judged.objective):
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
     proved = bound is not None and judged.objective is not None and agree(bound, judged.objective)
     trivial = None if proved else trivial_bound(problem)
-    if trivial is not None and (bound is None or trivial > bound) and _may_hold(trivial, judged.objective):
+    if trivial is not None and (bound is None or trivial > bound) and may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ only by rounding

@@ -1,10 +1,10 @@
-"""The command line: ``opweave solve | plan | check | conflict | verify | solvers | warm | demo``."""
+"""The command line: ``opweave solve``, ``plan``, ``compare``, ``conflict``, ``check`` and others."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -14,6 +14,9 @@ from rich.console import Console
 
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.output import name_files as _name_files
+from opweave.adapters.cli.output import stdout as _stdout
+from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
 from opweave.adapters.cli.settings import (
     DimOption,
     JsonOption,
@@ -46,9 +49,6 @@ Args = ParamSpec("Args")
 
 PROBLEMS = "ordering, placement, batched, pipeline, slicing"
 """Values of ``--problem``."""
-
-PIPED_WIDTH = 120
-"""Columns of a table that is not written to a terminal."""
 
 
 def polite(command: Callable[Args, int]) -> Callable[Args, None]:
@@ -234,12 +234,19 @@ def verify_command(
 @polite
 def solvers_command(
     problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only solvers for this problem.")] = None,
+    constraints: Annotated[
+        bool, typer.Option("--constraints", help="Show which side constraints each solver honours.")
+    ] = False,
 ) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
-    from opweave.adapters.report.tables import solvers_table
+    from opweave.adapters.report.tables import constraints_table, solvers_table
+    from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import solvers
 
     kind = None if problem is None else view_for(problem).problem_type.kind
+    if constraints:
+        _stdout().print(constraints_table(constraint_table(kind)))
+        return VERIFIED
     _stdout().print(solvers_table(solvers(kind)))
     return VERIFIED
 
@@ -265,6 +272,11 @@ def warm_command(
     for name in found.failed:
         console.print(plain(f"not compiled, will run slowly: {name}"), markup=False, highlight=False)
     return NOTHING_FOUND if found.failed else VERIFIED
+
+
+app.command("compare")(polite(compare_command))
+app.command("sweep")(polite(with_settings(sweep_command)))
+app.command("pareto")(polite(with_settings(pareto_command)))
 
 
 @app.command("demo")
@@ -333,16 +345,6 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
         console.print(plain(view.explain()), markup=False, highlight=False)
         _name_files(console, files)
     return VERIFIED if result.verified else NOTHING_FOUND
-
-
-def _stdout() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED_WIDTH)
-
-
-def _name_files(console: Console, files: Sequence[Path]) -> None:
-    if files:
-        console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ class Settings:
         InvalidInputError
             For a text of another form.
         """
-        return {name: _option_value(text) for name, text in pairs(self.option, "--option").items()}
+        return {name: option_value(text) for name, text in pairs(self.option, "--option").items()}
 
     def check(self) -> None:
         """Refuse inputs and outputs that cannot be read or written, before time is spent on solving.
@@ -137,7 +137,8 @@ def dimensions(texts: Sequence[str] | None) -> dict[str, int]:
     return {name: _dimension(name, text) for name, text in pairs(texts, "--dim").items()}
 
 
-def _option_value(text: str) -> OptionValue:
+def option_value(text: str) -> OptionValue:
+    """Read a truth value, a number or a text."""
     words: dict[str, OptionValue] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

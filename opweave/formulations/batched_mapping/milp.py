@@ -248,6 +248,7 @@ class Identities(BatchedRows):
     """(1)-(7) with a device for every input; batches wait only for data that flows."""
 
     name: ClassVar[str] = "identities"
+    source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, (1)-(7) with (3) corrected, doi:10.48550/arXiv.2308.00127"
     model_type: ClassVar[type[LinearModel]] = OrderedModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "identities")
 

@@ -54,6 +54,7 @@ class ByTasks(Twins):
     """Section VI: identical devices by the number of inputs that they run over all operators."""
 
     name: ClassVar[str] = "tasks"
+    source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, section VI, doi:10.48550/arXiv.2308.00127"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
 
     def measure(self, model: OrderedModel, u: int) -> Linear:
@@ -65,6 +66,7 @@ class ByBatches(Twins):
     """Section VI: identical devices by the number of batches that they run."""
 
     name: ClassVar[str] = "batches"
+    source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, section VI, doi:10.48550/arXiv.2308.00127"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
 
     def measure(self, model: OrderedModel, u: int) -> Linear:
@@ -76,6 +78,7 @@ class ByBusyTime(Twins):
     """Section VI: identical devices by the time that they are busy."""
 
     name: ClassVar[str] = "busy"
+    source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, section VI, doi:10.48550/arXiv.2308.00127"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
 
     def measure(self, model: OrderedModel, u: int) -> Linear:

@@ -77,9 +77,11 @@ class PairIntervals(PairHandles, IntervalModel):
 
     def open_pair(self, number: int) -> None:
         """Add the columns of a pair, and link them to the steps of its groups."""
-        self.pair_columns.append(self.binary())
-        self.otherwise.append(self.binary())
-        first, second = (self.step[ends[number]] for ends in (self.facts.pairs.first, self.facts.pairs.second))
+        groups = [int(ends[number]) for ends in (self.facts.pairs.first, self.facts.pairs.second)]
+        earlier, later = (self.facts.name(group) for group in groups)
+        self.pair_columns.append(self.binary("x", (earlier, later)))
+        self.otherwise.append(self.binary("x", (later, earlier)))
+        first, second = (self.step[group] for group in groups)
         self.row({self.pair_columns[-1]: 1, self.otherwise[-1]: 1}, 1, 1)
         self.row({second: 1, first: -1}, 1, None, (self.pair_columns[-1],))
         self.row({first: 1, second: -1}, 1, None, (self.otherwise[-1],))
@@ -113,13 +115,16 @@ class PairSteps(OrderingProgram):
         """Add a step for every group, after the steps of all groups that must run before it."""
         groups, closed = model.facts.groups, model.facts.pairs.closed
         earliest, latest = closed.sum(axis=1), len(closed) - 1 - closed.sum(axis=0)
-        model.step = [model.whole(int(low), int(high)) for low, high in zip(earliest, latest, strict=True)]
+        sides = zip(earliest.tolist(), latest.tolist(), strict=True)
+        model.step = [
+            model.whole(int(low), int(high), "step", model.facts.name(group)) for group, (low, high) in enumerate(sides)
+        ]
         for g, h in zip(*(ends.tolist() for ends in reduced_arcs(groups.before, closed)), strict=True):
             model.row({model.step[h]: 1, model.step[g]: -1}, 1, None)
 
     def _excesses(self, model: PairIntervals) -> None:
         """Every excess is at least as large as each of its expressions."""
-        model.excess = [model.whole(0, excess.upper) for excess in model.facts.excesses]
+        model.excess = [model.whole(0, each.upper, "excess", k) for k, each in enumerate(model.facts.excesses)]
         for excess, column in zip(model.facts.excesses, model.excess, strict=True):
             for over in excess.over:
                 model.at_most(over, column)

@@ -82,6 +82,10 @@ class PairFacts:
     scale: Scale
     lower_bound: int
 
+    def name(self, group: int) -> str:
+        """The name of a group: that of its centre."""
+        return self.instance.names[int(self.groups.centre[group])]
+
     def arcs(self) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Every critical group g, with the arcs p -> q of groups whose order relative to g is open."""
         heads, tails = reduced_arcs(self.groups.before, self.pairs.closed)
@@ -161,9 +165,8 @@ class PairModel(PairHandles, LinearModel):
 
     def add_pairs(self, numbers: Iterable[int]) -> None:
         """Add the columns of pairs, named by the centres of their groups."""
-        instance, pairs = self.facts.instance, self.facts.pairs
-        names = [instance.names[v] for v in self.facts.groups.centre.tolist()]
-        keys = [(names[pairs.first[k]], names[pairs.second[k]]) for k in numbers]
+        pairs, name = self.facts.pairs, self.facts.name
+        keys = [(name(int(pairs.first[k])), name(int(pairs.second[k]))) for k in numbers]
         self.pair_columns.extend(self.binaries("x", keys).tolist())
 
 
@@ -326,7 +329,7 @@ class PairwisePositions(Pairwise):
         lengths = facts.groups.lengths().astype(np.float64)
         closed = facts.pairs.closed
         earliest, latest = closed @ lengths, lengths.sum() - closed.T @ lengths - lengths
-        begin = model.reals("begin", range(len(lengths)), earliest, latest)
+        begin = model.reals("begin", map(facts.name, range(len(lengths))), earliest, latest)
         heads, tails = reduced_arcs(facts.groups.before, closed)
         rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -lengths[heads])
         first, second = (np.asarray(ends, dtype=np.int64) for ends in (facts.pairs.first, facts.pairs.second))

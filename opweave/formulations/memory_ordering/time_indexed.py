@@ -39,6 +39,8 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
     """
 
     name: ClassVar[str] = "time_indexed"
+    handles: ClassVar[tuple[str, ...]] = ("before", "position", "runs")
+    source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(10), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
     _unit = 1.0
 
@@ -183,6 +185,7 @@ class TimeIndexedOpen(TimeIndexed):
     """The paper's program without pruning: every operator may run in every step, as in its Table IV."""
 
     name: ClassVar[str] = "time_indexed_unpruned"
+    source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(6), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed_unpruned")
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:

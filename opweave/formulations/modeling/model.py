@@ -42,6 +42,8 @@ class LinearModel(Handles):
     ----------
     problem
         The problem that the model stands for; set before side constraints and a user's function add to the model.
+    formulation
+        The formulation that wrote the model, if a user asked for the model itself.
     low, high, integral
         Bounds of every column, and whether it is restricted to integers.
     families
@@ -70,6 +72,7 @@ class LinearModel(Handles):
     """
 
     problem: Problem[Any, Any] = field(init=False)
+    formulation: object = field(init=False, default=None)
     low: list[float] = field(init=False, default_factory=list)
     high: list[float] = field(init=False, default_factory=list)
     integral: list[bool] = field(init=False, default_factory=list)
@@ -177,6 +180,14 @@ class LinearModel(Handles):
         values = np.full(len(self), np.nan)
         values[list(known)] = list(known.values())
         return values
+
+    def names(self) -> list[str]:
+        """Names of all columns: family and key."""
+        result = [""] * len(self)
+        for name, family in self.families.items():
+            for key, column in zip(family.keys, family.columns, strict=True):
+                result[column] = component_name(name, key)
+        return result
 
     def name_of(self, column: int) -> str:
         """Family and key of a column."""

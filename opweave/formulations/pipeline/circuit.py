@@ -134,14 +134,14 @@ class Circuit(StageFormulation):
         instance = model.instance
         devices = range(len(instance.devices))
         for v in devices:
-            loop, enter, leave = (model.binary() for _ in range(3))
+            loop, enter, leave = (model.binary(name, instance.devices[v]) for name in ("unused", "first", "last"))
             model.arcs |= {(v + 1, v + 1): loop, (0, v + 1): enter, (v + 1, 0): leave}
             begun = {model.begins_at[u, a]: 1 for u, a in model.begins_at if u == v}
             model.row({**begun, loop: 1}, 1, 1)
             for column, pair, there in ((enter, (v, 0), model.begins_at), (leave, (v, instance.last), model.ends_at)):
                 model.row({column: 1, **({there[pair]: -1} if pair in there else {})}, 0, 0)
         for v, w in np.argwhere(instance.rate > 0).tolist():
-            taken = model.arcs[v + 1, w + 1] = model.binary()
+            taken = model.arcs[v + 1, w + 1] = model.binary("next", (instance.devices[v], instance.devices[w]))
             for b in range(1, instance.last):
                 ends, begins = model.ends_at.get((v, b)), model.begins_at.get((w, b))
                 terms = {**({} if ends is None else {ends: 1}), **({} if begins is None else {begins: -1})}

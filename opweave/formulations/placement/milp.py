@@ -130,6 +130,7 @@ class Disjunctive(ColumnProgram):
     """
 
     name: ClassVar[str] = "disjunctive"
+    source: ClassVar[str] = "opweave, from Zhang et al. (Moirai) 2023, (4)-(8), doi:10.48550/arXiv.2312.04025"
     model_type: ClassVar[type[LinearModel]] = DisjunctiveModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
 

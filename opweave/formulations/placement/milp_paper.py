@@ -36,6 +36,9 @@ class Moirai(PaperVariables):
     """
 
     name: ClassVar[str] = "moirai"
+    handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "uses")
+    source: ClassVar[str] = "Zhang et al. (Moirai) 2023, (4)-(8), doi:10.48550/arXiv.2312.04025"
+    requires: ClassVar[str] = "transfers='one_port_edge'"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai", "on", "uses")
 
     def write(self, problem: Placement) -> ConcreteModel:

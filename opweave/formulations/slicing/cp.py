@@ -44,6 +44,7 @@ class CutCounts(Formulation[Slicing, Slices]):
     """The program over cuts with times in ticks."""
 
     name: ClassVar[str] = "cut_counts"
+    requires: ClassVar[str] = Cuts.requires
     problem_type: ClassVar[type[Slicing]] = Slicing
     model_type: ClassVar[type[LinearModel]] = WholeCuts
     supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_counts")

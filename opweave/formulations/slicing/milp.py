@@ -34,6 +34,7 @@ class Cuts(Formulation[Slicing, Slices]):
     """
 
     name: ClassVar[str] = "cut_program"
+    requires: ClassVar[str] = "channel='dedicated', transfers='refined'"
     problem_type: ClassVar[type[Slicing]] = Slicing
     model_type: ClassVar[type[LinearModel]] = CutModel
     supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")

@@ -25,6 +25,8 @@ from opweave.solvers.batched_mapping.candidates import all_strings, constant_str
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
@@ -322,9 +324,9 @@ def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
     register_rule(
         BatchedMapping,
         name,
-        partial(carry_out, rule, whole),
+        by_every_way(SUPPORTS)(partial(carry_out, rule, whole)),
         about,
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
         baseline=name in BASELINES,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.formulations.batched_mapping import cp, milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
 from opweave.formulations.batched_mapping.cp import BatchCounts
-from opweave.formulations.batched_mapping.instance import lower
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.arrays import arrays_of
@@ -15,10 +15,12 @@ from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 
+@or_narrower(SUPPORTS)
 def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     """The best of the list schedules that obeys the whole problem; None when none does."""
     try:

@@ -19,6 +19,8 @@ from opweave.solvers.batched_mapping.arrays import nodes_of
 from opweave.solvers.batched_mapping.baselines import best_device, breadth_first, met
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
@@ -107,9 +109,9 @@ for _name, _improve, _about in (
             name=_name,
             problem=BatchedMapping.kind,
             kind="algorithm",
-            run=partial(solve_by, _improve),
+            run=by_best_way(SUPPORTS, "heft")(partial(solve_by, _improve)),
             about=_about,
             features=frozenset({Feature.GAP, Feature.CALLBACK}),
-            supports=SUPPORTS,
+            supports=(*SUPPORTS, NARROWED),
         )
     )

@@ -35,6 +35,8 @@ from opweave.solvers.batched_mapping.plans import (
     plan_of,
     report,
 )
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.annealing import PACE, chunks_within
@@ -263,6 +265,7 @@ def ended(run: Run) -> Outcome:
     return Outcome(run.termination() if stopped else Termination.BUDGET, reason=reason)
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     """Local search from the start and from the list schedules; solver "local"."""
     search = started(problem, run)
@@ -279,6 +282,6 @@ register(
         run=solve_local,
         about="simulated annealing over strings of devices and order, from the best list schedule",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
     )
 )

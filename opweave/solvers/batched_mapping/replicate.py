@@ -17,6 +17,8 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.candidates import servers_of
 from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
@@ -100,6 +102,7 @@ def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, ser
     return plan_of(arrays, where, order_by_start(instance, where, end))
 
 
+@by_every_way(SUPPORTS)
 def carry_out(problem: BatchedMapping, run: Run) -> None:
     """Report the plans of one server on every server."""
     instance = lower_unless_short(problem)
@@ -114,5 +117,5 @@ register_rule(
     "replicated",
     carry_out,
     "one server's plan for an equal share of the batch, on every server",
-    supports=SUPPORTS,
+    supports=(*SUPPORTS, NARROWED),
 )

@@ -41,6 +41,8 @@ from opweave.solvers.batched_mapping.modules import (
     reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -310,6 +312,7 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
         search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
     search = started(problem, run)
@@ -336,7 +339,7 @@ register(
         about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
         options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
     )
 )

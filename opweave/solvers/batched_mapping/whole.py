@@ -17,6 +17,7 @@ from opweave.formulations.reduction import Reduction
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, register
 from opweave.solvers.run import Outcome, Run
@@ -81,15 +82,31 @@ def solve_whole(solver: PlacementSolver, problem: BatchedMapping, run: Run) -> O
     return replace(outcome, termination=termination)
 
 
-for _name, _solver, _about in (
-    ("search", by_name("search"), "placement's branch and bound over a small graph; the batch is never split"),
+for _name, _solver, _about, _more in (
+    (
+        "search",
+        by_name("search"),
+        "placement's branch and bound over a small graph; the batch is never split",
+        [NARROWED],
+    ),
     (
         "intervals",
         by_name("intervals"),
         "local search, then constraint programming over a small graph; the batch is never split",
+        [NARROWED],
     ),
-    ("whole", by_name("auto"), "the default solver of placement, with the whole batch of an operator on one device"),
-    ("decompose", by_name("decompose"), "placement's exact decomposition at cut vertices; the batch is never split"),
+    (
+        "whole",
+        by_name("auto"),
+        "the default solver of placement, with the whole batch of an operator on one device",
+        ["on", "uses", "model"],
+    ),
+    (
+        "decompose",
+        by_name("decompose"),
+        "placement's exact decomposition at cut vertices; the batch is never split",
+        [NARROWED],
+    ),
 ):
     register(
         Solver(
@@ -100,6 +117,6 @@ for _name, _solver, _about in (
             about=_about,
             proves="bound",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=("assignment", *SUPPORTS),
+            supports=("assignment", *SUPPORTS, *_more),
         )
     )

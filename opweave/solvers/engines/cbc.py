@@ -12,11 +12,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.export.mps import write_mps
+from opweave.formulations.export.named import NamedProgram
 from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
@@ -59,7 +62,7 @@ def solve(work: Work, _: Send) -> Answer:
     deadline = Deadline(work.seconds)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_mps(work.matrix, folder / "model.mps")
+        write_mps(numbered(work.matrix), folder / "model.mps")
         command = [program() or "cbc", str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
         command += ["-randomCbcSeed", str(work.seed)]
         if work.threads > 1:
@@ -77,6 +80,12 @@ def solve(work: Work, _: Send) -> Answer:
             words = (ended.stdout + ended.stderr)[-400:]
             return Answer("failed", reason=f"exit status {ended.returncode}: {words}")
         return read_answer(answer.read_text(), ended.stdout, work)
+
+
+def numbered(matrix: MatrixModel) -> NamedProgram:
+    """The program with columns x0, x1, ... and rows r0, r1, ..., without the constant of its objective."""
+    columns, rows = [f"x{k}" for k in range(matrix.columns)], [f"r{r}" for r in range(len(matrix.rows))]
+    return NamedProgram(replace(matrix, offset=0.0), columns, rows)
 
 
 def _write_start(start: FloatArray, path: Path) -> None:
@@ -101,61 +110,3 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
         if len(fields) >= 3 and fields[1].startswith("x"):
             values[int(fields[1][1:])] = float(fields[2])
     return Answer(verdict, values, known, status)
-
-
-def write_mps(matrix: MatrixModel, path: Path) -> None:
-    """Write a free-format MPS file with columns x0, x1, ... and rows r0, r1, ...; numbers keep all their digits.
-
-    The constant of the objective is left out.
-    """
-    lines = ["NAME model", "ROWS", " N cost"]
-    lines += [f" {kind} r{r}" for r, kind in enumerate(_kinds(matrix))]
-    lines += ["COLUMNS", *_columns(matrix), "RHS"]
-    sides = np.where(np.isfinite(matrix.rows.upper), matrix.rows.upper, matrix.rows.lower)
-    lines += [f" rhs r{r} {side!r}" for r, side in enumerate(sides.tolist()) if side]
-    lines += ["BOUNDS", *_bounds(matrix), "ENDATA", ""]
-    path.write_text("\n".join(lines), encoding="ascii")
-
-
-def _kinds(matrix: MatrixModel) -> list[str]:
-    """E, L or G for each row; compiled models have no rows with two different sides."""
-    lower, upper = matrix.rows.lower, matrix.rows.upper
-    if (np.isfinite(lower) & np.isfinite(upper) & (lower != upper)).any():
-        raise ValueError("a row has two different sides")
-    kinds: list[str] = np.where(lower == upper, "E", np.where(np.isfinite(upper), "L", "G")).tolist()
-    return kinds
-
-
-def _columns(matrix: MatrixModel) -> list[str]:
-    """Entries column by column, with integer columns between markers."""
-    rows = matrix.rows
-    order = np.argsort(rows.index, kind="stable")
-    row = np.repeat(np.arange(len(rows)), np.diff(rows.start))[order].tolist()
-    value = rows.value[order].tolist()
-    start = np.concatenate([[0], np.cumsum(np.bincount(rows.index, minlength=matrix.columns))]).tolist()
-    cost = matrix.cost.tolist()
-
-    def entries(columns: list[int]) -> list[str]:
-        lines: list[str] = []
-        for k in columns:
-            lines.append(f" x{k} cost {cost[k]!r}")
-            lines += [f" x{k} r{row[e]} {value[e]!r}" for e in range(start[k], start[k + 1])]
-        return lines
-
-    return [
-        *entries(np.flatnonzero(~matrix.whole).tolist()),
-        " marker 'MARKER' 'INTORG'",
-        *entries(np.flatnonzero(matrix.whole).tolist()),
-        " marker 'MARKER' 'INTEND'",
-    ]
-
-
-def _bounds(matrix: MatrixModel) -> list[str]:
-    lines = []
-    for k, (low, high) in enumerate(zip(matrix.lower.tolist(), matrix.upper.tolist(), strict=True)):
-        if low == -np.inf and high == np.inf:
-            lines.append(f" FR bnd x{k}")
-            continue
-        lines.append(f" MI bnd x{k}" if low == -np.inf else f" LO bnd x{k} {low!r}")
-        lines.append(f" PL bnd x{k}" if high == np.inf else f" UP bnd x{k} {high!r}")
-    return lines

@@ -368,5 +368,6 @@ register(
         about="greedy orders rebuilt around minimum cuts, with the L2 bound",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        supports=("order_arcs",),
     )
 )

@@ -11,6 +11,8 @@ import numpy as np
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.narrowing.narrower import NARROWED, or_narrower
+from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.earliest import etf
 from opweave.solvers.placement.fill import fill, fill_even
@@ -78,6 +80,7 @@ def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     report(instance, arrays, rule(instance, arrays), run)
 
 
+@or_narrower(SUPPORTS)
 def best_list_schedule(problem: Placement) -> Schedule | None:
     """The best of the list schedules that obeys the whole problem; None when none does."""
     try:
@@ -94,5 +97,9 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
     return None
 
 
+_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
+
 for _name, (_rule, _about) in NAMED.items():
-    register_rule(Placement, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_rule in BASELINES)
+    register_rule(
+        Placement, _name, _widened(partial(carry_out, _rule)), _about, supports=_SUPPORTS, baseline=_rule in BASELINES
+    )

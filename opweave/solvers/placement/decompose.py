@@ -20,11 +20,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import lower, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.best import DETOURS, put_back, raise_level
@@ -359,6 +361,7 @@ class Decomposition:
         return Lifted(tuple(raised))
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
     instance = lower_unless_short(problem)
@@ -384,6 +387,6 @@ register(
         about="exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "assignment"),
+        supports=(*SUPPORTS, NARROWED),
     )
 )

@@ -22,6 +22,8 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations
 from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
@@ -276,6 +278,7 @@ def plan_units(problem: Placement, run: Run) -> bool:
     return True
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_units(problem: Placement, run: Run) -> Outcome:
     """Search plans of equal units; solver "units"."""
     if not problem.graph.operators or not plan_units(problem, run):
@@ -296,6 +299,6 @@ register(
         about="equal modules get plans from a short list, chosen by an integer program with memory at its price",
         proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
     )
 )

@@ -16,11 +16,13 @@ from itertools import takewhile
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
@@ -209,6 +211,7 @@ def more_list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
     search = empty_search(problem, run)
@@ -229,6 +232,6 @@ register(
         run=solve_local,
         about="hub descent and simulated annealing over order and assignment",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "assignment"),
+        supports=(*SUPPORTS, NARROWED),
     )
 )

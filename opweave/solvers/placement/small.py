@@ -10,6 +10,8 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices, finite_path
@@ -36,6 +38,7 @@ LOCAL_SHARE, LOCAL_SECONDS, LAST_SECONDS = 0.15, 1.0, 20.0
 limit."""
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_search(problem: Placement, run: Run) -> Outcome:
     """Start from HEFT's plan and the energetic bound, then branch and bound over a small graph; solver "search"."""
     instance = lower_unless_short(problem)
@@ -61,6 +64,7 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
     return _ended(problem, run, over=False)
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     """Run a short local search and the energetic bound, then constraint programming between them; solver "intervals".
 
@@ -110,7 +114,7 @@ for _name, _run, _about, _options in (
             about=_about,
             proves="bound",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=SUPPORTS,
+            supports=(*SUPPORTS, NARROWED),
             options=frozenset(_options),
         )
     )

@@ -15,6 +15,8 @@ from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, Slic
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
@@ -111,5 +113,9 @@ def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
     report(instance, plan, run)
 
 
+_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
+
 for _name, (_rule, _about) in RULES.items():
-    register_rule(Slicing, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_name in BASELINES)
+    register_rule(
+        Slicing, _name, _widened(partial(carry_out, _rule)), _about, supports=_SUPPORTS, baseline=_name in BASELINES
+    )

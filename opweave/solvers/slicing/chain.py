@@ -12,11 +12,13 @@ from math import comb
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.compiled import kernel
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, operator_seconds
@@ -90,6 +92,7 @@ def states_of(instance: SlicingInstance, v: int, grid: int) -> tuple[IntArray, I
     )
 
 
+@by_best_way(SUPPORTS, "proportional")
 def solve_chain(problem: Slicing, run: Run) -> Outcome:
     """The best plan on a grid of shares; solver "chain"."""
     instance = lower_unless_short(problem, running_order(problem, run))
@@ -154,7 +157,7 @@ register(
         kind="algorithm",
         run=solve_chain,
         about="dynamic programming over a grid of shares, for models without branches",
-        supports=("cuts", "order_arcs"),
+        supports=(*SUPPORTS, NARROWED),
         options=frozenset({"grid"}),
     )
 )

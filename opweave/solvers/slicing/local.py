@@ -16,6 +16,8 @@ from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, low
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
@@ -216,6 +218,7 @@ def ended(run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
+@by_best_way(SUPPORTS, "proportional")
 def solve_local(problem: Slicing, run: Run) -> Outcome:
     """Anneal from the baselines and the start; solver "local"."""
     search = local_search(problem, run)
@@ -231,6 +234,6 @@ register(
         run=solve_local,
         about="simulated annealing over cuts, shares, device sets and dimensions",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
     )
 )

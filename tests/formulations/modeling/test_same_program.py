@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.formulations.build import load_formulations
-from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names
+from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names, load_formulations
 from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel

@@ -108,14 +108,27 @@ def test_too_little_memory_gets_a_reason(name):
         find_solver(problem, name).run(problem, Run())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_constraints_that_cannot_be_honoured_are_refused(name):
-    import opweave.solvers.placement.baselines  # noqa: F401  (registers them)
+class Inexpressible(Separate):
+    """A rule with a meaning of its own, which nobody was told."""
 
-    problem = topcuoglu()
-    solver = find_solver(problem, name)
+    def violations(self, problem, solution):
+        return ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operators_are_kept_apart_and_unknown_rules_are_refused(name):
+    bare = topcuoglu()
+    solver = find_solver(bare, name)
+    problem = bare.model_copy(update={"constraints": (Separate(ops=["1", "2", "3"]),)})
+    run = Run()
+    check_abilities(problem, solver, run)
+    outcome = solver.run(problem, run)
+    if name == "one_device":
+        assert "Separate" in outcome.reason
+    else:
+        assert problem.evaluate(run.best).feasible
     with pytest.raises(UnsupportedConstraintError):
-        check_abilities(problem.model_copy(update={"constraints": (Separate(ops=["1", "2"]),)}), solver, Run())
+        check_abilities(bare.model_copy(update={"constraints": (Inexpressible(ops=["1", "2"]),)}), solver, Run())
 
 
 def test_fill_follows_the_file_and_fill_even_shares():

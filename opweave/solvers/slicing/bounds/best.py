@@ -15,9 +15,10 @@ from time import perf_counter
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SlicingInstance, lower, lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
@@ -151,6 +152,6 @@ register(
         about="lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
         proves="bound",
         features=frozenset({Feature.CALLBACK}),
-        supports=("cuts", "order_arcs"),
+        supports=(*SUPPORTS, NARROWED),  # a bound without a rule is one with it
     )
 )

@@ -1,0 +1,199 @@
+"""Problems and models as files that other solvers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opweave.formulations.build import build_model, column_names, described, written_model
+from opweave.formulations.export.lp import write_lp
+from opweave.formulations.export.mps import write_mps
+from opweave.formulations.export.named import NamedProgram, file_names
+from opweave.formulations.export.proto import write_proto
+from opweave.formulations.formulation import PyomoFormulation, find_formulation, load_formulations
+from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.model import LinearModel
+from opweave.problems.errors import InfeasibleError, InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.spec import FrozenDict
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+LINEAR = {".mps": write_mps, ".lp": write_lp}
+NL = ".nl"
+WHOLE = (".pb", ".pbtxt", ".txt")
+FORMATS = (*LINEAR, NL, *WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file that :func:`write_model` wrote.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    formulation
+        The formulation that it states; :func:`read_solution` needs its name, unless it is the default.
+    columns, rows
+        How many the file has; for a constraint program, the rows are all its constraints.
+    renamed
+        Columns whose names had to be changed for the file: {name in the file: name in the model}. Brackets that became
+        parentheses do not count.
+    """
+
+    path: Path
+    formulation: str
+    columns: int
+    rows: int
+    renamed: Mapping[str, str]
+
+
+def write_model(
+    of: Problem[Any, Any] | ConcreteModel | IntervalModel,
+    path: str | Path,
+    formulation: str | None = None,
+    extend: Callable[[Any, Any], None] | None = None,
+) -> ModelFile:
+    """Write a problem, or a model of :func:`build_model`, to a file for any solver.
+
+    The objective is in the problem's own unit (seconds, bytes). Columns and rows are named after operators and devices.
+    A solution of the file is read back with :func:`read_solution` and judged with ``problem.evaluate``.
+
+    Parameters
+    ----------
+    of
+        A problem; or a model, with everything that you added to it.
+    path
+        The file; its suffix names the format:
+
+        * ``.mps`` (free format) and ``.lp`` for integer programs,
+        * ``.nl`` (with the names in ``.col`` and ``.row``), also for nonlinear rows of your own,
+        * ``.pb`` and, as text, ``.pbtxt`` or ``.txt`` for constraint programs: CP-SAT's ``CpModelProto``.
+    formulation
+        The name of the formulation; None for the problem's default in that format.
+    extend
+        Called with the model and the problem before the model is written, as in ``solve(..., extend=...)``.
+
+    Returns
+    -------
+    ModelFile
+        What was written, and the names that had to be changed.
+
+    Raises
+    ------
+    InvalidInputError
+        If the format is unknown or is none for this formulation.
+    InfeasibleError
+        If writing the problem already shows that it has no solution.
+    SolverNotAvailableError
+        If a format of CP-SAT's is asked for, and ortools is not installed.
+    UnsupportedConstraintError, LimitExceededError
+        If the problem cannot be written as this model.
+
+    Notes
+    -----
+    Engines stop at absolute gaps of about 1e-6. If plans take only some milliseconds, set the engine's absolute gap to
+    0 (``mip_abs_gap`` of HiGHS, ``allow`` of CBC).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import opweave as ow
+    >>> graph = ow.OpGraph(tensors=[], operators=[ow.Operator(id="conv 1")])
+    >>> cluster = ow.Cluster(devices=[ow.Device(name="gpu")], bandwidth=[[0]])
+    >>> problem = ow.Placement(
+    ...     graph=graph, cluster=cluster, costs=ow.Costs.from_table({"conv 1": {"gpu": 2.0}})
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_model(problem, folder + "/p.lp")
+    >>> file.formulation, file.renamed["place(conv_1,gpu)"]
+    ('disjunctive', 'place[conv 1,gpu]')
+    """
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise InvalidInputError(f"{path}: models are written as {', '.join(FORMATS)}, not as {path.suffix or 'that'!r}")
+    try:
+        model = _model(of, path.suffix, formulation, extend) if isinstance(of, Problem) else of
+        return _write(model, path)
+    except TriviallyInfeasibleError as error:
+        raise InfeasibleError(str(error)) from error
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _model(
+    problem: Problem[Any, Any], suffix: str, formulation: str | None, extend: Callable[[Any, Any], None] | None
+) -> Any:
+    """The model to write; it passes through Pyomo only if something needs Pyomo."""
+    load_formulations(problem.kind)
+    takes = IntervalModel if suffix in WHOLE else LinearModel
+    found = find_formulation(type(problem), formulation, takes)
+    if takes is IntervalModel or (suffix in LINEAR and extend is None and not issubclass(found, PyomoFormulation)):
+        model = written_model(problem, found)
+    else:
+        model = build_model(problem, found.name)
+    if extend is not None:
+        extend(model, problem)
+    return model
+
+
+def _write(model: Any, path: Path) -> ModelFile:
+    formulation, whole = described(model), isinstance(model, IntervalModel)
+    if whole != (path.suffix in WHOLE):
+        kind, others = ("a constraint", WHOLE) if whole else ("an integer", (*LINEAR, NL))
+        raise InvalidInputError(
+            f"formulation {formulation.name!r} is {kind} program, which is written as {', '.join(others)}, not as "
+            f"{path.suffix!r}"
+        )
+    natural = column_names(model)
+    if isinstance(model, IntervalModel):
+        program = model.program()
+        write_proto(program, natural, model.unit, path)
+        constraints = len(program.rows) + len(program.apart) + len(program.circuits)
+        return ModelFile(path, formulation.name, len(natural), constraints, FrozenDict())
+    if path.suffix == NL:
+        model.write(str(path), format="nl", io_options={"symbolic_solver_labels": True})
+        return ModelFile(path, formulation.name, model.nvariables(), model.nconstraints(), FrozenDict())
+    named, renamed = _named(model, natural)
+    LINEAR[path.suffix](named, path)
+    return ModelFile(path, formulation.name, named.matrix.columns, len(named.rows), FrozenDict(renamed))
+
+
+def _named(model: Any, natural: list[str]) -> tuple[NamedProgram, dict[str, str]]:
+    """The program with names for the file, and the names that are not those of the model."""
+    program, source = _natural(model)
+    taken: dict[str, int] = {}
+    in_file = file_names(natural, taken)
+    columns = [""] * program.matrix.columns
+    for column, place in enumerate(program.column.tolist()):
+        if place >= 0:
+            columns[place] = in_file[column]
+    own = [place for place, name in enumerate(columns) if not name]
+    for place, name in zip(own, file_names([program.matrix.names[k] for k in own], taken), strict=True):
+        columns[place] = name
+    rows = file_names(program.matrix.rows.names, taken)
+    problem = source.problem
+    remarks = [
+        f"opweave, problem {problem.kind}, formulation {described(model).name}",
+        f"objective in {problem.unit}; columns of times in units of {source.tick!r} seconds",
+    ]
+    (objective,) = file_names([f"objective_in_{problem.unit}"], taken)
+    renamed = {new: old for new, old in zip(in_file, natural, strict=True) if new != old}
+    changed = {new: old for new, old in renamed.items() if new != old.replace("[", "(").replace("]", ")")}
+    return NamedProgram(program.matrix, columns, rows, objective, remarks), changed
+
+
+def _natural(model: Any) -> tuple[Program, LinearModel]:
+    """The program with its objective in the problem's unit, and the linear model with its columns."""
+    if isinstance(model, LinearModel):
+        program, source, unit = to_arrays(model), model, model.unit
+    else:
+        program, source = model.opweave.program(), model.opweave.source
+        unit = source.unit if program.own_objective and not model.opweave.written else 1.0
+    matrix = program.matrix
+    return replace(program, matrix=replace(matrix, cost=matrix.cost * unit, offset=matrix.offset * unit)), source

@@ -1,0 +1,113 @@
+"""Which solver honours which side constraint, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opweave.formulations.expressions import expressible
+from opweave.problems.constraints import (
+    Colocate,
+    Constraint,
+    Forbid,
+    MaxDevices,
+    MemoryCap,
+    OrdersOperators,
+    Pin,
+    Precede,
+    Separate,
+    Share,
+    SharesInputs,
+    TimesOperators,
+)
+from opweave.problems.problem import Problem
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.registry import Solver, load_solvers
+
+BUILT_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, Precede, Share)
+"""The side constraints of opweave."""
+
+
+@dataclass(frozen=True, slots=True)
+class HonouredConstraints:
+    """One row of :func:`constraint_table`: what a solver does with side constraints, by the names of their classes.
+
+    Attributes
+    ----------
+    problem, solver
+        Kind of the problem and name of the solver.
+    available
+        Whether the solver can run on this machine.
+    exactly
+        Constraints that it knows: it may return any plan that obeys them.
+    by_simpler
+        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
+        but it does not consider all of them and may find none.
+    refused
+        Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
+    """
+
+    problem: str
+    solver: str
+    available: bool
+    exactly: tuple[str, ...]
+    by_simpler: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def honoured(self) -> tuple[str, ...]:
+        """The constraints that its plans obey, one way or the other."""
+        return self.exactly + self.by_simpler
+
+
+def constraint_table(
+    problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None,
+    constraints: Iterable[type[Constraint]] = BUILT_IN,
+) -> tuple[HonouredConstraints, ...]:
+    """List which side constraints each solver honours.
+
+    Parameters
+    ----------
+    problem
+        A problem, its class or its kind; None for all.
+    constraints
+        Classes of constraints, such as your own; by default those of opweave. Constraints that do not concern a problem
+        are left out of its rows: memory ordering has no devices, pipelines have no times.
+
+    Examples
+    --------
+    >>> row = next(row for row in constraint_table("placement") if row.solver == "heft")
+    >>> row.by_simpler, row.refused
+    (('Separate', 'MaxDevices'), ())
+    >>> "Separate" in row.exactly
+    False
+    """
+    kind = problem if isinstance(problem, str) or problem is None else problem.kind
+    chosen = tuple(constraints)
+    return tuple(_row(solver, chosen) for solver in load_solvers(kind))
+
+
+def _row(solver: Solver, constraints: Sequence[type[Constraint]]) -> HonouredConstraints:
+    found = Problem.kinds().get(solver.problem)
+    asked = [each for each in constraints if found is None or concerns(each, found)]
+    targets = [target for target in solver.supports if target != NARROWED]
+    exactly = tuple(each.__name__ for each in asked if expressible(each, targets))
+    honoured = tuple(each.__name__ for each in asked if expressible(each, solver.supports))
+    return HonouredConstraints(
+        problem=solver.problem,
+        solver=solver.name,
+        available=solver.missing() is None,
+        exactly=exactly,
+        by_simpler=tuple(name for name in honoured if name not in exactly),
+        refused=tuple(each.__name__ for each in asked if each.__name__ not in honoured),
+    )
+
+
+def concerns(constraint: type[Constraint], problem: type[Any]) -> bool:
+    """Whether problems of a class can carry a constraint; of those that are not opweave's it is assumed."""
+    if issubclass(constraint, Precede):
+        return issubclass(problem, TimesOperators) or issubclass(problem.solution_type, OrdersOperators)
+    if issubclass(constraint, Share):
+        return issubclass(problem.solution_type, SharesInputs)
+    return not issubclass(constraint, BUILT_IN) or hasattr(problem, "memory_by_device")

@@ -1,0 +1,313 @@
+"""The rows of answers: what each of several solves found, and what they learn from each other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from pydantic import PlainSerializer, PlainValidator
+
+from opweave.problems.errors import OpweaveError
+from opweave.problems.problem import Problem
+from opweave.problems.result import OptionValue, Result, Status, Termination
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import FrozenDict, Spec
+from opweave.problems.timeline import Timeline
+from opweave.solvers.questions.relaxation import plan_for, relaxes
+from opweave.solvers.run import agree
+from opweave.solvers.solve import solve
+from opweave.solvers.verdict import may_hold
+
+logger = logging.getLogger("opweave")
+
+AnyProblem = Problem[Any, Any]
+
+Report = Callable[[int, int], None]
+"""Called with the number of solves done and the number of all solves."""
+
+
+def _read_result(value: object) -> Result[Solution]:
+    """An instance stays as it is, with its timeline and its problem."""
+    return value if isinstance(value, Result) else Result[Solution].model_validate(value)
+
+
+def _write_result(result: Result[Any]) -> dict[str, Any]:
+    return result.model_dump(mode="json")
+
+
+AnyResult = Annotated[Result[Any], PlainValidator(_read_result), PlainSerializer(_write_result)]
+
+
+class Answer(Spec):
+    """What one of several solves found.
+
+    Attributes
+    ----------
+    solver
+        The solver that was asked.
+    values
+        What was asked of it, by name: the fields of a sweep's point, or the limits on measures.
+    result
+        What it found; None if it did not run.
+    refusal
+        Why it did not run.
+    """
+
+    solver: str
+    values: FrozenDict[str, OptionValue] = FrozenDict()
+    result: AnyResult | None = None
+    refusal: str | None = None
+
+    @classmethod
+    def of(cls, solver: str, found: Result[Any] | str, values: Mapping[str, OptionValue]) -> Self:
+        """Make the row of a result, or of the sentence that says why there is none."""
+        result, refusal = (found, None) if isinstance(found, Result) else (None, found)
+        return cls(solver=solver, values=FrozenDict(values), result=result, refusal=refusal)
+
+    @property
+    def objective(self) -> int | float | None:
+        """The objective of the best solution; None when there is none."""
+        return None if self.result is None else self.result.objective
+
+    @property
+    def bound(self) -> int | float | None:
+        """A proved lower bound on the objective; None when unknown."""
+        return None if self.result is None else self.result.bound
+
+    @property
+    def gap(self) -> float | None:
+        """(objective - bound) / objective; None when either is unknown."""
+        return None if self.result is None else self.result.gap
+
+    @property
+    def status(self) -> Status | None:
+        """What was found; None if the solver did not run."""
+        return None if self.result is None else self.result.status
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall seconds of the solve; None if the solver did not run."""
+        return None if self.result is None else self.result.timings.total
+
+    @property
+    def solution(self) -> Solution | None:
+        """The best solution; None when there is none."""
+        return None if self.result is None else self.result.solution
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no solution, or what went wrong."""
+        return self.refusal if self.result is None else self.result.reason
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """What happens when the solution is carried out; None without a solution, or after reading from JSON."""
+        return None if self.result is None else self.result.timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One solve that is to be done: the arguments of :func:`~opweave.solvers.solve.solve`."""
+
+    problem: AnyProblem
+    solver: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def ask(self) -> Result[Any] | str:
+        """Solve; a refusal is returned as its sentence."""
+        try:
+            return solve(self.problem, solver=self.solver, **self.arguments)
+        except OpweaveError as error:
+            return str(error)
+
+
+def ask(question: Question) -> Result[Any] | str:
+    """Solve in a worker of an executor."""
+    return question.ask()
+
+
+def in_turn(questions: Sequence[Question], executor: Executor | None) -> Iterator[tuple[int, Result[Any] | str]]:
+    """Solve one after another, or side by side on an executor; Ctrl-C ends the solve at work and the rest.
+
+    Yields
+    ------
+    tuple
+        The position of a question, and its answer, as soon as it is there.
+    """
+    if executor is None:
+        for position, question in enumerate(questions):
+            found = question.ask()
+            yield position, found
+            if was_interrupted(found):
+                return
+        return
+    asked = {executor.submit(ask, question): position for position, question in enumerate(questions)}
+    try:
+        for future in as_completed(asked):
+            error = future.exception()
+            question = questions[asked[future]]
+            if error is not None:
+                yield asked[future], f"the executor failed: {type(error).__name__}: {error}"
+                continue
+            found = future.result()
+            if isinstance(found, Result):  # a pickle has neither the problem nor the timeline
+                timeline = None if found.solution is None else question.problem.play(found.solution)
+                found = found.of_problem(question.problem).with_timeline(timeline)
+            yield asked[future], found
+    finally:
+        for future in asked:
+            future.cancel()
+
+
+def was_interrupted(found: Result[Any] | str) -> bool:
+    """Whether Ctrl-C ended a solve."""
+    return isinstance(found, Result) and found.termination is Termination.INTERRUPTED
+
+
+def row(question: Question, found: Result[Any] | str, values: Mapping[str, OptionValue] | None = None) -> Answer:
+    """Make the row of an answer, and log it."""
+    made = Answer.of(question.solver, found, values or {})
+    asked = ", ".join(f"{name}={value}" for name, value in made.values.items())
+    what = found if isinstance(found, str) else f"{found.status.value}, {found.objective}, bound {found.bound}"
+    logger.info("%s%s: %s", question.solver, f" at {asked}" if asked else "", what)
+    return made
+
+
+@dataclass(slots=True, eq=False)
+class Solved:
+    """A problem among several, its name in sentences, and its result; ``learnt`` if other answers settled it."""
+
+    problem: AnyProblem
+    name: str
+    result: Result[Any]
+    learnt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What the answers to other problems say about one: a plan, a lower bound and its source, or that there is none."""
+
+    plan: Solution | None = None
+    judged: Evaluation[Any] | None = None
+    bound: int | float | None = None
+    source: str | None = None
+    infeasible: str | None = None
+
+    @property
+    def settles(self) -> bool:
+        """Whether nothing is left to be found."""
+        objective = None if self.judged is None else self.judged.objective
+        met = objective is not None and self.bound is not None and agree(objective, self.bound)
+        return self.infeasible is not None or met
+
+
+def lesson(problem: AnyProblem, others: Sequence[Solved], neighbours: Sequence[Solved]) -> Lesson:
+    """Learn from other answers.
+
+    Parameters
+    ----------
+    problem
+        The problem that is to be answered.
+    others
+        Answers whose bounds and proofs are taken, if their problem asks less.
+    neighbours
+        Answers whose plans are judged here, which takes the referee's time for each.
+    """
+    infeasible, source = None, None
+    bound: int | float | None = None
+    for other in others:
+        result = other.result
+        settled = result.status is Status.INFEASIBLE
+        if not (settled or (result.bound is not None and (bound is None or result.bound > bound))):
+            continue
+        if not relaxes(other.problem, problem):
+            continue
+        if settled:
+            own = f"there is no plan at {other.name}, which asks less: {result.reason or 'proved'}"
+            infeasible = result.reason if other.learnt else own
+        else:
+            bound, source = result.bound, f"{result.bound_source or result.solver}, at {other.name}"
+    best: tuple[Solution, Evaluation[Any]] | None = None
+    for other in neighbours:
+        fits = None if other.result.solution is None else plan_for(problem, other.problem, other.result.solution)
+        if fits is not None and (best is None or (fits[1].objective or 0) < (best[1].objective or 0)):
+            best = fits
+    plan, judged = best or (None, None)
+    return Lesson(plan, judged, bound, source, infeasible)
+
+
+def unsolved(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
+    """The result of a problem that need not be solved, before what settles it is taken over."""
+    return Result[Any](
+        problem=problem.kind,
+        status=Status.UNKNOWN,
+        termination=Termination.COMPLETED,
+        solver=solver,
+        seed=seed,
+        assumptions=problem.assumptions(),
+    )
+
+
+def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result[Any]:
+    """Take over what is better than the solve's own: its plan, its bound, its proof that there is none.
+
+    A bound that contradicts a verified plan is not taken over, because one of the two solves was wrong.
+    """
+    objective, solution, timeline = result.objective, result.solution, result.timeline
+    other = None if learnt.judged is None else learnt.judged.objective
+    if learnt.judged is not None and other is not None and (objective is None or other < objective):
+        objective, solution, timeline = other, learnt.plan, learnt.judged.timeline
+    if learnt.infeasible is not None and solution is not None:
+        logger.warning("a problem that asks less was called infeasible, yet there is a verified plan")
+    bound, source = result.bound, result.bound_source
+    if learnt.bound is not None and (bound is None or learnt.bound > bound):
+        if may_hold(learnt.bound, objective):
+            bound, source = learnt.bound, learnt.source
+        else:
+            logger.warning("the bound %s (%s) lies above a verified plan of %s", learnt.bound, learnt.source, objective)
+    if bound is not None and objective is not None and not may_hold(bound, objective):
+        bound = source = None  # the other problem's plan contradicts this solve's own bound
+    status, reason = result.status, result.reason
+    if objective is not None:
+        if bound is not None:
+            bound = min(bound, objective)  # they differ only by rounding
+        status = Status.OPTIMAL if bound is not None and agree(bound, objective) else Status.FEASIBLE
+    elif learnt.infeasible is not None or status is Status.INFEASIBLE:
+        status, reason = Status.INFEASIBLE, reason if status is Status.INFEASIBLE else learnt.infeasible
+        bound = source = None
+    same = (objective, bound, status) == (result.objective, result.bound, result.status)
+    if same:
+        return result
+    found = result.solution is not None
+    news = {
+        "objective": objective,
+        "bound": bound,
+        "bound_source": source,
+        "status": status,
+        "solution": solution,
+        "verified": solution is not None,
+        "violations": result.violations if solution is None else (),
+        "reason": reason if found or solution is None else None,
+    }
+    fields = {name: getattr(result, name) for name in type(result).model_fields}
+    return Result[Any](**{**fields, **news}).of_problem(problem).with_timeline(timeline)
+
+
+def carried_over(answers: Sequence[Solved]) -> None:
+    """Let all answers learn from each other: bounds from problems that ask less, plans from problems that ask more."""
+    lessons = []
+    for each in answers:
+        others = [other for other in answers if other is not each]
+        better = [other for other in others if _promises(other.result, each.result)]
+        below = [other for other in better if relaxes(each.problem, other.problem)]
+        best = min(below, key=lambda other: other.result.objective or 0, default=None)
+        lessons.append(lesson(each.problem, others, [] if best is None else [best]))
+    for each, learnt in zip(answers, lessons, strict=True):
+        each.result = improved(each.problem, each.result, learnt)
+
+
+def _promises(other: Result[Any], own: Result[Any]) -> bool:
+    return other.objective is not None and (own.objective is None or other.objective < own.objective)

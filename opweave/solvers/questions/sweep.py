@@ -1,0 +1,255 @@
+"""What if? A grid over fields of a problem, each point solved, bounds and plans carried from point to point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import OptionValue, Result
+from opweave.problems.shown import Shown
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Spec
+from opweave.solvers.questions.answers import (
+    Answer,
+    Question,
+    Report,
+    Solved,
+    carried_over,
+    improved,
+    in_turn,
+    lesson,
+    row,
+    unsolved,
+    was_interrupted,
+)
+from opweave.solvers.questions.fields import Grid, Point, points_of
+from opweave.solvers.questions.relaxation import relaxes
+from opweave.solvers.registry import Feature, find_solver
+
+AnyProblem = Problem[Any, Any]
+
+
+class Sweep(Shown, Spec):
+    """What a solver found at every point of a grid.
+
+    Attributes
+    ----------
+    problem, unit
+        The problem's kind, and the unit of its objective.
+    solver
+        Who solved.
+    axes
+        The values of every axis, in the order asked.
+    rows
+        One :class:`~opweave.solvers.questions.answers.Answer` for each point, the last axis changing first.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    problem: str
+    unit: str
+    solver: str
+    axes: FrozenDict[str, Many[OptionValue]]
+    rows: Many[Answer]
+
+    def at(self, **values: OptionValue) -> Answer:
+        """The first row with these values.
+
+        Raises
+        ------
+        InvalidInputError
+            When no row has them.
+        """
+        for each in self.rows:
+            if all(each.values.get(name) == value and name in each.values for name, value in values.items()):
+                return each
+        raise InvalidInputError(f"no point of the grid has {values!r:.200}; the axes are {dict(self.axes)!r:.300}")
+
+
+def sweep(
+    problem: AnyProblem,
+    grid: Grid,
+    *,
+    solver: str = "auto",
+    formulation: str | None = None,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    threads: int = 1,
+    options: Mapping[str, OptionValue] | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
+) -> Sweep:
+    """Solve a problem at every point of a grid over its fields.
+
+    Points learn from each other. Where one point asks less than another (more memory, faster links, a higher limit,
+    more stages allowed), its lower bound holds for the other one, and a plan of the other one is a plan of its own. So
+    with more of these, neither the objectives nor the bounds ever rise, and no curve crosses a bound. Nothing is
+    assumed about any other field, a batch for example.
+
+    Parameters
+    ----------
+    problem
+        The problem from which all points begin.
+    grid
+        The values of every axis, by its name:
+
+        * ``"memory"``: bytes of all devices; ``"memory:NAME"``: of one; None for no limit.
+        * ``"bandwidth"``, ``"latency"``: of all links.
+        * ``"devices"``: the most devices that may be used; ``"stages"``: the most stages of a pipeline.
+        * any field of the problem, such as ``"batch"`` or ``"limit_bytes"``.
+
+        A value is set; a text like ``"0.5x"`` scales what the problem has. A function of a problem that returns another
+        problem can be a value of any axis. ``{"links": {"today": same, "next year": faster}}`` names the values.
+    solver, formulation, gap, threads, options
+        As in :func:`~opweave.solvers.solve.solve`.
+    time_limit
+        Seconds for each point; None for no limit.
+    seed
+        Seed of every solve.
+    executor
+        Any ``concurrent.futures.Executor``: the points are solved side by side there, without warm starts. None: one
+        after another in this process, where a point begins from the best plan of its neighbours if the solver takes a
+        start, and is not solved at all if what is known from other points settles it.
+    progress
+        Called with the number of points that are done and the number of all.
+
+    Returns
+    -------
+    Sweep
+        A row for each point. A point that makes no sense, such as a batch that no batch sizes add up to, has a row that
+        says why.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown axis, or a grid none of whose problems can be built.
+    UnknownSolverError, SolverNotAvailableError
+        When the solver cannot run.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> graph = ow.OpGraph(
+    ...     tensors=[ow.Tensor(id=name, bytes=size) for name, size in (("x", 4), ("a", 9), ("b", 1))],
+    ...     operators=[ow.Operator(id=name, inputs=["x"], outputs=[name]) for name in ("a", "b")],
+    ...     outputs=["b"],
+    ... )
+    >>> found = ow.sweep(ow.MemoryOrdering(graph=graph), {"limit_bytes": [12, 13, None]})
+    >>> [(row.values["limit_bytes"], row.status.value, row.objective) for row in found.rows]
+    [(12, 'infeasible', None), (13, 'optimal', 13), (None, 'optimal', 13)]
+    """
+    points = points_of(problem, grid)
+    first = next(each.problem for each in points if each.problem is not None)
+    takes_start = Feature.START in find_solver(first, solver).features
+    arguments: dict[str, Any] = {
+        "time_limit": time_limit,
+        "gap": gap,
+        "seed": seed,
+        "threads": threads,
+        "options": options,
+        "formulation": formulation,
+    }
+    work = _Work(points, solver, arguments, progress, takes_start=takes_start)
+    if executor is None:
+        work.one_after_another()
+    else:
+        work.side_by_side(executor)
+    return Sweep(
+        problem=problem.kind,
+        unit=problem.unit,
+        solver=solver,
+        axes=FrozenDict({name: _distinct(point.values[name] for point in points) for name in points[0].values}),
+        rows=tuple(work.rows()),
+    )
+
+
+def _distinct(values: Iterable[OptionValue]) -> tuple[OptionValue, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _written(value: OptionValue) -> str:
+    if value is None:
+        return "without limit"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+@dataclass(slots=True)
+class _Work:
+    """The points of a sweep while they are solved; ``solved`` and ``refused`` have them by position."""
+
+    points: Sequence[Point]
+    solver: str
+    arguments: Mapping[str, Any]
+    progress: Report | None
+    takes_start: bool
+    solved: dict[int, Solved] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.refused = {k: each.refusal or "" for k, each in enumerate(self.points) if each.problem is None}
+
+    def one_after_another(self) -> None:
+        """Points that ask less come first, because their bounds and optimal plans may settle others."""
+        for position in self._order():
+            problem = self._problem(position)
+            learnt = lesson(problem, list(self.solved.values()), self._neighbours(position))
+            if learnt.settles:
+                known = improved(problem, unsolved(problem, self.solver, self.arguments["seed"]), learnt)
+                self._keep(position, known, learnt=True)
+                continue
+            start = learnt.plan if self.takes_start else None
+            found = Question(problem, self.solver, {**self.arguments, "start": start}).ask()
+            self._keep(position, improved(problem, found, learnt) if isinstance(found, Result) else found)
+            if was_interrupted(found):
+                return
+
+    def side_by_side(self, executor: Executor) -> None:
+        order = self._order()
+        questions = [Question(self._problem(position), self.solver, self.arguments) for position in order]
+        for number, found in in_turn(questions, executor):
+            self._keep(order[number], found)
+
+    def rows(self) -> list[Answer]:
+        """All points in the grid's order, after everything that is known has been carried over."""
+        carried_over(list(self.solved.values()))
+        found = []
+        for position, point in enumerate(self.points):
+            there = self.solved.get(position)
+            answer = self.refused.get(position, "interrupted before its turn") if there is None else there.result
+            found.append(Answer.of(self.solver, answer, point.values))
+        return found
+
+    def _problem(self, position: int) -> AnyProblem:
+        problem = self.points[position].problem
+        assert problem is not None
+        return problem
+
+    def _order(self) -> list[int]:
+        """The points that have a problem; those that ask less than many others first."""
+        there = [position for position in range(len(self.points)) if position not in self.refused]
+        asks_less = {a: sum(relaxes(self._problem(a), self._problem(b)) for b in there) for a in there}
+        return sorted(there, key=lambda position: -asks_less[position])
+
+    def _neighbours(self, position: int) -> list[Solved]:
+        """Solved points that differ by one step on one axis; the one solved last if there is none."""
+        place = self.points[position].place
+        near = [
+            solved
+            for other, solved in self.solved.items()
+            if sum(abs(a - b) for a, b in zip(place, self.points[other].place, strict=True)) == 1
+        ]
+        return near or list(self.solved.values())[-1:]
+
+    def _keep(self, position: int, found: Result[Any] | str, *, learnt: bool = False) -> None:
+        values = self.points[position].values
+        if isinstance(found, str):
+            self.refused[position] = found
+        else:
+            name = ", ".join(f"{axis} {_written(value)}" for axis, value in values.items())
+            self.solved[position] = Solved(self._problem(position), name, found, learnt)
+        row(Question(self._problem(position), self.solver), found, values)
+        if self.progress is not None:
+            self.progress(len(self.solved) + len(self.refused), len(self.points))

@@ -1,0 +1,76 @@
+"""The commands compare, sweep and pareto: tables, files and exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from tests.adapters.conftest import Run, assert_polite
+from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
+
+
+@pytest.fixture
+def placement(tmp_path: Path) -> Path:
+    path = tmp_path / "placement.json"
+    path.write_text(PROBLEMS["placement"].model_dump_json())
+    return path
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.json"
+    path.write_text(ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS, cuts="prefix").model_dump_json())
+    return path
+
+
+def test_compare(opweave: Run, placement: Path, tmp_path: Path) -> None:
+    ended = opweave("compare", placement, "--solvers", "one_device, heft,cplex", "-o", tmp_path / "c.json")
+    assert ended.status == 0
+    for text in ("one_device", "4 s", "against heft", "2.04 s", "pip install", "c.json"):
+        assert text in ended.out
+    assert ow.Comparison.model_validate_json((tmp_path / "c.json").read_text())["heft"].objective == 2.04
+
+
+def test_sweep(opweave: Run, pipeline: Path, tmp_path: Path) -> None:
+    ended = opweave(
+        "sweep", pipeline, "--memory", "5B,1KiB,none", "--bandwidth", "0.5x,1x", "--plot", tmp_path / "s.png"
+    )
+    assert ended.status == 0
+    for text in ("5 B", "1 KiB", "no limit", "infeasible", "optimal", "0.5x", "s.png"):
+        assert text in ended.out
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    ended = opweave("sweep", pipeline, "--vary", "objective=latency,bottleneck", "--stages", "1,2", "--json")
+    assert [row["values"]["objective"] for row in json.loads(ended.out)["rows"]] == ["latency", "bottleneck"] * 2
+
+
+def test_pareto(opweave: Run, pipeline: Path, tmp_path: Path) -> None:
+    ended = opweave(
+        "pareto", pipeline, "bottleneck", "devices", "--report", tmp_path / "r", "--plot", tmp_path / "p.png"
+    )
+    assert ended.status == 0
+    assert "It is proved that there are no others." in ended.out
+    assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_nothing_found_is_exit_1(opweave: Run, pipeline: Path) -> None:
+    assert opweave("sweep", pipeline, "--memory", "1B,2B").status == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("compare", "--solvers", "heftt"), "no solver 'heftt'"),
+        (("sweep",), "name at least one axis"),
+        (("sweep", "--memory", "lots"), "'lots' is no number of bytes"),
+        (("sweep", "--vary", "colour=red"), "no axis 'colour'; the axes are: memory"),
+        (("pareto", "makespan", "peak"), "it has ('bottleneck', 'peak')"),
+        (("pareto", "latency", "peak", "--method", "sums"), "it must be 'epsilon' or 'nsga2'"),
+        (("pareto", "latency", "peak", "--plot", "/nowhere/p.png"), "/nowhere"),
+    ],
+)
+def test_bad_requests_are_one_sentence(opweave: Run, pipeline: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    command, *others = arguments
+    assert_polite(opweave(command, pipeline, *others), sentence)

@@ -1,0 +1,203 @@
+"""Fronts over two and three measures: brute force finds the same points, and no plan below a row's bound."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.problems.measures import peak_bytes
+from opweave.solvers import registry
+from opweave.solvers.questions.fields import rebuilt, varied
+from opweave.solvers.registry import Solver
+from opweave.solvers.run import Outcome
+from tests.oracles.memory_ordering import all_orders
+from tests.oracles.pipeline import all_pipelines, value_of
+from tests.oracles.placement import best_placement
+from tests.strategies.pipeline import pipelines
+from tests.strategies.specs import memory_orderings
+from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
+
+PLACEMENT = PROBLEMS["placement"]
+PIPELINE = ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS, cuts="prefix")
+
+few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def best_of(values):
+    """The measures that no others equal or beat."""
+    found = sorted(set(values))
+    return [
+        each
+        for each in found
+        if not any(other != each and all(a <= b for a, b in zip(other, each, strict=True)) for other in found)
+    ]
+
+
+def measured(front):
+    return sorted(tuple(row.values[name] for name in front.measures) for row in front.rows)
+
+
+def same(front, expected):
+    found = measured(front)
+    assert len(found) == len(expected), (found, expected)
+    for row, other in zip(found, sorted(expected), strict=True):
+        assert row == pytest.approx(other)
+
+
+@few
+@given(memory_orderings())
+def test_total_against_peak(problem):
+    plans = []
+    for order in all_orders(problem.graph):
+        judged = rebuilt(problem, objective="total").evaluate(ow.Ordering(order=order))
+        plans += [(judged.objective, peak_bytes(judged.timeline))] if judged.feasible else []
+    front = ow.pareto(problem, ("total", "peak"), points=50)
+    assert front.complete
+    assert measured(front) == best_of(plans)
+    assert [row.bound for row in front.rows] == [row.objective for row in front.rows]
+
+
+@few
+@given(pipelines(), st.sampled_from(["bottleneck", "latency"]))
+def test_pipelines_over_three_measures(problem, goal):
+    problem = rebuilt(problem, objective=goal)
+    plans = []
+    for plan in all_pipelines(problem):
+        value = value_of(problem, plan)
+        if value is not None:
+            peak = max(problem.memory_by_device(plan).values(), default=0)
+            plans.append((round(value, 9), peak, len(plan.stages)))
+    front = ow.pareto(problem, (goal, "peak", "devices"), points=60)
+    assert front.complete
+    same(front, best_of(plans))
+    same(ow.pareto(problem, (goal, "devices"), points=60), best_of([(value, count) for value, _, count in plans]))
+
+
+@pytest.mark.parametrize("bandwidth", ["1x", "0.05x"])
+def test_makespan_against_peak(bandwidth):
+    problem = varied(PLACEMENT, "bandwidth", bandwidth)
+    devices = list(problem.cluster.device_index)
+    plans = []
+    for where in product(devices, repeat=len(GRAPH.operators)):
+        pins = [ow.Pin(op=op.id, device=name) for op, name in zip(GRAPH.operators, where, strict=True)]
+        pinned = rebuilt(problem, constraints=pins)
+        best, plan = best_placement(pinned)
+        if best is not None:
+            plans.append((round(best, 9), max(problem.memory_by_device(plan).values())))
+    front = ow.pareto(problem, ("makespan", "peak"))
+    assert front.complete
+    same(front, best_of(plans))
+
+
+def test_the_order_of_the_measures_does_not_matter_and_their_names_are_kept():
+    front = ow.pareto(PLACEMENT, ("peak_bytes", "makespan"), points=5)
+    assert (front.measures, front.units) == (("makespan", "peak_bytes"), ("seconds", "bytes"))
+    assert [tuple(row.values) for row in front.rows] == [front.measures] * len(front.rows)
+
+
+def test_batched_mapping_and_slicing():
+    for kind, goal in (("batched_mapping", "makespan"), ("slicing", "latency")):
+        problem = PROBLEMS[kind]
+        front = ow.pareto(problem, (goal, "peak"), points=8, time_limit=60)
+        assert front.rows
+        for row in front.rows:
+            assert problem.evaluate(row.solution).feasible
+            assert max(problem.memory_by_device(row.solution).values()) == row.values["peak"]
+            assert row.bound <= row.objective
+
+
+def test_bounds_hold_where_nothing_is_proved():
+    plans = []
+    for where in product(CLUSTER.device_index, repeat=3):
+        pins = [ow.Pin(op=op.id, device=name) for op, name in zip(GRAPH.operators, where, strict=True)]
+        best, plan = best_placement(rebuilt(PLACEMENT, constraints=pins))
+        plans.append((best, max(PLACEMENT.memory_by_device(plan).values())))
+    front = ow.pareto(PLACEMENT, ("makespan", "peak"), solver="heft")
+    assert front.rows
+    for row in front.rows:
+        under = [value for value, peak in plans if peak <= row.values["peak"]]
+        assert row.bound is None or row.bound <= min(under) * (1 + 1e-9)
+        assert row.objective >= row.bound
+
+
+def test_few_points_are_no_complete_front():
+    front = ow.pareto(PLACEMENT, ("makespan", "peak"), points=1)
+    assert len(front.rows) == 1
+    assert not front.complete
+
+
+def test_no_plan_at_all():
+    problem = varied(PLACEMENT, "memory", 3)
+    front = ow.pareto(problem, ("makespan", "peak"))
+    assert (front.rows, front.complete) == ((), True)
+    assert front.steps[0].status is ow.Status.INFEASIBLE
+    assert "bytes" in front.steps[0].reason
+    assert not ow.pareto(problem, ("makespan", "peak", "devices")).rows
+
+
+def test_the_time_limit_is_for_the_whole_front(monkeypatch):
+    given_limits = []
+
+    def run(problem, run):
+        given_limits.append(run.time_limit)
+        plan = ow.solve(problem, solver="one_device").solution
+        if plan is not None:
+            run.found(plan, problem.evaluate(plan).objective)
+        return Outcome(run.termination())
+
+    monkeypatch.setitem(
+        registry._SOLVERS,
+        ("placement", "fake"),
+        Solver("fake", "placement", "algorithm", run, "", supports=("assignment",)),
+    )
+    ow.pareto(PLACEMENT, ("makespan", "devices"), solver="fake", time_limit=8.0, points=4)
+    assert given_limits
+    assert all(limit <= 4.0 for limit in given_limits)
+
+
+def test_nsga2_for_slicing():
+    front = ow.pareto(PROBLEMS["slicing"], ("peak", "latency"), method="nsga2", time_limit=2)
+    assert front.method == "nsga2"
+    assert not front.complete
+    for row in front.rows:
+        assert row.objective == pytest.approx(row.values["latency"])
+        assert row.bound <= row.objective
+
+
+@pytest.mark.parametrize(
+    ("kind", "measures", "words"),
+    [
+        ("placement", ("makespan", "energy"), r"it has \('makespan', 'peak'\)"),
+        ("placement", ("makespan",), "it has"),
+        ("placement", ("makespan", "peak", "peak_bytes"), "it has"),
+        ("placement", ("peak", "devices"), "it has"),
+        ("pipeline", ("latency", "bottleneck"), r"\('bottleneck', 'peak'\)"),
+        ("memory_ordering", ("total", "devices"), r"it has \('total', 'peak'\)"),
+        ("slicing", ("latency", "devices"), "nsga2"),
+        ("placement", "makespan", "two or three names"),
+    ],
+)
+def test_measures_that_no_front_has(kind, measures, words):
+    with pytest.raises(ow.InvalidInputError, match=words):
+        ow.pareto(PROBLEMS[kind], measures)
+
+
+def test_bad_requests():
+    with pytest.raises(ow.InvalidInputError, match="depends on the memory limits"):
+        ow.pareto(rebuilt(PROBLEMS["slicing"], dimension="rule"), ("latency", "peak"))
+    for wrong in ({"points": 0}, {"method": "weights"}, {"time_limit": -1}):
+        with pytest.raises(ow.InvalidInputError, match=next(iter(wrong))):
+            ow.pareto(PLACEMENT, ("makespan", "peak"), **wrong)
+    with pytest.raises(ow.InvalidInputError, match="nsga2"):
+        ow.pareto(PLACEMENT, ("makespan", "peak"), method="nsga2")
+    with pytest.raises(ow.UnknownSolverError):
+        ow.pareto(PLACEMENT, ("makespan", "peak"), solver="heftt")
+
+
+def test_it_goes_to_json_and_back():
+    front = ow.pareto(PIPELINE, ("latency", "peak"))
+    assert ow.Front.model_validate_json(front.model_dump_json()) == front

@@ -1,0 +1,199 @@
+"""Grids over fields: every point right by brute force, curves that never cross their bounds."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import opweave as ow
+from opweave.problems.cluster import Device
+from opweave.solvers import registry
+from opweave.solvers.questions.fields import points_of, rebuilt, varied
+from opweave.solvers.registry import Solver
+from opweave.solvers.run import Outcome
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_ordering import best_ordering
+from tests.oracles.pipeline import best_pipeline
+from tests.oracles.placement import best_placement
+from tests.tiny import PROBLEMS
+
+PLACEMENT = PROBLEMS["placement"]
+GRIDS = {
+    "placement": ({"memory": [5, 8, 12, 13, None], "bandwidth": ["0.05x", "1x"]}, best_placement),
+    "batched_mapping": ({"memory": ["0.5x", 40, 60], "batch": [1, 2, 4]}, best_batched_mapping),
+    "pipeline": ({"stages": [1, 2], "bandwidth": ["0.1x", "1x"], "cuts": ["dominators", "prefix"]}, best_pipeline),
+    "memory_ordering": ({"limit": [13, 14, None], "objective": ["peak", "total"]}, best_ordering),
+}
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_every_point_is_right(kind):
+    grid, optimum = GRIDS[kind]
+    found = ow.sweep(PROBLEMS[kind], grid, time_limit=20)
+    for row, point in zip(found.rows, points_of(PROBLEMS[kind], grid), strict=True):
+        best, _ = optimum(point.problem)
+        if best is None:
+            assert row.status is ow.Status.INFEASIBLE, row
+            assert row.reason
+        else:
+            assert row.status is ow.Status.OPTIMAL, row
+            assert row.objective == pytest.approx(best)
+            assert point.problem.evaluate(row.solution).feasible
+            assert row.result.answers is point.problem or row.result.answers == point.problem
+
+
+@pytest.mark.parametrize("solver", ["heft", "local"])
+def test_curves_cross_no_bound_even_where_nothing_is_proved(solver):
+    found = ow.sweep(
+        PLACEMENT, {"memory": [8, 9, 12, 13, None], "bandwidth": ["0.1x", "0.5x", "1x"]}, solver=solver, time_limit=0.2
+    )
+    memory, bandwidth = found.axes["memory"], found.axes["bandwidth"]
+    for k, size in enumerate(memory):
+        for rate in bandwidth:
+            row = found.at(memory=size, bandwidth=rate)
+            assert row.objective is None or row.bound <= row.objective
+            for more in memory[k + 1 :]:
+                looser = found.at(memory=more, bandwidth=rate)
+                assert row.objective is None or looser.objective <= row.objective
+                assert looser.bound is None or row.bound is None or looser.bound <= row.bound
+
+
+def fake(monkeypatch, answers):
+    """A solver that reports what it is told for each memory, and counts its calls and starts."""
+    calls = []
+
+    def run(problem, run):
+        size = problem.cluster.devices[0].memory_bytes
+        calls.append((size, run.start is not None))
+        plan, bound = answers[size]
+        if bound is not None:
+            run.proved(bound, "told")
+        if plan is not None:
+            found = ow.solve(problem, solver=plan).solution
+            run.found(found, problem.evaluate(found).objective)
+        return Outcome(run.termination())
+
+    solver = Solver("fake", "placement", "algorithm", run, "", features=frozenset({registry.Feature.START}))
+    monkeypatch.setitem(registry._SOLVERS, ("placement", "fake"), solver)
+    return calls
+
+
+def test_a_bound_at_more_memory_holds_at_less_and_a_plan_at_less_at_more(monkeypatch):
+    calls = fake(monkeypatch, {20: (None, 1.9), 40: (None, 2.01), 60: ("one_device", 1.0)})
+    found = ow.sweep(PLACEMENT, {"memory": [20, 40, 60]}, solver="fake")
+    small, middle, large = found.rows
+    assert [size for size, _ in calls] == [60, 40, 20]
+    assert [started for _, started in calls] == [False, True, True]
+    assert (small.bound, middle.bound) == (2.01, 2.01)
+    assert "memory 40" in small.result.bound_source
+    assert large.objective == middle.objective == small.objective == 4.0
+    assert large.bound < 2.01
+
+
+def test_what_is_known_settles_a_point_without_a_solve(monkeypatch):
+    calls = fake(monkeypatch, {20: (None, None), 40: (None, None), None: ("heft", 2.04)})
+    found = ow.sweep(PLACEMENT, {"memory": [20, 40, None]}, solver="fake")
+    assert calls == [(None, False)]
+    assert [row.status.value for row in found.rows] == ["optimal"] * 3
+
+
+def test_a_false_bound_is_not_spread(monkeypatch):
+    fake(monkeypatch, {20: ("heft", None), 40: (None, 3.0)})
+    found = ow.sweep(PLACEMENT, {"memory": [20, 40]}, solver="fake")
+    assert all(row.bound is None or row.bound <= 2.04 for row in found.rows)
+    assert found.rows[0].objective == 2.04
+
+
+def test_on_an_executor_the_answers_are_the_same():
+    grid = {"memory": [5, 8, 13, None]}
+    ticks = []
+    with ThreadPoolExecutor(2) as pool:
+        found = ow.sweep(PLACEMENT, grid, time_limit=20, executor=pool, progress=lambda *now: ticks.append(now))
+    alone = ow.sweep(PLACEMENT, grid, time_limit=20)
+    assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
+    assert ticks[-1] == (4, 4)
+
+
+def test_ctrl_c_ends_the_rest(monkeypatch):
+    def interrupted(problem, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(
+        registry._SOLVERS, ("placement", "stopped"), Solver("stopped", "placement", "algorithm", interrupted, "")
+    )
+    found = ow.sweep(PLACEMENT, {"memory": [9, 20]}, solver="stopped")
+    assert [row.refusal for row in found.rows] == ["interrupted before its turn", None]
+
+
+def test_the_axes():
+    assert [each.memory_bytes for each in varied(PLACEMENT, "memory", "0.5x").cluster.devices] == [20, 20]
+    assert [each.memory_bytes for each in varied(PLACEMENT, "memory:e", 7).cluster.devices] == [40, 7]
+    assert varied(PLACEMENT, "bandwidth", "2x").cluster.shared == 200.0
+    matrix = rebuilt(PLACEMENT.cluster, shared=None, bandwidth=[[0, 5.0], [0, 0]])
+    assert varied(rebuilt(PLACEMENT, cluster=matrix), "bandwidth", 8.0).cluster.bandwidth == ((0, 8.0), (0, 0))
+    assert varied(PLACEMENT, "latency", 0.5).cluster.latency == 0.5
+    assert varied(PLACEMENT, "devices", 1).constraints == (ow.MaxDevices(count=1),)
+    assert varied(PROBLEMS["pipeline"], "stages", 2).max_stages == 2
+    assert varied(PLACEMENT, "memory_model", "parameters").memory == "parameters"
+
+
+def test_functions_of_a_problem():
+    def twice(problem):
+        return varied(problem, "bandwidth", "2x")
+
+    named = ow.sweep(PLACEMENT, {"links": {"today": lambda problem: problem, "next year": twice}}, solver="heft")
+    assert [row.values["links"] for row in named.rows] == ["today", "next year"]
+    listed = ow.sweep(PLACEMENT, {"links": [twice], "memory": {"small": 9, "large": 40}}, solver="heft")
+    assert [dict(row.values) for row in listed.rows] == [
+        {"links": "twice", "memory": "small"},
+        {"links": "twice", "memory": "large"},
+    ]
+
+
+def test_a_point_that_makes_no_sense_says_why():
+    found = ow.sweep(PROBLEMS["batched_mapping"], {"batch": [2, 5]}, time_limit=10)
+    assert "cannot add up to 5" in found.rows[1].refusal
+    devices = [Device(name=name, memory_bytes=40, group="g") for name in "de"]
+    grouped = rebuilt(PLACEMENT, cluster=rebuilt(PLACEMENT.cluster, devices=devices))
+    found = ow.sweep(grouped, {"memory:d": [40, 41]}, solver="heft")
+    assert "identical" in found.rows[1].refusal
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ({}, "names no axis"),
+        ({"mem": [1]}, "no axis 'mem'; the axes are: memory, bandwidth"),
+        ({"memory": 3}, "must be a list"),
+        ({"memory": "8GB"}, "must be a list"),
+        ({"memory": []}, "no values"),
+        ({"memory:z": [3]}, "names device 'z'"),
+        ({"memory": [[1, 2]]}, "a value is a number"),
+        ({"memory": [-1]}, "no problem of the grid can be built"),
+        ({"bandwidth:d": [3]}, "all links is varied together"),
+        ({"transfers": ["2x"]}, "cannot be scaled"),
+        ({"f": [lambda problem: None]}, "not a Placement"),
+        ({"memory": range(100), "latency": range(100)}, "10,000 points"),
+    ],
+)
+def test_bad_grids(grid, words):
+    with pytest.raises(ow.InvalidInputError, match=words):
+        ow.sweep(PLACEMENT, grid)
+
+
+def test_a_problem_without_devices():
+    with pytest.raises(ow.InvalidInputError, match="no devices to vary; the axes are: limit"):
+        ow.sweep(PROBLEMS["memory_ordering"], {"memory": [3]})
+
+
+def test_an_unknown_solver():
+    with pytest.raises(ow.UnknownSolverError):
+        ow.sweep(PLACEMENT, {"memory": [3]}, solver="heftt")
+
+
+def test_it_goes_to_json_and_back():
+    found = ow.sweep(PLACEMENT, {"memory": [5, 13, None]}, solver="heft")
+    assert ow.Sweep.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ow.InvalidInputError, match="no point"):
+        found.at(memory=6)

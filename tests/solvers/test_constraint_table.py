@@ -1,0 +1,109 @@
+"""The table of constraints tells the truth: what it says of a solver is what the solver does."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.solvers.constraint_table import BUILT_IN, HonouredConstraints, concerns, constraint_table
+from tests.solvers.narrowing.instances import with_rules
+from tests.tiny import PROBLEMS
+
+CONSTRAINTS = {
+    "Pin": ow.Pin(op="b", device="d"),
+    "Forbid": ow.Forbid(op="a", device="e"),
+    "Colocate": ow.Colocate(ops=("a", "b")),
+    "MemoryCap": ow.MemoryCap(device="e", bytes=70),
+    "Precede": ow.Precede(before="b", after="a"),
+    "Share": ow.Share(op="b", device="e", inputs=0),
+    "Separate": ow.Separate(ops=("a", "b")),
+    "MaxDevices": ow.MaxDevices(count=1),
+}
+OPPOSED = {"Separate": "Colocate"}
+"""Constraints of this test that cannot hold together."""
+
+CLUSTER = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=80) for name in "de"], shared=100.0)
+CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "counts"}
+"""Engines that solve the programs of HiGHS or CP-SAT, in a process for every solve: left to the engines' own tests."""
+
+LIMIT = 0.15
+ROWS = [row for row in constraint_table() if row.available and row.problem in PROBLEMS]
+
+
+def bare(kind: str) -> ow.Problem:
+    problem = PROBLEMS[kind]
+    more = {"pipeline": {"cuts": "prefix"}}.get(kind, {})  # else nothing in this graph can be cut apart
+    return problem if kind == "memory_ordering" else problem.model_copy(update={"cluster": CLUSTER, **more})
+
+
+def instances(row: HonouredConstraints) -> list[ow.Problem]:
+    """What is honoured exactly stands in one instance, with what opposes it in another; the rest one by one."""
+    opposed = [name for name in OPPOSED if name in row.exactly]
+    together = [name for name in row.exactly if name not in opposed]
+    again = [name for name in row.exactly if name not in OPPOSED.values() and name != "MaxDevices"] if opposed else []
+    again = [name for name in again if name not in ("Pin", "Share")]
+    return [
+        with_rules(bare(row.problem), [CONSTRAINTS[name] for name in names])
+        for names in (together, again, *([name] for name in row.by_simpler))
+        if names
+    ]
+
+
+def named(row: HonouredConstraints) -> str:
+    return f"{row.problem}-{row.solver}"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.solver not in CHILDREN], ids=named)
+def test_what_is_honoured_is_obeyed(row: HonouredConstraints) -> None:
+    for problem in instances(row):
+        try:
+            result = ow.solve(problem, solver=row.solver, time_limit=5.0 if row.solver in QUICK else LIMIT)
+        except ow.UnsupportedFeatureError as refusal:
+            assert not isinstance(refusal, ow.UnsupportedConstraintError), refusal
+            continue
+        assert result.status is not ow.Status.INFEASIBLE
+        if result.solution is None:
+            assert result.reason or result.bound
+        else:
+            assert problem.evaluate(result.solution).feasible
+
+
+QUICK = {"highs", "cp-sat", "auto", "exact"}
+"""Solvers that prove these instances at once, and are given the time to start."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_what_is_refused_is_refused(row: HonouredConstraints) -> None:
+    for name in row.refused:
+        problem = with_rules(bare(row.problem), [CONSTRAINTS[name]])
+        with pytest.raises(ow.UnsupportedConstraintError, match=name):
+            ow.solve(problem, solver=row.solver)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_constraint_is_in_the_table_if_and_only_if_a_problem_takes_it(kind: str) -> None:
+    rows = [row for row in constraint_table(kind) if row.solver == "auto"]
+    for each in BUILT_IN:
+        taken = concerns(each, type(PROBLEMS[kind]))
+        assert (each.__name__ in (*rows[0].honoured, *rows[0].refused)) == taken
+        if taken:
+            with_rules(bare(kind), [CONSTRAINTS[each.__name__]])
+        else:
+            with pytest.raises(ValueError, match=each.__name__):
+                with_rules(bare(kind), [CONSTRAINTS[each.__name__]])
+
+
+def test_every_constraint_has_a_solver_that_knows_it_exactly() -> None:
+    for kind in PROBLEMS:
+        asked = {name for row in constraint_table(kind) for name in (*row.honoured, *row.refused)}
+        assert asked == {name for row in constraint_table(kind) if row.solver == "auto" for name in row.exactly}
+
+
+def test_constraints_of_ones_own_can_be_asked_for() -> None:
+    class Odd(ow.Constraint):
+        def violations(self, problem, solution):
+            return ()
+
+    rows = constraint_table("placement", [Odd, ow.Pin])
+    heft = next(row for row in rows if row.solver == "heft")
+    assert (heft.exactly, heft.by_simpler, heft.refused) == (("Pin",), (), ("Odd",))
