@@ -26,7 +26,7 @@ from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevice
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.solvers.questions.draft import revised
+from opweave.solvers.questions.fields import rebuilt
 
 AboutDevices = (Pin, Forbid, Colocate, Separate, MaxDevices)
 """Side constraints that are asked of an assignment; without the others, it only has more freedom."""
@@ -76,7 +76,7 @@ def assigned(problem: Problem[Any, Any], seconds: float, spared: str | None = No
 
 def with_devices(problem: Problem[Any, Any], devices: tuple[Constraint, ...]) -> Problem[Any, Any]:
     """The problem with the devices of an assignment required."""
-    return revised(problem, {"constraints": (*problem.constraints, *devices)})
+    return rebuilt(problem, constraints=(*problem.constraints, *devices))
 
 
 def _shortage(problem: Placement | BatchedMapping) -> str | None:

@@ -6,6 +6,7 @@ device's memory by some bytes, a limit by some stages.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
@@ -18,7 +19,8 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name, Tagged, read_tagged
 from opweave.problems.words import counted, joined
-from opweave.solvers.questions.draft import Draft, revised
+from opweave.solvers.questions.draft import Draft
+from opweave.solvers.questions.fields import rebuilt
 
 AnyProblemType = Problem[Any, Any]
 
@@ -124,7 +126,7 @@ class SizedConstraint(SideConstraint, Measured):
         return self.constraint.device if isinstance(self.constraint, MemoryCap) else None
 
     def relax(self, draft: Draft, more: int) -> None:
-        draft.constraints[self.number] = revised(self.constraint, {self._field: self.amount + more})
+        draft.constraints[self.number] = rebuilt(self.constraint, **{self._field: self.amount + more})
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
         return max((int(each.excess or 0) for each in self.constraint.violations(problem, plan)), default=0)
@@ -224,7 +226,10 @@ class Limit(Setting, Measured):
         yield from ()
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        return max(0, self._sign * (_used(problem, plan, self.field) - self.value))
+        if self.field in USED:
+            return max(0, self._sign * (USED[self.field](problem, plan) - self.value))
+        broken = rebuilt(problem, **{self.field: self.value}).evaluate(plan).violations
+        return max((math.ceil(each.excess or 0) for each in broken), default=0)
 
     def relaxed(self, more: int) -> str:
         if self._in_bytes:
@@ -313,7 +318,8 @@ def _requirements(problem: AnyProblemType) -> Iterator[Requirement]:
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
         if value != free:
-            yield (Limit if field in USED else Setting)(field=field, value=value, free=free)
+            kind = Limit if isinstance(value, int) and not isinstance(value, bool) else Setting
+            yield kind(field=field, value=value, free=free)
     for name in getattr(problem, "forbidden_devices", ()):
         yield ForbiddenDevice(device=name)
     cluster = getattr(problem, "cluster", None)
@@ -368,11 +374,7 @@ def _crossing(problem: Any, plan: Any) -> int:
 
 
 USED = {"limit_bytes": _peak, "min_stages": _stages, "max_stages": _stages, "max_tensors": _crossing}
-"""For settings with an amount: how much of it a plan takes."""
-
-
-def _used(problem: AnyProblemType, plan: Solution, field: str) -> int:
-    return USED[field](problem, plan)
+"""How much of a setting with an amount a plan takes; of other settings, the referee says by how much it is exceeded."""
 
 
 def _read_requirement(data: object) -> object:

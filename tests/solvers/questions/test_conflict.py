@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -223,6 +224,31 @@ def test_two_conflicts_have_no_single_mend() -> None:
     assert len(found.items) == 2
     assert found.mends == ()
     assert "No single change" in str(found)
+
+
+class AtMost(ow.Constraint):
+    """A device runs at most so many operators."""
+
+    device: str
+    count: int
+
+    def violations(self, problem: ow.Problem, solution: ow.Schedule) -> Iterator[ow.Violation]:
+        there = sum(device == self.device for device in solution.device.values())
+        if there > self.count:
+            yield self.broken(f"{self.device!r} runs {there} operators")
+
+
+@ow.express(AtMost, "on")
+def _at_most(_formulation: object, model: ow.LinearModel, rule: AtMost) -> None:
+    model.add(sum(model.on(op.id, rule.device) for op in model.problem.graph.operators) <= rule.count)
+
+
+def test_a_rule_of_ones_own_is_part_of_a_conflict() -> None:
+    rules = [ow.Pin(op="a", device="d0"), AtMost(device="d0", count=1), ow.Pin(op="b", device="d0")]
+    found = ow.conflict(placement(chain(1, 1), cluster(9, 9), *rules))
+    assert names(found) == ["Pin('a', 'd0')", "AtMost('d0', 1)", "Pin('b', 'd0')"]
+    assert words(found) == [f"without {name}" for name in names(found)]
+    assert found.irreducible
 
 
 def test_packing_is_proved_at_a_size_that_no_schedule_solver_masters() -> None:
