@@ -21,7 +21,8 @@ from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.mend import Mend, mends_of
-from opweave.solvers.questions.requirements import AnyRequirement, requirements_of
+from opweave.solvers.questions.requirement import AnyRequirement
+from opweave.solvers.questions.requirements import further_measures, requirements_of
 from opweave.solvers.run import Observer
 
 AnyProblemType = Problem[Any, Any]
@@ -123,7 +124,7 @@ class Conflict(Shown, Spec):
             words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
             yield f"What would mend it: {', or '.join(words)}."
         elif self.items:
-            yield "No single change was found that would mend it."
+            yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
 def conflict(
@@ -223,7 +224,7 @@ class _Search:
             irreducible=all(each.plan is not None for each in answers),
             proofs=(own_proof, *(self._proof(rest, each) for rest, each in proved if each.plan is not None)),
             witnesses=tuple(each.plan for each in answers),
-            mends=mends_of(self._problem, items, self._inquiry),
+            mends=mends_of(self._problem, (*items, *further_measures(self._problem)), self._inquiry),
             reason=own.proof,
         )
 

@@ -13,7 +13,7 @@ from opweave.problems.solution import AnySolution, Solution
 from opweave.problems.spec import Count, Number, Spec
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
-from opweave.solvers.questions.requirements import Measured, Requirement
+from opweave.solvers.questions.requirement import Measured, Requirement
 
 AnyProblemType = Problem[Any, Any]
 
@@ -155,7 +155,7 @@ def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | 
             found.enough(better.amount)
         else:
             found.not_enough(answer.infeasible)
-    return best.model_copy(update={"at_least": found.proved + 1})
+    return best.model_copy(update={"at_least": found.proved + 1}) if item.monotone(problem) else best
 
 
 def _accepted(problem: AnyProblemType, item: Measured, changed: AnyProblemType | None, answer: Answer) -> Mend | None:

@@ -49,9 +49,9 @@ def check_by_brute_force(subject: Subject, problem: ow.Problem, found: Conflict)
     for mend in found.mends:
         assert mend.problem.evaluate(mend.plan).feasible
         assert subject.optimum(mend.problem) is not None
-        item = next(item for item in found.items if item.name == mend.requirement)
-        if mend.amount is not None:
-            assert mend.least
+        if mend.amount is not None and not mend.requirement.startswith("batch="):
+            item = next(item for item in found.items if item.name == mend.requirement)
+            assert mend.least == (mend.amount == 1 or item.monotone(problem))
             draft = Draft(problem)
             item.relax(draft, mend.amount - 1)
             assert subject.optimum(draft.build()) is None
@@ -216,6 +216,15 @@ def test_one_device_more() -> None:
     found = ow.conflict(placement(chain(3, 3, 3), devices, ow.MaxDevices(count=2), ow.Separate(ops=["a", "c"])))
     assert "MaxDevices(2)" in names(found)
     assert "1 device more in MaxDevices(2)" in words(found)
+
+
+def test_a_smaller_batch_is_a_mend_but_none_that_is_called_the_least() -> None:
+    graph = chain(2)
+    known = ow.Costs.from_table({"a": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
+    found = ow.conflict(ow.BatchedMapping(graph=graph, cluster=cluster(4), costs=known, batch=4))
+    assert names(found) == ["memory of 'd0' (4 bytes)"]
+    assert words(found) == ["2 bytes more on 'd0'", "batch=2"]
+    assert [mend.least for mend in found.mends] == [True, False]
 
 
 def test_two_conflicts_have_no_single_mend() -> None:
