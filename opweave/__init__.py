@@ -153,6 +153,7 @@ __version__ = "0.1.0"
 
 shown_by("opweave.adapters.report.shown")
 shown_by("opweave.adapters.report.questions")
+shown_by("opweave.adapters.report.conflict")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
