@@ -29,7 +29,7 @@ from opweave.problems.constraints import Constraint, PlacesOperators, means
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.device_rules import WHOLE, Devices, cores_of, devices_read
+from opweave.solvers.engines.device_rules import WHOLE, Count, Devices, devices_read, rows_of
 
 TRIES = 3
 """Plans with the same devices that are cut off one by one before all plans with these devices are left out."""
@@ -70,7 +70,7 @@ class Refusals:
     formulation: type[Formulation[Any, Any]]
     pending: bool = False
     exact: bool = True
-    _found: dict[object, Devices | Solution] = field(default_factory=dict)
+    _found: dict[object, Count | Devices | Solution] = field(default_factory=dict)
     _written: set[int] = field(default_factory=set)
     _tried: Counter[object] = field(default_factory=Counter)
 
@@ -95,8 +95,11 @@ class Refusals:
         if ops is not None:
             if id(rule) not in self._written:
                 self._written.add(id(rule))
-                for core in cores_of(rule, self.problem, solution, ops, keep_going):
-                    self._forbid(core)
+                for row in rows_of(rule, self.problem, solution, ops, keep_going):
+                    if isinstance(row, Count):
+                        self._found[row] = row
+                    else:
+                        self._forbid(row)
             self._forbid(_devices(solution, ops))
             return
         self.exact = self.exact and self.formulation.tells_apart(self.problem)
@@ -129,6 +132,10 @@ class Refusals:
         for refused in self._found.values():
             if isinstance(refused, Solution):
                 formulation.exclude(model, refused)
+            elif isinstance(refused, Count):
+                number = sum(model.on(op, refused.device) for op in refused.ops)
+                model.add(number >= refused.least)
+                model.add(number <= refused.most)
             else:
                 _exclude_devices(model, refused)
         if not self.exact:
