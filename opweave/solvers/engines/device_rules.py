@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -116,8 +116,10 @@ def _says_devices(solution: Any) -> bool:
     return isinstance(named, Mapping) and {op: frozenset((named[op],)) for op in named} == dict(where)
 
 
-def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices) -> tuple[int, set[str]]:
-    """How often a rule objects to a choice of devices, and the operators whose devices it reads for that.
+def _judged(
+    rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices, most: int | None = None
+) -> tuple[int, set[str]]:
+    """How often, but at ``most``, a rule objects to devices, and the operators whose devices it reads for that.
 
     Raises
     ------
@@ -126,7 +128,7 @@ def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where:
     """
     read = set[str]()
     try:
-        return sum(1 for _ in rule.violations(problem, _Devices(like, where, read))), read
+        return sum(1 for _ in islice(rule.violations(problem, _Devices(like, where, read)), most)), read
     except Exception as error:  # a rule of its own kind, which needs the solution itself
         raise _ReadsMoreError(read) from error
 
@@ -167,7 +169,7 @@ def rows_of(
                 if number % ASKED == 0 and not keep_going():
                     return []
                 where = {op: options[k] for op, k in zip(names, choice, strict=True)}
-                objections, _ = _judged(rule, problem, like, where)
+                objections, _ = _judged(rule, problem, like, where, most=1)
                 refused[choice] = objections > 0
         except _ReadsMoreError as error:
             more = frozenset(error.args[0]) - ops

@@ -60,6 +60,8 @@ class Refusals:
     ----------
     rules
         Those rules.
+    asked
+        Rules about devices as rows, by the identity of the rule; it may be shared among engines.
     pending
         Whether the engine's latest plan was refused.
     exact
@@ -68,10 +70,10 @@ class Refusals:
 
     problem: Problem[Any, Any]
     formulation: type[Formulation[Any, Any]]
+    asked: dict[int, list[Count | Devices]] = field(default_factory=dict)
     pending: bool = False
     exact: bool = True
     _found: dict[object, Count | Devices | Solution] = field(default_factory=dict)
-    _written: set[int] = field(default_factory=set)
     _tried: Counter[object] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -93,13 +95,13 @@ class Refusals:
     def _remember(self, rule: Constraint, solution: Solution, keep_going: Callable[[], bool]) -> None:
         ops = devices_read(rule, self.problem, solution)
         if ops is not None:
-            if id(rule) not in self._written:
-                self._written.add(id(rule))
-                for row in rows_of(rule, self.problem, solution, ops, keep_going):
-                    if isinstance(row, Count):
-                        self._found[row] = row
-                    else:
-                        self._forbid(row)
+            if id(rule) not in self.asked:
+                self.asked[id(rule)] = rows_of(rule, self.problem, solution, ops, keep_going)
+            for row in self.asked[id(rule)]:
+                if isinstance(row, Count):
+                    self._found[row] = row
+                else:
+                    self._forbid(row)
             self._forbid(_devices(solution, ops))
             return
         self.exact = self.exact and self.formulation.tells_apart(self.problem)
