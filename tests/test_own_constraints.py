@@ -99,7 +99,7 @@ def with_rules(bare: ow.Problem, constraints: list[ow.Constraint]) -> ow.Problem
 
 
 def rows(kind: str) -> list[str]:
-    return [row.name for row in ow.solvers(kind) if row.available and row.name not in IN_CHILDREN]
+    return [row.name for row in ow.list_solvers(kind) if row.available and row.name not in IN_CHILDREN]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -128,7 +128,7 @@ def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kin
     optimum = SUBJECTS[kind].optimum(SUBJECTS[kind].bare)[0]
     asking = {solver.name for solver in registered(kind) if VIOLATIONS in solver.supports}
     assert {"auto", "highs", "scip", "cp-sat"} <= asking
-    for solver in (row.name for row in ow.solvers(kind) if row.available):
+    for solver in (row.name for row in ow.list_solvers(kind) if row.available):
         if solver not in asking:
             with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
                 ow.solve(problem, solver=solver)
