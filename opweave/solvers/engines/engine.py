@@ -179,8 +179,7 @@ def _solve_as(
         return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
     refusals = Refusals(problem, written, run.asked)
-    for plan in run.offers:
-        refusals.refuse(plan.solution, lambda: not run.should_stop())
+    refusals.learn([plan.solution for plan in run.offers], lambda: not run.should_stop())
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
