@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
+from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.problems.result import OptionValue, Status
 from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.problems.words import counted
@@ -32,7 +35,7 @@ Cells = tuple[Sequence[str], list[Sequence[str]]]
 """Headings and rows."""
 
 _HERE = "opweave.adapters.report.questions"
-VIEWS: Mapping[tuple[str, str], str] = {
+VIEWS: dict[tuple[str, str], str] = {
     (name, verb): f"{_HERE}{module}:{function}"
     for name in ("Comparison", "Sweep", "Front")
     for verb, module, function in (
@@ -44,6 +47,7 @@ VIEWS: Mapping[tuple[str, str], str] = {
         ("report", "", "report"),
     )
 }
+VIEWS["questions", "progress"] = f"{_HERE}:bar"
 """What shows them, by class and verb; see :func:`~opweave.problems.shown.shown_by`."""
 
 
@@ -239,6 +243,11 @@ def to_html(answered: Answered) -> str:
 
 def _text(value: str) -> str:
     return html.escape(plain(value))
+
+
+def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show a progress bar on standard error."""
+    return progress_bar(Console(stderr=True), label)
 
 
 def save(answered: Answered, path: PathLike) -> Path:

@@ -9,15 +9,16 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
-from opweave.problems.shown import Shown
 from opweave.problems.slicing.spec import Slicing
-from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Many
 from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.answers import (
     Answer,
+    Answers,
     Lesson,
     Report,
     improved,
+    reporting,
     unsolved,
 )
 from opweave.solvers.questions.measured import asked
@@ -28,7 +29,7 @@ AnyProblem = Problem[Any, Any]
 Method = Literal["epsilon", "nsga2"]
 
 
-class Front(Shown, Spec):
+class Front(Answers):
     """Plans of which none is better than another in all measures.
 
     Attributes
@@ -49,11 +50,9 @@ class Front(Shown, Spec):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    problem: str
     measures: Many[str]
     units: Many[str]
     method: Method
-    rows: Many[Answer]
     steps: Many[Answer] = ()
     complete: bool = False
 
@@ -72,7 +71,7 @@ def pareto(
     threads: int = 1,
     options: Mapping[str, OptionValue] | None = None,
     executor: Executor | None = None,
-    progress: Report | None = None,
+    progress: Report | bool | None = None,
 ) -> Front:
     """Find plans that trade one measure against others.
 
@@ -96,7 +95,7 @@ def pareto(
     seed
         Seed of every solve.
     progress
-        Called with the number of points that are found and the number asked for.
+        Called with the number of points that are found and the number asked for; True for a progress bar.
 
     Returns
     -------
@@ -143,8 +142,10 @@ def pareto(
         "executor": executor,
         "formulation": formulation,
     }
-    search = MovingLimits(question.goal.minimised(problem), question, solver, points, time_limit, arguments, progress)
-    search.run()
+    goal = question.goal.minimised(problem)
+    with reporting(progress, "points") as report:
+        search = MovingLimits(goal, question, solver, points, time_limit, arguments, report)
+        search.run()
     return _front(search)
 
 

@@ -108,3 +108,17 @@ def test_names_do_no_harm():
 )
 def test_values_as_people_write_them(axis, value, text):
     assert readable_value(axis, value) == text
+
+
+def test_they_print_as_tables(found):
+    lines = repr(found["sweep"]).splitlines()
+    assert lines[0] == "Sweep (pipeline)"
+    assert lines[1].split()[:4] == ["solver", "memory", "stages", "objective"]
+    assert len(lines) == 2 + 6
+
+
+def test_a_progress_bar(capsys):
+    found = ow.sweep(PLACEMENT, {"memory": [9, 13]}, solver="heft", progress=True)
+    assert [row.solver for row in found.rows] == ["heft", "heft"]
+    assert ow.compare(PLACEMENT, ["heft"], progress=False).rows
+    assert capsys.readouterr().out == ""
