@@ -9,18 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
-from opweave.formulations.formulation import find_formulation, formulation_names
+from opweave.formulations.formulation import find_formulation, formulation_names, register_formulation
+from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.extended import register_plan
-from opweave.solvers.registry import Feature, Solver, registered
+from opweave.solvers.registry import Feature, Solver, register_solver, registered
 from opweave.solvers.run import Outcome, Run
 
 OPWEAVES = "opweave.problems."
 """Package of the problems that register all their solvers themselves."""
+
+
+def load_packages() -> None:
+    """Register the formulations and solvers that other packages bring, once opweave's own are registered."""
+    load_plugins(FORMULATIONS, register_formulation)
+    load_plugins(SOLVERS, register_solver)
 
 
 def complete(kind: str) -> None:

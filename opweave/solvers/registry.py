@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible, how_to_express
-from opweave.formulations.formulation import register_formulation
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
@@ -18,7 +17,7 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
-from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins, why_left_out
+from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.rows import Rows
@@ -212,11 +211,10 @@ def _load(kind: str | None = None) -> None:
     with WholeImports():
         load_plugins()
         _load_own(kind)
-        load_plugins(FORMULATIONS, register_formulation)
-        load_plugins(SOLVERS, register_solver)
-        complete = importlib.import_module("opweave.solvers.generic").complete
+        generic = importlib.import_module("opweave.solvers.generic")
+        generic.load_packages()
     for each in Problem.kinds() if kind is None else [kind]:
-        complete(each)
+        generic.complete(each)
 
 
 def _load_own(kind: str | None) -> None:

@@ -31,7 +31,7 @@ Row = Any
 
 @register_formulation
 class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
-    """The paper's program.
+    """The paper's program as printed, equation by equation.
 
     ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
     that batch; the longest schedule of interest has a thousand units. ``d[i, j, u]``: i before j on u.

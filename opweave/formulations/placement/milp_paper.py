@@ -28,7 +28,7 @@ Row = Any
 
 @register_formulation
 class Moirai(PaperVariables):
-    """The paper's program, for ``transfers="one_port_edge"`` only.
+    """The paper's program, equation by equation.
 
     ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
     and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the order of two operators or flows. ``z[t, j]``: the flow

@@ -46,7 +46,7 @@ class WholeCuts(IntervalModel):
 
 @register_formulation
 class CutCounts(Formulation[Slicing, Slices]):
-    """The program over cuts with times in ticks."""
+    """Dimensions and cuts as integers, with times in ticks."""
 
     name: ClassVar[str] = "cut_counts"
     requires: ClassVar[str] = Cuts.requires

@@ -27,7 +27,7 @@ from opweave.problems.slicing.spec import Slices, Slicing
 
 @register_formulation
 class Cuts(Formulation[Slicing, Slices]):
-    """Cuts as integers; times are in units of ``model.unit`` seconds.
+    """Dimensions and cuts as integers.
 
     For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator.
     """
