@@ -19,7 +19,7 @@ from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
-from opweave.problems.units import readable, readable_seconds, readable_share
+from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.solvers.questions.relaxation import plan_for, relaxes
 from opweave.solvers.run import agree
 from opweave.solvers.solve import solve
@@ -112,6 +112,29 @@ class Answer(Spec):
         return None if self.result is None else self.result.timeline
 
 
+_IN_BYTES = ("memory", "limit", "peak", "total")
+
+
+def readable_value(axis: str, value: OptionValue) -> str:
+    """Write a value of an axis or a measure of a sweep or front.
+
+    Examples
+    --------
+    >>> readable_value("memory", 2**30), readable_value("batch", 8), readable_value("peak", None)
+    ('1 GiB', '8', 'no limit')
+    """
+    name = axis.partition(":")[0]
+    if value is None:
+        return "no limit"
+    if isinstance(value, bool | str):
+        return str(value)
+    if name in _IN_BYTES or name.endswith("_bytes"):
+        return readable_bytes(value)
+    if name == "bandwidth":
+        return f"{readable_bytes(value)}/s"
+    return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
+
+
 class Answers(Shown, Spec):
     """Several answers, which print as a table."""
 
@@ -127,7 +150,7 @@ class Answers(Shown, Spec):
 def _cells(answer: Answer, unit: str) -> dict[str, object]:
     return {
         "solver": answer.solver,
-        **dict(answer.values),
+        **{name: readable_value(name, value) for name, value in answer.values.items()},
         "objective": readable(answer.objective, unit),
         "bound": readable(answer.bound, unit),
         "gap": readable_share(answer.gap),

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report.questions import cells_of, explain, readable_value, table_of, to_html
+from opweave.adapters.report.questions import cells_of, explain, table_of, to_html
 from opweave.adapters.report.questions_figures import figure_of
+from opweave.solvers.questions.answers import readable_value
 from opweave.solvers.questions.fields import varied
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
