@@ -112,6 +112,7 @@ class Answer(Spec):
         return None if self.result is None else self.result.timeline
 
 
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 _IN_BYTES = ("memory", "limit", "peak", "total")
 
 
@@ -131,7 +132,8 @@ def readable_value(axis: str, value: OptionValue) -> str:
     if name in _IN_BYTES or name.endswith("_bytes"):
         return readable_bytes(value)
     if name == "bandwidth":
-        return f"{readable_bytes(value)}/s"
+        factor, unit = next((each for each in _RATES if value >= each[0]), _RATES[-1])
+        return f"{value / factor:.4g} {unit}"
     return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
 
 

@@ -21,6 +21,7 @@ from opweave.solvers.questions.answers import (
     improved,
     in_turn,
     lesson,
+    readable_value,
     reporting,
     row,
     unsolved,
@@ -170,12 +171,6 @@ def _distinct(values: Iterable[OptionValue]) -> tuple[OptionValue, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _written(value: OptionValue) -> str:
-    if value is None:
-        return "without limit"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
 @dataclass(slots=True)
 class _Work:
     """The points of a sweep while they are solved; ``solved`` and ``refused`` have them by position."""
@@ -248,7 +243,7 @@ class _Work:
         if isinstance(found, str):
             self.refused[position] = found
         else:
-            name = ", ".join(f"{axis} {_written(value)}" for axis, value in values.items())
+            name = ", ".join(f"{axis} {readable_value(axis, value)}" for axis, value in values.items())
             self.solved[position] = Solved(self._problem(position), name, found, learnt)
         row(Question(self._problem(position), self.solver), found, values)
         if self.progress is not None:

@@ -100,7 +100,7 @@ def test_names_do_no_harm():
     [
         ("memory:phone", 2**20, "1 MiB"),
         ("limit_bytes", 900, "900 B"),
-        ("bandwidth", 2**30, "1 GiB/s"),
+        ("bandwidth", 12.5e6, "12.5 MB/s"),
         ("latency", 0.002, "2 ms"),
         ("memory", "0.5x", "0.5x"),
         ("batch", 16, "16"),
