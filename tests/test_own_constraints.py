@@ -98,7 +98,7 @@ def with_rules(bare: ow.Problem, constraints: list[ow.Constraint]) -> ow.Problem
 
 
 def rows(kind: str) -> list[str]:
-    return [row.name for row in ow.solvers(kind) if row.available and row.name not in IN_CHILDREN]
+    return [row.name for row in ow.list_solvers(kind) if row.available and row.name not in IN_CHILDREN]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -123,7 +123,7 @@ def test_a_subclass_that_overrides_nothing_is_treated_like_its_parent(kind: str,
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kind: str, name: str) -> None:
     problem = with_rule(kind, SILENT[name](**CONSTRAINTS[name][1]))
-    names = [row.name for row in ow.solvers(kind) if row.available]
+    names = [row.name for row in ow.list_solvers(kind) if row.available]
     for solver in names:
         with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
             ow.solve(problem, solver=solver)

@@ -45,6 +45,20 @@ _EXPRESSIONS: dict[tuple[type[Constraint], str], Expression] = {}
 def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT], ExpressionT]:
     """Register a function that writes a constraint for ``target``.
 
+    Parameters
+    ----------
+    constraint
+        The class of the side constraint.
+    target
+        What the function writes for. ``"order_arcs"``: ``f(problem, constraint)`` yields ``(before, after)`` operator
+        ids. ``"step_rule"``: ``f(problem, constraint)`` returns ``rule(done, op)``, which tells whether ``op`` may run
+        after exactly the operators in ``done``. A handle, such as ``"on"``: ``f(formulation, model, constraint)`` adds
+        rows to the model of every formulation that has the handle. The name of a formulation: the same for it alone.
+        The handles are ``on(op, device)``, ``start(op)``, ``end(op)``, ``before(a, b)``, ``position(op)``,
+        ``batch(op, device)``, ``stage(op)``, ``share(op, device)``, ``uses(device)`` and ``held(device)``.
+
+    Notes
+    -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own.
 

@@ -23,6 +23,7 @@ from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -345,7 +346,7 @@ def find_formulation(
         of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
         raise InvalidInputError(
             f"{problem.__name__} has no formulation {chosen!r}{of}; it has {', '.join(map(repr, names)) or 'none'}"
-            f"{why_left_out(chosen or '')}"
+            f"{did_you_mean(chosen, names)}{why_left_out(chosen or '')}"
         )
     assert chosen is not None
     return _FORMULATIONS[problem.kind, chosen]

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -113,7 +114,8 @@ class Constraint(Tagged, ABC):
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
         for name in names:
             if name not in problem.graph.operator_index:
-                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have")
+                near = did_you_mean(name, problem.graph.operator_index)
+                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have{near}")
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
@@ -129,6 +131,7 @@ class Constraint(Tagged, ABC):
             if name not in known:
                 raise ValueError(
                     f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
+                    f"{did_you_mean(name, known)}"
                 )
 
 
@@ -316,3 +319,16 @@ def means(constraint: Constraint, *kinds: type[ConstraintT]) -> TypeGuard[Constr
 def shares_meaning(kind: type[Constraint], base: type[Constraint]) -> bool:
     """Whether a class of constraints inherits its ``violations`` unchanged from ``base``."""
     return kind.violations is base.violations
+
+
+BUILT_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, Precede, Share)
+"""The side constraints of opweave."""
+
+
+def concerns(constraint: type[Constraint], problem: type[Any]) -> bool:
+    """Whether problems of a class can carry a constraint; of those that are not opweave's it is assumed."""
+    if issubclass(constraint, Precede):
+        return issubclass(problem, TimesOperators) or issubclass(problem.solution_type, OrdersOperators)
+    if issubclass(constraint, Share):
+        return issubclass(problem.solution_type, SharesInputs)
+    return not issubclass(constraint, BUILT_IN) or hasattr(problem, "memory_by_device")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from opweave.formulations.expressions import expressible
+from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
     SolverNotAvailableError,
@@ -19,6 +20,9 @@ from opweave.problems.errors import (
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
+from opweave.problems.rows import Rows
+from opweave.problems.spec import FrozenDict
+from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lanes
@@ -42,7 +46,7 @@ SolverKind = Literal["plan", "algorithm", "engine"]
 
 @dataclass(frozen=True, slots=True)
 class SolverInfo:
-    """One row of :func:`solvers`.
+    """One row of :func:`list_solvers`.
 
     Attributes
     ----------
@@ -57,10 +61,14 @@ class SolverInfo:
         "optimum", "bound" or "nothing".
     features
         The optional arguments of ``solve`` that it supports.
-    about
-        One line that describes it.
+    constraints
+        The side constraints that it honours, by the names of their classes.
+    options
+        Its options for ``solve(..., options={name: value})``, with their meanings.
     baseline
         Whether it is a baseline: a simple solver with which other solvers are compared.
+    about
+        One line that describes it.
     """
 
     name: str
@@ -70,8 +78,12 @@ class SolverInfo:
     install: str | None
     proves: Proves
     features: frozenset[Feature]
+    constraints: tuple[str, ...]
+    options: FrozenDict[str, str]
+    baseline: bool
     about: str
-    baseline: bool = False
+
+    columns: ClassVar[tuple[str, ...]] = ("name", "problem", "available", "proves", "constraints", "options", "about")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Solver:
     targets
         The expressions of side constraints that it understands.
     options
-        Names of its options.
+        Its options with their meanings, one line each.
     missing
         Returns the command that would install what is missing, or None when the solver can run.
     version
@@ -104,7 +116,7 @@ class Solver:
     proves: Proves = "nothing"
     features: frozenset[Feature] = frozenset()
     supports: tuple[str, ...] = ()
-    options: frozenset[str] = frozenset()
+    options: Mapping[str, str] = FrozenDict()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
@@ -113,8 +125,16 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
+        own = {"constraints": self.honours(), "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
-        return SolverInfo(**same, available=install is None, install=install)
+        return SolverInfo(**{**same, **own}, available=install is None, install=install)
+
+    def honours(self) -> tuple[str, ...]:
+        """Names of the classes of side constraints that it understands."""
+        problem = Problem.kinds().get(self.problem)
+        known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
+        asked = [kind for kind in known if problem is None or concerns(kind, problem)]
+        return tuple(kind.__name__ for kind in asked if expressible(kind, self.supports))
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
@@ -210,7 +230,7 @@ def registered(kind: str) -> list[Solver]:
     return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
-def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
+def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> Rows[SolverInfo]:
     """List the solvers that ``solve(..., solver=...)`` accepts, and whether they can run on this machine.
 
     Parameters
@@ -218,14 +238,31 @@ def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = 
     problem
         A problem, its class or its kind; None for all.
 
+    Returns
+    -------
+    Rows
+        A tuple that prints as a table; ``.to_pandas()`` makes a pandas table of it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no problem of that kind.
+
     Examples
     --------
-    >>> [row.name for row in solvers("memory_ordering") if row.kind == "plan"]
+    >>> [row.name for row in list_solvers("memory_ordering") if row.kind == "plan"]
     ['auto']
+    >>> next(row.options for row in list_solvers("slicing") if row.name == "chain")
+    {'grid': 'number of equal shares to hand out to the devices; 0 for as many as fit the number of devices'}
     """
     _load()
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
-    return [solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind]
+    if kind is not None and kind not in Problem.kinds():
+        known = ", ".join(Problem.kinds())
+        raise InvalidInputError(
+            f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
+        )
+    return Rows(solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
 
 
 def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
@@ -242,8 +279,9 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
+        near = did_you_mean(name, [key for kind, key in _SOLVERS if kind == problem.kind])
         raise UnknownSolverError(
-            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{why_left_out(name)}"
+            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}{why_left_out(name)}"
         )
     install = solver.missing()
     if install is not None:
@@ -307,4 +345,5 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     for option in run.options:
         if option not in solver.options:
             known = ", ".join(sorted(solver.options)) or "none"
-            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}")
+            near = did_you_mean(option, solver.options)
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")

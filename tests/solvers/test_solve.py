@@ -293,6 +293,6 @@ def test_progress_is_observed(problem) -> None:
 
 
 def test_every_solver_row_says_what_it_needs() -> None:
-    for row in ow.solvers():
+    for row in ow.list_solvers():
         assert row.available == (row.install is None)
         assert row.about

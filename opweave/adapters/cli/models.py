@@ -11,9 +11,9 @@ from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem
-from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.units import readable
 
 
 def formulations_command(

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import measure_rows
-from opweave.adapters.report.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.adapters.report.view import AnyView, Row, Section
 from opweave.adapters.report.views import view_for
+from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
-from opweave.solvers.constraint_table import BUILT_IN, HonouredConstraints
+from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
+from opweave.solvers.constraint_table import HonouredConstraints
 from opweave.solvers.engines.listed import FormulationInfo
 from opweave.solvers.registry import SolverInfo
 

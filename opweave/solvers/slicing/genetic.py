@@ -246,7 +246,10 @@ def sizes(run: Run, genes: int) -> tuple[int, int | None]:
     return max(4, population + population % 2), generations or untimed
 
 
-OPTIONS = frozenset({"population", "generations", "seeded"})
+OPTIONS = {
+    "population": "number of plans in a generation",
+    "generations": "number of generations; 0 for as many as the time limit allows",
+}
 
 register(
     Solver(
@@ -257,6 +260,10 @@ register(
         about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=SUPPORTS,
-        options=OPTIONS | {"chromosome"},
+        options=OPTIONS
+        | {
+            "seeded": "whether the first generation contains the baselines",
+            "chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points",
+        },
     )
 )

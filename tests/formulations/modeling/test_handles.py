@@ -17,7 +17,7 @@ ENGINES = ["highs", "scip", "cbc", "cp-sat"]
 
 
 def available(problem: ow.Problem) -> list[str]:
-    return [row.name for row in ow.solvers(problem.kind) if row.available and row.name in ENGINES]
+    return [row.name for row in ow.list_solvers(problem.kind) if row.available and row.name in ENGINES]
 
 
 ROWS = {

@@ -153,6 +153,6 @@ def test_greedy_orders_take_precede() -> None:
     bare = PROBLEMS["memory_ordering"]
     for before, after in (("a", "b"), ("b", "a")):
         problem = with_rules(bare, [ow.Precede(before=before, after=after)])
-        for row in ow.solvers("memory_ordering"):
+        for row in ow.list_solvers("memory_ordering"):
             if row.baseline:
                 assert ow.solve(problem, solver=row.name).solution.order == (before, after, "c")
