@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from opweave.formulations.expressions import expressible
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible, how_to_express
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
@@ -121,6 +121,11 @@ class Solver:
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
     baseline: bool = False
+
+    def beyond(self, problem: Problem[Any, Any]) -> tuple[Constraint, ...]:
+        """The side constraints that its own methods do not understand; it leaves them to models and the referee."""
+        own = [target for target in self.supports if target not in (MODEL, VIOLATIONS)]
+        return tuple(each for each in problem.constraints if not expressible(type(each), own))
 
     def info(self) -> SolverInfo:
         """The public row."""
@@ -333,8 +338,13 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-                f"these can: {', '.join(able) or 'none (register it with express)'}"
+                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
             )
+        if VIOLATIONS in solver.supports:  # the rule is about to judge solutions
+            try:
+                constraint.check(problem)
+            except ValueError as error:
+                raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):

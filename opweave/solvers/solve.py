@@ -82,11 +82,11 @@ def solve(
     start
         A valid solution to improve on.
     extend
-        ``f(model, problem)`` may add rows to the model of an engine ("highs", "scip", "cp-sat", ...) before it is
-        solved, with ``model.add(model.on("conv1", "gpu") == 1)``. The handles are ``on(op, device)``, ``start(op)``,
-        ``end(op)``, ``before(a, b)``, ``position(op)``, ``batch(op, device)``, ``stage(op)``, ``share(op, device)``,
-        ``uses(device)``, ``held(device)`` and ``objective``, in seconds, bytes and counts. A formulation has those that
-        fit its problem; a missing one is refused with the names of the formulations that have it.
+        ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``. Rows
+        compare handles, which are the same for all engines: ``model.on(op, device)``, ``model.start(op)``,
+        ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
+        ``model.uses(device)``, ``model.held(device)``, ``model.objective``, in seconds, bytes and counts.
+        :func:`~opweave.list_formulations` lists those of each formulation.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress

@@ -41,7 +41,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
     handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "batch", "uses", "inputs")
     source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, (1)-(7), doi:10.48550/arXiv.2308.00127"
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed", "on", "uses")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
     timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +140,10 @@ class PyomoView:
 
     def handle(self, word: str) -> Callable[..., LinearExpression]:
         """A handle of the linear model, returning Pyomo expressions."""
-        return lambda *arguments: self.expression(getattr(self.source, word)(*arguments))
+        return partial(self._said, word)  # unlike a lambda, it follows a copy of the model
+
+    def _said(self, word: str, *arguments: str) -> LinearExpression:
+        return self.expression(getattr(self.source, word)(*arguments))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
         """Add one row, such as ``model.start("a") >= 0.5 + model.on("b", "gpu")``."""
@@ -176,7 +180,7 @@ class PyomoView:
         """
         self.catch_up()
         own = _active_objective(self.concrete) == self._objective
-        if own and not self.written and self._only_added():
+        if own and not self.written and self.only_added():
             return self._joined()
         matrix, variables = read_arrays(self.concrete)
         program = program_of(matrix, variables, self.variables, own_objective=own)
@@ -188,7 +192,7 @@ class PyomoView:
         offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
         return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
 
-    def _only_added(self) -> bool:
+    def only_added(self) -> bool:
         """Whether the user has only added variables and rows, and everything else is unchanged."""
         from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
 
