@@ -71,7 +71,9 @@ def rows(smoke: bool) -> Iterator[tuple[object, ...]]:
     for name, problem in cases(smoke):
         began = processor_seconds()
         explained = ow.conflict(problem)
-        found.setdefault((name.rpartition("/")[2], problem.kind), []).append((processor_seconds() - began, explained))
+        found.setdefault((name.rpartition("::test_")[2], problem.kind), []).append(
+            (processor_seconds() - began, explained)
+        )
     for (name, kind), several in found.items():
         seconds = [spent for spent, _ in several]
         sizes = [len(explained.items) for _, explained in several]

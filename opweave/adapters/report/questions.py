@@ -231,13 +231,14 @@ def to_pandas(answered: Answered) -> DataFrame:
 def to_html(answered: Answered) -> str:
     """The rows as a table for notebooks, and the words below it."""
     headings, rows = cells_of(answered)
-    head = "".join(f"<th>{_text(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{escaped(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"{table}<p>{_text(explain(answered))}</p>"
+    return f"{table}<p>{escaped(explain(answered))}</p>"
 
 
-def _text(value: str) -> str:
+def escaped(value: str) -> str:
+    """Text for a page, without characters that could be code."""
     return html.escape(plain(value))
 
 
@@ -256,7 +257,7 @@ def report(answered: Answered, folder: PathLike) -> Path:
     lines = io.StringIO()
     csv.writer(lines).writerows([headings, *rows])
     title = type(answered).__name__
-    page = _PAGE.format(title=title, table=to_html(answered))
+    page = PAGE.format(title=title, table=to_html(answered))
     place = make_folder(folder)
     write_bytes(place / "picture.png", png(figure_of(answered)))
     write_text(place / "rows.csv", lines.getvalue())
@@ -265,7 +266,7 @@ def report(answered: Answered, folder: PathLike) -> Path:
     return place / "report.html"
 
 
-_PAGE = """<!DOCTYPE html>
+PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}

@@ -21,7 +21,8 @@ from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.mend import Mend, mends_of
-from opweave.solvers.questions.requirements import AnyRequirement, requirements_of
+from opweave.solvers.questions.requirement import AnyRequirement
+from opweave.solvers.questions.requirements import further_measures, requirements_of
 from opweave.solvers.run import Observer
 
 AnyProblemType = Problem[Any, Any]
@@ -120,10 +121,10 @@ class Conflict(Shown, Spec):
 
     def _mended(self) -> Iterable[str]:
         if self.mends:
-            words = [mend.words for mend in self.mends[:SHOWN_MENDS]]
+            words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
             yield f"What would mend it: {', or '.join(words)}."
         elif self.items:
-            yield "No single change was found that would mend it."
+            yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
 def conflict(
@@ -147,7 +148,8 @@ def conflict(
     problem
         Any problem.
     time_limit
-        Seconds for everything; None for at most 10 seconds for each of the questions that are asked on the way.
+        Seconds for everything; None for at most 10 seconds for each question on the way, and 30 for the mends of
+        each requirement.
     solver
         The solver that is asked whether there is a plan; "auto" asks several.
     seed
@@ -222,7 +224,7 @@ class _Search:
             irreducible=all(each.plan is not None for each in answers),
             proofs=(own_proof, *(self._proof(rest, each) for rest, each in proved if each.plan is not None)),
             witnesses=tuple(each.plan for each in answers),
-            mends=mends_of(self._problem, items, self._inquiry),
+            mends=mends_of(self._problem, (*items, *further_measures(self._problem)), self._inquiry),
             reason=own.proof,
         )
 
