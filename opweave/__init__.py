@@ -94,6 +94,7 @@ from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.own import solver_for
 from opweave.solvers.questions.compare import Comparison, compare
 from opweave.solvers.questions.conflict import Conflict, Proof, conflict
@@ -252,6 +253,7 @@ __all__ = [
     "pareto",
     "pareto_front",
     "progress_figure",
+    "pymoo_problem",
     "read_solution",
     "register_formulation",
     "register_solver",

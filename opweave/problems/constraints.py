@@ -1,9 +1,10 @@
 """Side constraints that any problem can carry. Each defines its meaning in one place, its ``violations`` method.
 
-Users define their own constraints as subclasses of :class:`Constraint`. The referee needs only ``violations``. Solvers
-must be taught to honour a new constraint by registration (see :mod:`opweave.formulations.expressions`), and refuse it
-otherwise. A subclass of a constraint in this module is treated like its parent unless it overrides ``violations``. Then
-it has its own meaning (:func:`means`), and solvers no longer apply what they know about the parent.
+Users define their own constraints as subclasses of :class:`Constraint`. ``violations`` alone is enough for the referee,
+for engines, and for the solver "auto", which find plans first and ask then. An expression that is registered with
+``express`` makes them fast (see :mod:`opweave.formulations.expressions`); other solvers refuse a rule without one. A
+subclass of a constraint in this module is treated like its parent unless it overrides ``violations``. Then it has its
+own meaning (:func:`means`), and solvers no longer apply what they know about the parent.
 """
 
 from __future__ import annotations
@@ -81,6 +82,10 @@ class SplitsBatch(Protocol):
 
 class Constraint(Tagged, ABC):
     """A rule that a solution must obey in addition to the rules of its problem.
+
+    ``violations`` must depend on the problem and the solution alone. Comparisons of times should allow for rounding, as
+    engines do. A rule that reads nothing but ``solution.devices_by_operator()`` is honoured with proofs even without an
+    expression.
 
     Examples
     --------

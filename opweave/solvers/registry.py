@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.formulation import register_formulation
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible, how_to_express
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
@@ -18,7 +17,7 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
-from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins, why_left_out
+from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.rows import Rows
@@ -123,6 +122,11 @@ class Solver:
     lanes: Lanes | None = None
     baseline: bool = False
 
+    def beyond(self, problem: Problem[Any, Any]) -> tuple[Constraint, ...]:
+        """The side constraints that its own methods do not understand; it leaves them to models and the referee."""
+        own = [target for target in self.supports if target not in (MODEL, VIOLATIONS)]
+        return tuple(each for each in problem.constraints if not expressible(type(each), own))
+
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
@@ -207,11 +211,10 @@ def _load(kind: str | None = None) -> None:
     with WholeImports():
         load_plugins()
         _load_own(kind)
-        load_plugins(FORMULATIONS, register_formulation)
-        load_plugins(SOLVERS, register_solver)
-        complete = importlib.import_module("opweave.solvers.generic").complete
+        generic = importlib.import_module("opweave.solvers.generic")
+        generic.load_packages()
     for each in Problem.kinds() if kind is None else [kind]:
-        complete(each)
+        generic.complete(each)
 
 
 def _load_own(kind: str | None) -> None:
@@ -335,8 +338,13 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-                f"these can: {', '.join(able) or 'none (register it with express)'}"
+                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
             )
+        if VIOLATIONS in solver.supports:  # the rule is about to judge solutions
+            try:
+                constraint.check(problem)
+            except ValueError as error:
+                raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):

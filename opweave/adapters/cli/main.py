@@ -14,6 +14,7 @@ from rich.console import Console
 
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.models import formulations_command, model_command
 from opweave.adapters.cli.output import name_files as _name_files
 from opweave.adapters.cli.output import stdout as _stdout
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
@@ -274,6 +275,8 @@ def warm_command(
     return NOTHING_FOUND if found.failed else VERIFIED
 
 
+app.command("formulations")(polite(formulations_command))
+app.command("model")(polite(model_command))
 app.command("compare")(polite(compare_command))
 app.command("sweep")(polite(with_settings(sweep_command)))
 app.command("pareto")(polite(with_settings(pareto_command)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.formulation import find_formulation, formulation_names
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
@@ -81,7 +82,7 @@ def _register(
             about=about,
             proves="optimum",
             features=features,
-            supports=tuple({target: None for formulation in written for target in formulation.supports}),
+            supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
             options=options,
             missing=engine.missing,
             version=engine.version,
