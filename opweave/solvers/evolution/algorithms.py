@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from math import comb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,9 @@ def _begin(
     if "ref_dirs" in takes:
         from pymoo.util.ref_dirs import get_reference_directions
 
-        found["ref_dirs"] = get_reference_directions("energy", problem.n_obj, population, seed=1)
+        objectives = problem.n_obj
+        even = (n for n in range(population, 1, -1) if comb(n + objectives - 1, objectives - 1) <= population)
+        found["ref_dirs"] = get_reference_directions("das-dennis", objectives, n_partitions=next(even, 1))
     return found
 
 

@@ -31,7 +31,7 @@ ORACLES: dict[str, Callable[[ow.Problem], float | None]] = {
 SMALL = {"population": 12, "generations": 8}
 
 SINGLE = ["brkga", "cmaes", "de", "es", "g3pcx", "ga", "isres", "neldermead", "nichega", "patternsearch", "pso"]
-SEVERAL = ["agemoea", "ctaea", "nsga2", "nsga3", "rvea", "smsemoa", "spea2"]
+SEVERAL = ["ctaea", "nsga2", "nsga3", "rvea", "smsemoa", "spea2"]
 
 
 class PartlyOn(ow.Constraint):
