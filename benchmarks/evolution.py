@@ -75,7 +75,7 @@ def algorithm_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     seconds = 0.5 if smoke else 5.0
     for kind, problem in problems(smoke=smoke):
         best = ow.solve(problem, time_limit=seconds).objective
-        simple = [ow.solve(problem, solver=row.name).objective for row in ow.solvers(problem) if row.baseline]
+        simple = [ow.solve(problem, solver=row.name).objective for row in ow.list_solvers(problem) if row.baseline]
         found = [
             ow.solve(problem, solver="pymoo", time_limit=seconds, options={"algorithm": name}).objective
             for name in ALGORITHMS

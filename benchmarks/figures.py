@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opweave.adapters.report.figures import BEST, BOUND, MUTED, look_of, new_figure, safe_text
-from opweave.adapters.report.units import precise_seconds, readable_bytes
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.units import precise_seconds, readable_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -120,7 +120,7 @@ def small(seed: int) -> Iterator[tuple[str, ow.Problem[Any, Any], float | int | 
 
 def solved(problem: ow.Problem[Any, Any], names: Iterator[str], **arguments: Any) -> Iterator[ow.Result[Any]]:
     """Results of the named solvers that are available and support the problem."""
-    available = {row.name for row in ow.solvers(problem) if row.available}
+    available = {row.name for row in ow.list_solvers(problem) if row.available}
     for name in names:
         if name in available:
             try:

@@ -132,7 +132,7 @@ def finish(started: Any) -> Late:
 
 def names(problem: ow.Problem, wanted: Sequence[str]) -> list[str]:
     """Solvers that can run here."""
-    return [row.name for row in ow.solvers(problem) if row.available and (not wanted or row.name in wanted)]
+    return [row.name for row in ow.list_solvers(problem) if row.available and (not wanted or row.name in wanted)]
 
 
 def measure(options: argparse.Namespace) -> Iterator[Late]:

@@ -33,7 +33,7 @@ Started with CUDA Graphs", 2019 (V100, launches that overlap with kernels)."""
 
 def known_solvers() -> frozenset[str]:
     """Names of the solvers that can run here."""
-    return frozenset(row.name for row in ow.solvers("placement") if row.available)
+    return frozenset(row.name for row in ow.list_solvers("placement") if row.available)
 
 
 def on_cluster(

@@ -132,7 +132,7 @@ def plan_of(problem: ow.Problem[Any, Any], limit: float) -> Answer:
 
 def others(problem: ow.Problem[Any, Any], limit: float, chosen: Sequence[str]) -> list[Answer]:
     """The outcomes of all other solvers."""
-    rows = [row for row in ow.solvers(problem) if row.available and row.kind != "plan"]
+    rows = [row for row in ow.list_solvers(problem) if row.available and row.kind != "plan"]
     names = [row.name for row in rows if not chosen or row.name in chosen]
     return [found for found in (answer(problem, other, limit) for other in names) if found is not None]
 
@@ -184,7 +184,7 @@ def summary(problem: str, rows: Sequence[Regret]) -> tuple[object, ...]:
 def warm_up(problem: str) -> None:
     """Load or compile loops, so that the tables show only solve times."""
     for _, tiny in instances(problem, (10,), 1, real=False):
-        for row in ow.solvers(tiny):
+        for row in ow.list_solvers(tiny):
             if row.available and row.kind != "engine":
                 answer(tiny, row.name, 0.3)
 

@@ -17,8 +17,8 @@ class AtMost(ow.Constraint):
             yield self.broken(f"{used} operators run on {self.device!r}, where at most {self.count} may")
 
 
-@ow.express(AtMost, "disjunctive")  # the default formulation of placement
-def at_most(_formulation, model, constraint):
+@ow.express(AtMost, "model")
+def at_most(model, constraint):
     names = [op.id for op in model.problem.graph.operators]
     model.add(sum(model.on(name, constraint.device) for name in names) <= constraint.count)
 

@@ -1,6 +1,25 @@
 """opweave plans how a deep-learning model runs on limited hardware, and bounds how far from optimal the plan is.
 
-This module exports everything a user needs to load a model, build a problem, solve it and read the result.
+Everything that a user needs is a name of this module; ``help(ow.NAME)`` explains it.
+
+models and machines
+    ``load``, ``OpGraph``, ``Operator``, ``Tensor``, ``Parameter``; ``Cluster``, ``Device``, ``clusters`` (presets);
+    ``Costs``, ``Efficiency``, ``calibrate``, ``load_costs``
+problems and their solutions
+    ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
+    ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``); ``load_problem``
+side constraints
+    ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
+    of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
+solving
+    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``; ``register_solver``, ``Solver``
+results
+    ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
+    ``progress_figure``, ``verify``, ``load_result``
+frameworks and runtimes
+    ``onnx``, ``torch``, ``keras``, ``runtimes``: functions that read models and carry out plans
+errors
+    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data
 
 Examples
 --------
@@ -10,34 +29,21 @@ Examples
 ...     operators=[ow.Operator(id="copy", inputs=["x"], outputs=["y"])],
 ...     outputs=["y"],
 ... )
->>> ow.solve(ow.MemoryOrdering(graph=graph)).objective
+>>> ow.solve(ow.MemoryOrdering(graph)).objective
 8
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
 from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
-from opweave.adapters.onnx.nodes import reorder_onnx
-from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
-from opweave.adapters.onnx.read import onnx_runtime_problem
-from opweave.adapters.onnx.session import onnx_session_options
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
-from opweave.adapters.runtimes.groups import (
-    Group,
-    layer_counts,
-    schedule_groups,
-    split_points,
-    tensor_split,
-    vllm_partition,
-)
-from opweave.adapters.torch.dispatch import trace_step, trace_training
-from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
 from opweave.formulations.build import build_model, read_solution
@@ -62,6 +68,7 @@ from opweave.problems.constraints import (
 from opweave.problems.costs import Calibration, Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
+    ImplausibleWarning,
     InvalidInputError,
     LimitExceededError,
     OpweaveError,
@@ -76,11 +83,14 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
+from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.rows import Rows
 from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
@@ -91,16 +101,57 @@ from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front, pareto
 from opweave.solvers.questions.sweep import Sweep, sweep
-from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
+from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
+    from opweave.adapters import keras, onnx, runtimes, torch
+    from opweave.adapters.onnx import (
+        Piece as Piece,
+    )
+    from opweave.adapters.onnx import (
+        PieceRunner as PieceRunner,
+    )
+    from opweave.adapters.onnx import (
+        onnx_runtime_problem as onnx_runtime_problem,
+    )
+    from opweave.adapters.onnx import (
+        onnx_session_options as onnx_session_options,
+    )
+    from opweave.adapters.onnx import (
+        reorder_onnx as reorder_onnx,
+    )
+    from opweave.adapters.onnx import (
+        split_onnx as split_onnx,
+    )
+    from opweave.adapters.runtimes import (
+        Group as Group,
+    )
+    from opweave.adapters.runtimes import (
+        layer_counts as layer_counts,
+    )
+    from opweave.adapters.runtimes import (
+        schedule_groups as schedule_groups,
+    )
+    from opweave.adapters.runtimes import (
+        split_points as split_points,
+    )
+    from opweave.adapters.runtimes import (
+        tensor_split as tensor_split,
+    )
+    from opweave.adapters.runtimes import (
+        vllm_partition as vllm_partition,
+    )
+    from opweave.adapters.torch import split_torch as split_torch
+    from opweave.adapters.torch import trace_step as trace_step
+    from opweave.adapters.torch import trace_training as trace_training
     from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
 
+shown_by("opweave.adapters.report.shown")
 shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
@@ -126,10 +177,11 @@ __all__ = [
     "FormulationInfo",
     "Front",
     "Geometry",
-    "Group",
     "HonouredConstraints",
+    "ImplausibleWarning",
     "Incumbent",
     "InvalidInputError",
+    "InvalidSpecError",
     "LimitExceededError",
     "Limits",
     "Linear",
@@ -145,8 +197,6 @@ __all__ = [
     "Ordering",
     "Outcome",
     "Parameter",
-    "Piece",
-    "PieceRunner",
     "Pin",
     "Pipeline",
     "Placement",
@@ -155,6 +205,7 @@ __all__ = [
     "Progress",
     "Proof",
     "Result",
+    "Rows",
     "Run",
     "Schedule",
     "Separate",
@@ -190,14 +241,14 @@ __all__ = [
     "explain",
     "express",
     "geometry",
-    "layer_counts",
+    "keras",
     "list_formulations",
+    "list_solvers",
     "load",
     "load_costs",
     "load_problem",
     "load_result",
-    "onnx_runtime_problem",
-    "onnx_session_options",
+    "onnx",
     "pareto",
     "pareto_front",
     "progress_figure",
@@ -205,30 +256,41 @@ __all__ = [
     "read_solution",
     "register_formulation",
     "register_solver",
-    "reorder_onnx",
-    "schedule_groups",
+    "runtimes",
     "solve",
     "solver_for",
-    "solvers",
-    "split_onnx",
-    "split_points",
-    "split_torch",
     "sweep",
-    "tensor_split",
-    "trace_step",
-    "trace_training",
+    "torch",
     "trivial_bound",
     "verify",
-    "vllm_partition",
     "warm",
     "write_model",
 ]
 
 
+_NAMESPACES = ("keras", "onnx", "runtimes", "torch")
+"""Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
+
+
 def __getattr__(name: str) -> object:
-    """Import heavy names on first use, so that ``import opweave`` stays fast."""
+    """Import what belongs to frameworks on first use, so that ``import opweave`` stays fast."""
+    if name in _NAMESPACES:
+        return importlib.import_module(f"opweave.adapters.{name}")
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front
 
         return pareto_front
-    raise AttributeError(f"module 'opweave' has no attribute {name!r}")
+    for namespace in () if name.startswith("_") else _NAMESPACES:
+        home = importlib.import_module(f"opweave.adapters.{namespace}")
+        if name in home.__all__:
+            return getattr(home, name)
+    raise AttributeError(f"module 'opweave' has no attribute {name!r}{did_you_mean(name, _PUBLIC)}")
+
+
+def __dir__() -> list[str]:
+    """The names of the public face."""
+    return [*_PUBLIC, "solvers", "formulations", "problems", "adapters"]
+
+
+_PUBLIC = tuple(__all__)
+del __all__  # or help(opweave) would print every class in full

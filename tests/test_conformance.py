@@ -90,7 +90,7 @@ SUBJECTS = {
     )
 }
 
-ROWS = [row for row in ow.solvers() if row.name not in ENGINES_IN_CHILD_PROCESSES and row.problem in SUBJECTS]
+ROWS = [row for row in ow.list_solvers() if row.name not in ENGINES_IN_CHILD_PROCESSES and row.problem in SUBJECTS]
 PROVERS = [row for row in ROWS if row.proves == "optimum"]
 
 

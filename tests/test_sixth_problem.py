@@ -105,7 +105,7 @@ def test_auto_is_not_worse_than_the_baseline_and_says_what_it_proved() -> None:
 
 
 def test_engines_are_listed_and_take_what_they_always_take() -> None:
-    rows = {row.name: row for row in ow.solvers(THREE)}
+    rows = {row.name: row for row in ow.list_solvers(THREE)}
     assert {"auto", "highs", "cbc", "lower_cheapest"} <= rows.keys()
     assert rows["lower_cheapest"].baseline
 
@@ -168,7 +168,7 @@ def test_packages_name_their_modules_as_entry_points(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == "opweave" else [])
     plugins.load_plugins.cache_clear()
     try:
-        ow.solvers(THREE)
+        ow.list_solvers(THREE)
         assert loaded == ["mine"]
     finally:
         plugins.load_plugins.cache_clear()

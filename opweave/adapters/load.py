@@ -110,6 +110,12 @@ def load(
     if family != "json":
         if Path(model).is_dir():
             raise InvalidInputError(f"{name}: this is a folder; name a file inside it")
+        suffix = Path(model).suffix.lower()
+        if suffix in _WITHOUT_GRAPH:
+            raise InvalidInputError(
+                f"{name}: {_WITHOUT_GRAPH[suffix]} contains weights, but not the operators that use them; export the "
+                "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
+            )
         raise InvalidInputError(
             f"{name}: opweave reads .onnx, .json and .json.gz, and .pt2; rename or export the model"
         )
@@ -190,6 +196,17 @@ def geometry(
     program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model
     return torch_geometry(prepare(program, args, kwargs), graph)
 
+
+_WITHOUT_GRAPH = {
+    ".gguf": "a GGUF file",
+    ".safetensors": "a safetensors file",
+    ".pt": "a .pt file mostly",
+    ".pth": "a .pth file mostly",
+    ".bin": "a .bin file mostly",
+    ".ckpt": "a checkpoint",
+    ".npz": "an .npz file",
+}
+"""Files that people take for models, and how a sentence calls them."""
 
 _SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
 

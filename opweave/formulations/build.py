@@ -12,7 +12,6 @@ from opweave.formulations.export.values import named_values
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
-    PyomoFormulation,
     find_formulation,
     formulation_names,
     load_formulations,
@@ -30,6 +29,9 @@ from opweave.problems.solution import Solution
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
+LEAST_COEFFICIENT = 1e-5
+"""The least coefficient of an objective that is well above the tolerances of engines."""
+
 
 def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel | IntervalModel:
     """Write a problem as a model for your own solver.
@@ -40,7 +42,8 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
 
     The model leaves nothing out, so you may add rows of your own. Its handles (``model.on(op, device)``,
     ``model.start(op)``, ...; :func:`list_formulations` lists them) are expressions in seconds, bytes and counts;
-    ``model.add(row)`` adds a row; ``model.objective`` is in seconds or bytes.
+    ``model.add(row)`` adds a row. The objective is in seconds or bytes; if plans are so short that an engine's
+    tolerances would swallow the seconds, it is in milliseconds or less, and ``model.objective_unit`` says so.
 
     Parameters
     ----------
@@ -74,11 +77,45 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     'z[b,1,2]'
     """
     model = written_model(problem, _named(problem, formulation))
-    if isinstance(model, IntervalModel) or not isinstance(model, LinearModel):
+    if isinstance(model, IntervalModel):
         return model
-    concrete = to_pyomo(model).concrete
+    concrete = to_pyomo(model).concrete if isinstance(model, LinearModel) else model
+    tick = 1.0 if isinstance(model, LinearModel) else model.formulation.tick()
+    factor, concrete.objective_unit = objective_unit(problem.unit, coefficient_of(model))
+    concrete.objective.set_value(concrete.objective.expr * (tick / factor))
+    concrete.opweave.note_objective()
+    concrete.opweave.source.problem = problem
     concrete.formulation = model.formulation
     return concrete
+
+
+def coefficient_of(model: Any) -> float:
+    """The largest coefficient of a model's objective, in seconds or bytes."""
+    if isinstance(model, LinearModel):
+        return model.unit * max(map(abs, model.cost.terms.values()), default=0.0)
+    return float(model.formulation.tick())
+
+
+def objective_unit(unit: str, coefficient: float) -> tuple[float, str]:
+    """The unit of an objective for engines, in terms of the problem's ``unit``, and its name.
+
+    Engines take a reduced cost below 1e-7 for 0. If plans last only microseconds, an objective in seconds has smaller
+    ones: HiGHS then calls plans optimal that take four times as long as the best.
+
+    Parameters
+    ----------
+    coefficient
+        The largest coefficient of the objective in the problem's unit.
+
+    Examples
+    --------
+    >>> objective_unit("seconds", 0.01), objective_unit("seconds", 2e-8)
+    ((1.0, 'seconds'), (0.001, 'milliseconds'))
+    """
+    prefixes = {1.0: "", 1e-3: "milli", 1e-6: "micro", 1e-9: "nano", 1e-12: "pico"}
+    fit = (factor for factor in prefixes if coefficient >= LEAST_COEFFICIENT * factor)
+    factor = next(fit, 1.0) if unit == "seconds" else 1.0
+    return factor, prefixes[factor] + unit
 
 
 def _named(problem: Problem[Any, Any], formulation: str | None) -> type[Formulation[Any, Any]]:
@@ -109,9 +146,6 @@ def written_model(problem: Problem[Any, Any], formulation: type[Formulation[Any,
         raise InfeasibleError(str(error)) from error
     except InfeasibleError as error:
         raise InfeasibleError(str(error) or made.why_infeasible(problem)) from error
-    if isinstance(made, PyomoFormulation):
-        model.objective.set_value(made.tick() * model.objective.expr)
-        model.opweave.source.problem = problem
     model.formulation = made
     return model
 
@@ -171,7 +205,7 @@ def read_solution(
     >>> cluster = ow.Cluster(devices=devices, bandwidth=[[0, 1e9], [1e9, 0]])
     >>> costs = ow.Costs.from_table({"conv": {"a": 1.0, "b": 2.0}})
     >>> problem = ow.Placement(graph=graph, cluster=cluster, costs=costs)
-    >>> read_solution(problem, {"place(conv,b)": 1, "start(conv)": 0}).device
+    >>> read_solution(problem, {"x(conv,b)": 1}).device
     {'conv': 'b'}
     """
     model = written_model(of, _named(of, formulation)) if isinstance(of, Problem) else of

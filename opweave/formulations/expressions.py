@@ -1,24 +1,27 @@
 """Expressions of side constraints: functions, registered by constraint type, that write a constraint for a target.
 
-A *target* is a way of writing a rule. Searches over operator orders understand ``"order_arcs"`` and ``"step_rule"``;
-the name of every formulation, and every word of the handles, is a target of its own.
+A *target* is a way of writing a rule. One function for ``"model"`` serves all engines and formulations. The others are
+for searches, or for one formulation that can do better.
 
 =====================  ==============================================================================================
 target                 what the registered function receives and returns
 =====================  ==============================================================================================
-``"order_arcs"``       ``(problem, constraint) -> iterable of (before, after)`` operator ids
+``"model"``            ``(model, constraint) -> None``; adds rows to the model of any formulation: ``model.add(row)``,
+                       where the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
+a formulation's name   ``(formulation, model, constraint) -> None``; the same for one formulation, whatever else is
+                       registered
+``"order_arcs"``       ``(problem, constraint) -> iterable of (before, after)`` operator ids; for searches over
+                       operator orders, and all formulations with an order
 ``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
-                       exactly the operators in the frozenset ``done`` have run
-a formulation's name   ``(formulation, model, constraint) -> None``; adds rows to the model: ``model.add(row)``, where
-                       the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
-a word of the handles  the same, for every formulation whose model has the handle, such as ``"on"``; it is used where
-                       no other target of the formulation understands the constraint
-``"violations"``       nothing: a solver with this target asks the constraint itself, plan by plan, so it honours
-                       every constraint
+                       exactly the operators in the frozenset ``done`` have run; for searches over operator orders
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
-in seconds, bytes and counts; ``model.problem`` is the problem. One function can serve several targets.
+in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes over formulations whose model lacks a
+handle that the function uses.
+
+A rule without any expression is honoured by its ``violations`` alone, by engines, ``"auto"`` and ``"pymoo"``: slowly,
+because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`).
 """
 
 from __future__ import annotations
@@ -38,17 +41,35 @@ from opweave.problems.constraints import (
 )
 from opweave.problems.problem import Problem
 
-VIOLATIONS = "violations"
-"""The target of solvers that judge plans by the constraints' own ``violations``."""
-
 Expression = Callable[..., Any]
 ExpressionT = TypeVar("ExpressionT", bound=Expression)
+
+MODEL = "model"
+"""The target of rules that are written with handles."""
+
+VIOLATIONS = "violations"
+"""Stands among the targets of a solver that honours every rule by asking the referee; nothing is registered for it."""
+
+_LINES = {
+    MODEL: "def my_rule(model, rule): model.add(...)  # with model.on(op, device), model.start(op), ...",
+    "order_arcs": "def my_rule(problem, rule): return [(before, after), ...]",
+    "step_rule": "def my_rule(problem, rule): return lambda done, op: ...",
+}
+"""The second line of an expression for a target, for messages."""
 
 _EXPRESSIONS: dict[tuple[type[Constraint], str], Expression] = {}
 
 
 def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT], ExpressionT]:
     """Register a function that writes a constraint for ``target``.
+
+    Parameters
+    ----------
+    constraint
+        The class of the rule.
+    target
+        ``"model"`` for all engines and ``"auto"``: ``function(model, rule)`` adds rows. For the others see
+        :mod:`opweave.formulations.expressions`.
 
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own.
@@ -64,6 +85,9 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     ...     return lambda done, op: op != constraint.op or len(done) < 3
     >>> expression(Sooner, "step_rule") is _sooner
     True
+    >>> @express(Sooner, "model")
+    ... def _sooner_as_row(model, rule):
+    ...     model.add(model.position(rule.op) <= 2)
     """
 
     def register(function: ExpressionT) -> ExpressionT:
@@ -86,6 +110,22 @@ def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:
     return any(target == VIOLATIONS or expression(constraint, target) is not None for target in supports)
 
 
+def how_to_express(constraint: type[Constraint], supports: Iterable[str]) -> str:
+    """The lines that teach a constraint to a solver or formulation, as the end of a message.
+
+    Examples
+    --------
+    >>> print(how_to_express(Precede, ["order_arcs"]))
+    to teach it the rule, write
+        @ow.express(Precede, "order_arcs")
+        def my_rule(problem, rule): return [(before, after), ...]
+    """
+    target = next((target for target in _LINES if target in supports), None)
+    if target is None:
+        return "it cannot be taught rules"
+    return f'to teach it the rule, write\n    @ow.express({constraint.__name__}, "{target}")\n    {_LINES[target]}'
+
+
 @express(Precede, "order_arcs")
 def _precede_as_arc(_problem: Problem[Any, Any], constraint: Precede) -> Iterable[tuple[str, str]]:
     return ((constraint.before, constraint.after),)
@@ -95,35 +135,35 @@ def _devices(model: Any) -> list[str]:
     return [device.name for device in model.problem.cluster.devices]
 
 
-@express(Pin, "on")
-def _pin(_formulation: Any, model: Any, constraint: Pin) -> None:
+@express(Pin, MODEL)
+def _pin(model: Any, constraint: Pin) -> None:
     """The operator runs on its device and on no other one."""
     for device in _devices(model):
         model.add(model.on(constraint.op, device) == int(device == constraint.device))
 
 
-@express(Forbid, "on")
-def _forbid(_formulation: Any, model: Any, constraint: Forbid) -> None:
+@express(Forbid, MODEL)
+def _forbid(model: Any, constraint: Forbid) -> None:
     """The operator does not run on the device."""
     model.add(model.on(constraint.op, constraint.device) == 0)
 
 
-@express(Colocate, "on")
-def colocate(_formulation: Any, model: Any, constraint: Colocate) -> None:
+@express(Colocate, MODEL)
+def colocate(model: Any, constraint: Colocate) -> None:
     """Every device runs all of the operators or none."""
     for device in _devices(model):
         for other in constraint.ops[1:]:
             model.add(model.on(constraint.ops[0], device) == model.on(other, device))
 
 
-@express(Separate, "on")
-def _separate(_formulation: Any, model: Any, constraint: Separate) -> None:
+@express(Separate, MODEL)
+def _separate(model: Any, constraint: Separate) -> None:
     """No device runs two of the operators."""
     for device in _devices(model):
         model.add(sum(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
 
 
-@express(MaxDevices, "uses")
-def _max_devices(_formulation: Any, model: Any, constraint: MaxDevices) -> None:
+@express(MaxDevices, MODEL)
+def _max_devices(model: Any, constraint: MaxDevices) -> None:
     """The number of devices in use is limited."""
     model.add(sum(model.uses(device) for device in _devices(model)) <= constraint.count)

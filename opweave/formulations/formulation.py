@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from opweave.formulations.expressions import expression
-from opweave.formulations.modeling.handles import WORDS, note_model
+import numpy as np
+
+from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express
+from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS, lack, note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
@@ -23,6 +27,7 @@ from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -58,6 +63,9 @@ class BuildContext:
         Limits on the size of the model.
     keep_going
         Called now and then while a model is written; False stops it.
+    defers
+        Whether side constraints that no target understands are left out, because the referee is asked about every
+        solution.
     waits
         Seconds by which added rows may make schedules longer than otherwise necessary.
     """
@@ -67,6 +75,7 @@ class BuildContext:
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS
     keep_going: Callable[[], bool] = lambda: True
+    defers: bool = False
     waits: float = 0.0
 
 
@@ -159,6 +168,18 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """The rows left out by ``build`` that the values violate."""
         return ()
 
+    @classmethod
+    def tells_apart(cls, _problem: ProblemT) -> bool:
+        """Whether :meth:`exclude` excludes nothing but the one solution."""
+        return False
+
+    def exclude(self, model: Any, solution: SolutionT) -> None:
+        """Add a row that a solution breaks, and that every solution with another value of some 0/1 column obeys."""
+        values = self.start(model, solution)
+        low, high, whole = (np.asarray(side) for side in (model.low, model.high, model.integral))
+        (binary,) = np.nonzero(whole & (low == 0.0) & (high == 1.0) & ~np.isnan(values))
+        model.exclude(dict(zip(binary.tolist(), values[binary].tolist(), strict=True)))
+
     def check_time(self) -> None:
         """Stop writing if the context says so.
 
@@ -175,25 +196,29 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         model.add(row)
 
     def add_constraints(self, model: Any, problem: ProblemT) -> None:
-        """Write every side constraint that is registered for this formulation's own name or a handle of its model.
+        """Write every side constraint that is registered for this formulation's own name, or for all models.
 
         Raises
         ------
         UnsupportedConstraintError
-            If none of ``supports`` understands one of them.
+            If none of ``supports`` understands one of them, and the context does not defer it.
+        MissingHandleError
+            If an expression needs a handle that the model lacks.
         """
         model.problem = problem
         for constraint in problem.constraints:
-            known = [target for target in self.supports if expression(type(constraint), target) is not None]
-            if not known:
+            kind = type(constraint)
+            own, for_models = expression(kind, self.name), expression(kind, MODEL)
+            if own is not None:
+                own(self, model, constraint)
+            elif expressible(kind, [target for target in self.supports if target != MODEL]):
+                continue  # it is in the data from which the model was written
+            elif for_models is not None:
+                for_models(model, constraint)
+            elif not self.context.defers:
                 raise UnsupportedConstraintError(
-                    f"formulation {self.name!r} cannot express {type(constraint).__name__}; "
-                    f"register it with express({type(constraint).__name__}, {self.name!r})"
+                    f"formulation {self.name!r} cannot express {kind.__name__}; {how_to_express(kind, self.supports)}"
                 )
-            target = self.name if self.name in known else known[0]
-            write = expression(type(constraint), target)
-            if write is not None and (target == self.name or target in WORDS):
-                write(self, model, constraint)
 
 
 class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
@@ -247,8 +272,16 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         model = self.write(problem)
         view = from_pyomo(model, self.timed, self.tick())
         model.opweave = view
+        for word in {*WORDS, *OLDER_WORDS} - set(dir(model)):
+            setattr(model, word, partial(_lack, word, self.handles, self.problem_type.kind))
         self.add_constraints(model, problem)
         return model
+
+    def exclude(self, model: ConcreteModel, solution: SolutionT) -> None:
+        """Add a row that a solution breaks, and that every solution with another value of some 0/1 variable obeys."""
+        values = zip(model.opweave.variables, self.start(model, solution).tolist(), strict=True)
+        known = [(variable, value) for variable, value in values if variable.is_binary() and not math.isnan(value)]
+        model.add(sum(1 - variable if value > 0.5 else variable for variable, value in known) >= 1)
 
     def extract(self, model: ConcreteModel, values: FloatArray) -> SolutionT:
         """Read the decision from values by variable, in the order of the model's components."""
@@ -259,6 +292,10 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """The values by variable that a known solution implies."""
         self.begin(model, solution)
         return values_of(model.opweave.variables)
+
+
+def _lack(word: str, having: Sequence[str], kind: str, *_: str) -> NoReturn:
+    lack(word, having, {kind})
 
 
 TOLERANCE = 1e-5
@@ -289,7 +326,7 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
 
     The first one registered for a problem is its default; for opweave's problems, opweave's own come first. A package
     may name a class instead as an entry point of the group ``opweave.formulations``. Side constraints may be expressed
-    for it with any handle of its model.
+    for it with the handles of its model.
 
     Raises
     ------
@@ -314,7 +351,7 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
         taken = _FORMULATIONS.get((kind, formulation.name))
         if taken is not None and taken.__module__.startswith(OPWEAVES):
             raise InvalidInputError(f"opweave has a formulation {formulation.name!r} for {kind}; choose another name")
-    formulation.supports = tuple(dict.fromkeys((*formulation.supports, *formulation.model_type.words())))
+    formulation.supports = tuple(dict.fromkeys((*formulation.supports, MODEL)))
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
     note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
     return formulation
@@ -345,7 +382,7 @@ def find_formulation(
         of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
         raise InvalidInputError(
             f"{problem.__name__} has no formulation {chosen!r}{of}; it has {', '.join(map(repr, names)) or 'none'}"
-            f"{why_left_out(chosen or '')}"
+            f"{did_you_mean(chosen, names)}{why_left_out(chosen or '')}"
         )
     assert chosen is not None
     return _FORMULATIONS[problem.kind, chosen]

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Seconds, Spec, repeated
+from opweave.problems.looks import MOST_ENTRIES, Bare
+from opweave.problems.plausible import check_plausible
+from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Amount,
+    Bytes,
+    Count,
+    Many,
+    Name,
+    Operations,
+    Rate,
+    Seconds,
+    Spec,
+    repeated,
+)
+from opweave.problems.units import readable_bytes
+from opweave.problems.words import counted, did_you_mean
 
 if TYPE_CHECKING:
     from typing import Self
-
-
-Speed = Annotated[Amount, Field(gt=0.0)]
-"""A finite positive number, per second."""
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -41,6 +55,9 @@ Latency = Annotated[
 
 class Device(Spec):
     """One machine, accelerator or core that runs operators.
+
+    Sizes and speeds are numbers or texts with a unit: ``"8 GB"``, ``"512 MiB"``, ``"40 GFLOP/s"``, ``"900 GB/s"``.
+    Implausibly small ones give an :class:`~opweave.problems.errors.ImplausibleWarning`.
 
     Attributes
     ----------
@@ -65,23 +82,31 @@ class Device(Spec):
     --------
     >>> Device(name="a", memory_bytes=8 * 2**30, batch_sizes=[4, 1]).batch_sizes
     (1, 4)
+    >>> Device(name="a", memory_bytes="512 MiB").memory_bytes
+    536870912
     """
 
     name: Name
     memory_bytes: Bytes | None = None
-    flops_per_second: Speed | None = None
-    memory_bandwidth: Speed | None = None
+    flops_per_second: Annotated[Operations, Field(gt=0.0)] | None = None
+    memory_bandwidth: Annotated[Rate, Field(gt=0.0)] | None = None
     launch_seconds: Seconds = 0.0
     batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
     watts: Annotated[Many[Amount], Field(min_length=2, max_length=2)] | None = None
     group: Name | None = None
+
+    @model_validator(mode="after")
+    def _plausible(self) -> Self:
+        for field in ("memory_bytes", "flops_per_second", "memory_bandwidth"):
+            check_plausible(f"device {self.name!r}", field, [getattr(self, field)])
+        return self
 
     def alike(self, other: Device) -> bool:
         """Whether two devices are identical except for their names."""
         return all(getattr(self, field) == getattr(other, field) for field in Device.model_fields if field != "name")
 
 
-class Cluster(Spec):
+class Cluster(ShownInNotebooks, Spec):
     """Devices and the links between them.
 
     With several devices, the links are described in exactly one way: ``bandwidth``, ``rates`` or ``shared``.
@@ -91,8 +116,8 @@ class Cluster(Spec):
     devices
         At least one.
     bandwidth
-        Matrix of bytes per second, ``bandwidth[from][to]``. The two directions may differ, 0 means no direct link, and
-        the diagonal is ignored.
+        Matrix of bytes per second (or texts such as ``"10 Gbit/s"``), ``bandwidth[from][to]``. The two
+        directions may differ, 0 means no direct link, and the diagonal is ignored.
     rates
         Bytes per second of each device's own connection to one router. Two devices communicate at the smaller rate.
     shared
@@ -103,7 +128,7 @@ class Cluster(Spec):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate names, a matrix of the wrong size, links described in no way or in several ways, and devices
         of one group that differ.
 
@@ -126,9 +151,9 @@ class Cluster(Spec):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     devices: Annotated[Many[Device], Field(min_length=1)]
-    bandwidth: Many[Many[Amount]] | None = None
-    rates: Many[Amount] | None = None
-    shared: Amount | None = None
+    bandwidth: Many[Many[Rate]] | None = None
+    rates: Many[Rate] | None = None
+    shared: Rate | None = None
     latency: Latency = 0.0
 
     @model_validator(mode="after")
@@ -144,6 +169,9 @@ class Cluster(Spec):
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
                     "differ; the devices of a group must be identical except for their names"
                 )
+        check_plausible("the cluster", "bandwidth", chain.from_iterable(self.bandwidth or ()))
+        check_plausible("the cluster", "rates", self.rates or ())
+        check_plausible("the cluster", "shared", [self.shared])
         return self
 
     def _check_links(self) -> None:
@@ -159,6 +187,19 @@ class Cluster(Spec):
             raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
         if isinstance(self.latency, tuple):
             _check_square("latency", self.latency, count)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        memory = [
+            f"{device.name!r}{'' if device.memory_bytes is None else f' {readable_bytes(device.memory_bytes)}'}"
+            for device in self.devices[:MOST_ENTRIES]
+        ]
+        more = [f"... {len(self.devices):,} in all"] if len(self.devices) > len(memory) else []
+        yield None, Bare(f"{counted(len(self.devices), 'device')}: {', '.join([*memory, *more])}")
+        direct = self.direct_bandwidth
+        rates = direct[direct > 0]
+        if len(rates):
+            ends = dict.fromkeys(f"{rate / 1e9:.3g}" for rate in (rates.min(), rates.max()))
+            yield None, Bare(f"links of {' to '.join(ends)} GB/s")
 
     @cached_property
     def device_index(self) -> dict[str, int]:
@@ -255,7 +296,9 @@ class Cluster(Spec):
     def _position(self, name: str) -> int:
         if name not in self.device_index:
             known = ", ".join(map(repr, self.device_index))
-            raise InvalidInputError(f"the cluster has no device {name!r}; it has {known}")
+            raise InvalidInputError(
+                f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, self.device_index)}"
+            )
         return self.device_index[name]
 
     def _swappable(self, first: int, second: int) -> bool:

@@ -1,9 +1,10 @@
 """Side constraints that any problem can carry. Each defines its meaning in one place, its ``violations`` method.
 
-Users define their own constraints as subclasses of :class:`Constraint`. The referee needs only ``violations``. Solvers
-must be taught to honour a new constraint by registration (see :mod:`opweave.formulations.expressions`), and refuse it
-otherwise. A subclass of a constraint in this module is treated like its parent unless it overrides ``violations``. Then
-it has its own meaning (:func:`means`), and solvers no longer apply what they know about the parent.
+Users define their own constraints as subclasses of :class:`Constraint`. ``violations`` alone is enough for the referee,
+for engines, and for the solver "auto", which find plans first and ask then. An expression that is registered with
+``express`` makes them fast (see :mod:`opweave.formulations.expressions`); other solvers refuse a rule without one. A
+subclass of a constraint in this module is treated like its parent unless it overrides ``violations``. Then it has its
+own meaning (:func:`means`), and solvers no longer apply what they know about the parent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -81,6 +83,10 @@ class SplitsBatch(Protocol):
 class Constraint(Tagged, ABC):
     """A rule that a solution must obey in addition to the rules of its problem.
 
+    ``violations`` must depend on the problem and the solution alone. Comparisons of times should allow for rounding, as
+    engines do. A rule that reads nothing but ``solution.devices_by_operator()`` is honoured with proofs even without an
+    expression.
+
     Examples
     --------
     A user's own rule, which the referee checks without registration:
@@ -113,7 +119,8 @@ class Constraint(Tagged, ABC):
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
         for name in names:
             if name not in problem.graph.operator_index:
-                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have")
+                near = did_you_mean(name, problem.graph.operator_index)
+                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have{near}")
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
@@ -129,6 +136,7 @@ class Constraint(Tagged, ABC):
             if name not in known:
                 raise ValueError(
                     f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
+                    f"{did_you_mean(name, known)}"
                 )
 
 
@@ -316,3 +324,16 @@ def means(constraint: Constraint, *kinds: type[ConstraintT]) -> TypeGuard[Constr
 def shares_meaning(kind: type[Constraint], base: type[Constraint]) -> bool:
     """Whether a class of constraints inherits its ``violations`` unchanged from ``base``."""
     return kind.violations is base.violations
+
+
+BUILT_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, Precede, Share)
+"""The side constraints of opweave."""
+
+
+def concerns(constraint: type[Constraint], problem: type[Any]) -> bool:
+    """Whether problems of a class can carry a constraint; of those that are not opweave's it is assumed."""
+    if issubclass(constraint, Precede):
+        return issubclass(problem, TimesOperators) or issubclass(problem.solution_type, OrdersOperators)
+    if issubclass(constraint, Share):
+        return issubclass(problem.solution_type, SharesInputs)
+    return not issubclass(constraint, BUILT_IN) or hasattr(problem, "memory_by_device")

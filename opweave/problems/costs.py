@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.looks import Bare, brief
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from typing import Self
@@ -63,7 +65,7 @@ class Costs(Spec):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate names, a table of the wrong size, and times that are not finite numbers of 0 or more.
 
     Examples
@@ -104,6 +106,12 @@ class Costs(Spec):
             raise ValueError(f"batches must ascend, each size once, but are {list(self.batches)}")
         return self
 
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield None, Bare(f"{counted(len(self.operators), 'operator')} on {counted(len(self.devices), 'device')}")
+        yield "devices", Bare(brief(self.devices))
+        if self.batches != (1,):
+            yield "batches", Bare(brief(self.batches))
+
     @classmethod
     def from_table(cls, table: Mapping[str, Mapping[str, float | Mapping[int, float | None] | None]]) -> Costs:
         """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
@@ -112,7 +120,7 @@ class Costs(Spec):
 
         Raises
         ------
-        pydantic.ValidationError
+        InvalidSpecError
             For times that are not finite numbers of 0 or more; the message names operator and device.
 
         Examples

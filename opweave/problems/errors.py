@@ -11,6 +11,10 @@ class InvalidInputError(OpweaveError, ValueError):
     """A file, spec or argument is wrong. The message says what is wrong, where, and what to do."""
 
 
+class ImplausibleWarning(UserWarning):
+    """A number is legal but so small that its unit is probably another one."""
+
+
 class LimitExceededError(InvalidInputError):
     """The input is larger than :class:`~opweave.problems.limits.Limits` allows."""
 

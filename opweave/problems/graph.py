@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spec, repeated
+from opweave.problems.looks import Bare, brief
+from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
+from opweave.problems.units import readable_bytes
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -38,7 +42,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: Many[Bytes] | None = None
+    shape: Many[Extent] | None = None
     dtype: str | None = None
 
 
@@ -78,21 +82,21 @@ class Operator(Spec):
     outputs: Many[Name] = ()
     workspace_bytes: Bytes = 0
     parameters: Many[Name] = ()
-    flops: Amount = 0.0
+    flops: Operations = 0.0
     inplace_ok: bool = False
     module: str = ""
 
 
-class OpGraph(Spec):
+class OpGraph(ShownInNotebooks, Spec):
     """A model as an acyclic graph of operators and tensors.
 
     A tensor that no operator writes is a graph input; ``outputs`` names the tensors that the caller receives.
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate ids, unknown tensors or parameters, two producers of one tensor, an alias that its operator could
-        not have made, and cycles (the message names one). Like all of pydantic's errors, it is a ``ValueError``.
+        not have made, and cycles (the message names one).
 
     Examples
     --------
@@ -131,6 +135,12 @@ class OpGraph(Spec):
             shown = names if len(names) <= 8 else [*names[:7], "...", names[-1]]
             raise ValueError(f"the graph has a cycle: {' -> '.join([*shown, names[0]])}")
         return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        parts = [counted(len(self.operators), "operator"), counted(len(self.tensors), "tensor")]
+        if self.parameters:
+            parts.append(f"{readable_bytes(sum(self.parameter_bytes.values()))} of parameters")
+        return [(None, Bare(part)) for part in (brief(self.name), *parts)]
 
     @cached_property
     def operator_index(self) -> dict[str, int]:

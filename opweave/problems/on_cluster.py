@@ -15,6 +15,7 @@ from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
+from opweave.problems.words import did_you_mean
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
@@ -31,11 +32,14 @@ def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
     """
     for name in costs.operators:
         if name not in graph.operator_index:
-            raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
+            near = did_you_mean(name, graph.operator_index)
+            raise ValueError(f"the costs name operator {name!r}, which the graph does not have{near}")
     for name in costs.devices:
         if name not in cluster.device_index:
             known = ", ".join(map(repr, cluster.device_index))
-            raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
+            raise ValueError(
+                f"the costs name device {name!r}; the cluster has {known}{did_you_mean(name, cluster.device_index)}"
+            )
 
 
 def check_times_known(known: dict[str, dict[str, float]]) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from os import PathLike
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import PlainValidator, SerializeAsAny
+from pydantic import PlainValidator, SerializeAsAny, field_validator
 
 from opweave.problems.constraints import AnyConstraint, Constraint
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.solution import Details, Evaluation, Solution, Violation
+from opweave.problems.looks import Bare, brief, changed_fields
+from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
 from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
 
 
-class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
+class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     """A decision problem as pure data; ``evaluate`` is its definition.
 
     A problem of your own says what a solution does (:meth:`play`), what is wrong with that (:meth:`rules`), and what it
@@ -44,13 +49,42 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()
 
-    def evaluate(self, solution: SolutionT) -> Evaluation[DetailsT]:
+    @field_validator("graph", mode="before")
+    @classmethod
+    def _needs_a_graph(cls, value: object) -> object:
+        if isinstance(value, str | PathLike):
+            raise ValueError(f"a graph is needed here, not the name of a file; write graph=ow.load({str(value)!r})")
+        if not isinstance(value, OpGraph | Mapping):
+            kind = type(value).__name__
+            raise ValueError(f"a graph is needed here, not {kind}; ow.load(model) makes a graph of a model")
+        return value
+
+    @classmethod
+    def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
+        """Take the graph as the only positional argument."""
+        if len(given) > 1 or "graph" in data:
+            raise InvalidInputError(
+                f"{cls.__name__} takes one graph, and everything else by name: {cls.__name__}(graph, constraints=[...])"
+            )
+        return {"graph": given[0], **data}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        cluster = getattr(self, "cluster", None)
+        size = counted(len(self.graph.operators), "operator")
+        where = "" if cluster is None else f" on {counted(len(cluster.devices), 'device')}"
+        yield None, Bare(f"{brief(self.graph.name)}, {size}{where}")
+        if self.constraints:
+            yield None, Bare(counted(len(self.constraints), "constraint"))
+        hidden = frozenset({"graph", "cluster", "costs", "constraints"})
+        yield from ((name, Bare(text)) for name, text in changed_fields(self, without=hidden))
+
+    def evaluate(self, solution: SolutionT | Answer[SolutionT]) -> Evaluation[DetailsT]:
         """Replay a solution from the problem's data alone and judge it.
 
         Parameters
         ----------
         solution
-            A solution of this problem's type, valid or not.
+            A solution of this problem's type, valid or not; or a result that has one.
 
         Returns
         -------
@@ -61,7 +95,11 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         ------
         TypeError
             When ``solution`` is not of this problem's solution type.
+        InvalidInputError
+            When a result has no solution.
         """
+        if isinstance(solution, Played):  # a result
+            solution = cast("SolutionT", solution_of(solution, Solution))
         if not isinstance(solution, self.solution_type):
             needed, given = self.solution_type.__name__, type(solution).__name__
             raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
+from opweave.problems.looks import Bare, brief
 from opweave.problems.problem import Problem
 from opweave.problems.shown import Shown
 from opweave.problems.solution import Played, Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
+from opweave.problems.units import readable, readable_seconds, readable_share
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
@@ -127,6 +130,33 @@ class Result(Shown, Played, Generic[SolutionT]):
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
     _answers: Problem[Any, Any] | None = PrivateAttr(default=None)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield None, Bare(self.headline)
+        if self.reason is not None:
+            yield "reason", Bare(brief(self.reason))
+        if self.violations:
+            yield "violations", Bare(brief(self.violations))
+        if self.solution is not None:
+            yield "solution", Bare(repr(self.solution))
+
+    @property
+    def headline(self) -> str:
+        """Status, objective, bound, solver and time in one line."""
+        known = Problem.kinds().get(self.problem)
+        unit = getattr(known, "unit", "")
+        words = [f"{self.problem}: {self.status.value}"]
+        if self.objective is not None:
+            words.append(readable(self.objective, unit))
+        if self.bound is not None and self.status is not Status.OPTIMAL:
+            words.append(f"bound {readable(self.bound, unit)}, gap {readable_share(self.gap)}")
+        words.append(f"solver {self.solver!r}, {readable_seconds(self.timings.total)}")
+        if self.termination is not Termination.COMPLETED:
+            words.append(self.termination.value.replace("_", " "))
+        return ", ".join(words)
+
+    def __repr_name__(self) -> str:
+        return "Result"
 
     @property
     def answers(self) -> Problem[Any, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,36 @@ def shown_by(module: str) -> None:
     _SHOWERS.append(module)
 
 
-class Shown:
+def find_view(name: str, verb: str) -> Callable[..., Any] | None:
+    """Find the function that shows objects of a class; None without one."""
+    for shower in reversed(_SHOWERS):
+        found = importlib.import_module(shower).VIEWS.get((name, verb))
+        if found is not None:
+            module, _, function = found.partition(":")
+            view: Callable[..., Any] = getattr(importlib.import_module(module), function)
+            return view
+    return None
+
+
+class ShownInNotebooks:
+    """A mixin: notebooks show the object as HTML."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        html: str = self._show("html")
+        return html
+
+    def _show(self, verb: str, *arguments: object) -> Any:
+        for base in type(self).__mro__:
+            found = find_view(base.__name__, verb)
+            if found is not None:
+                return found(self, *arguments)
+        raise InvalidInputError(f"{type(self).__name__} has nothing to show for {verb!r}")
+
+
+class Shown(ShownInNotebooks):
     """A mixin: the verbs with which users look at an object.
 
     What a verb does is looked up by the names of the object's class and its bases, so this layer knows no adapter.
@@ -56,18 +86,3 @@ class Shown:
         """Write it to a JSON file; return its path."""
         written: Path = self._show("save", path)
         return written
-
-    def _repr_html_(self) -> str:
-        """What notebooks show."""
-        html: str = self._show("html")
-        return html
-
-    def _show(self, verb: str, *arguments: object) -> Any:
-        for shower in reversed(_SHOWERS):
-            views: dict[tuple[str, str], str] = importlib.import_module(shower).VIEWS
-            for base in type(self).__mro__:
-                found = views.get((base.__name__, verb))
-                if found is not None:
-                    module, _, function = found.partition(":")
-                    return getattr(importlib.import_module(module), function)(self, *arguments)
-        raise InvalidInputError(f"{type(self).__name__} has nothing to show for {verb!r}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Annotated, Generic, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 
@@ -13,7 +15,7 @@ TIME_TOLERANCE = 1e-9
 """How much too early something may be, relative to the last end; it allows for rounding when seconds are added."""
 
 
-class Solution(Tagged):
+class Solution(ShownInNotebooks, Tagged):
     """A decision in the problem's own terms; each problem has a subclass."""
 
 
@@ -40,6 +42,8 @@ class Violation(Spec):
 
 
 DetailsT = TypeVar("DetailsT", bound=Details)
+SolutionT = TypeVar("SolutionT", bound=Solution)
+SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 
 
 class Played(Spec):
@@ -57,6 +61,14 @@ class Played(Spec):
         carrying = self.model_copy()
         carrying._timeline = timeline
         return carrying
+
+
+class Answer(Protocol[SolutionT_co]):
+    """What has a solution, such as a result."""
+
+    @property
+    def solution(self) -> SolutionT_co | None:
+        """The solution; None if there is none."""
 
 
 class Evaluation(Played, Generic[DetailsT]):
@@ -80,6 +92,22 @@ class Evaluation(Played, Generic[DetailsT]):
     def feasible(self) -> bool:
         """Whether the solution obeys every rule."""
         return not self.violations
+
+
+def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:
+    """The solution itself, or that of a result.
+
+    Raises
+    ------
+    InvalidInputError
+        If a result has no solution, or there is a solution of another type.
+    """
+    held: object = getattr(given, "solution", None) if isinstance(given, Played) else given
+    if held is None:
+        raise InvalidInputError("the result has no solution")
+    if not isinstance(held, kind):
+        raise InvalidInputError(f"a solution of type {kind.__name__} is needed here, not {type(held).__name__}")
+    return held
 
 
 def _read_solution(data: object) -> object:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import isabstract
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -21,12 +21,17 @@ from pydantic import (
     GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationError,
     model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
+from opweave.problems.looks import Bare, LeanMeta, brief_fields
+from opweave.problems.refusal import refusal
+from opweave.problems.units import read_operations, read_rate, read_size
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -50,6 +55,24 @@ def _plain_number(value: object) -> object:
     if not isinstance(value, int | float):
         raise ValueError(f"a number is needed here, not {type(value).__name__}")
     return value
+
+
+def _plain_bytes(value: object) -> object:
+    """Read ``"8 GB"``, and a float that is a whole number, as an integer; other numbers as :func:`_plain_number`."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        return read_size(value)
+    number = _plain_number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _plain_operations(value: object) -> object:
+    return read_operations(value) if isinstance(value, str) else _plain_number(value)
+
+
+def _plain_rate(value: object) -> object:
+    return read_rate(value) if isinstance(value, str) else _plain_number(value)
 
 
 def _as_tuple(value: object) -> object:
@@ -119,14 +142,23 @@ Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
 """An id: a non-empty string."""
 
-Bytes = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
-"""A size in bytes, 0 to 2**53."""
+Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
+"""A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+
+Extent = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
+"""A number of things, 0 or more: one dimension of a shape."""
 
 Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)]
 """A number of things, at least one."""
 
 Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
-"""A finite number, 0 or more: FLOPs, rates, bandwidths in bytes per second."""
+"""A finite number, 0 or more."""
+
+Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
+"""Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
+
+Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
+"""Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
 
 Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15)]
 """A duration in seconds, 0 or more."""
@@ -139,10 +171,70 @@ Number = Annotated[int | float, BeforeValidator(_plain_number)]
 """A finite number of any sign; integers stay integers."""
 
 
-class Spec(BaseModel):
-    """Immutable, strict data. It refuses unknown fields, NaN, infinities and numbers of the wrong type."""
+class Spec(BaseModel, metaclass=LeanMeta):
+    """Immutable, strict data. It refuses unknown fields, NaN, infinities and numbers of the wrong type.
+
+    Raises
+    ------
+    InvalidSpecError
+        An :class:`~opweave.problems.errors.InvalidInputError` that is also a ``pydantic.ValidationError``.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    if not TYPE_CHECKING:  # pydantic's plugin writes the signatures
+
+        def __init__(self, /, *given: object, **data: object) -> None:
+            __tracebackhide__ = True
+            if given:
+                data = self._named(given, data)
+            try:
+                self.__pydantic_validator__.validate_python(data, self_instance=self)
+            except ValidationError as error:
+                raise refusal(error, data) from None
+
+        __init__.__pydantic_base_init__ = True  # nested data is validated without calling this function
+
+        @classmethod
+        def model_validate(cls, obj: object, **options: object) -> Self:
+            """Build an object from a mapping, or return an object of this class; see pydantic's method."""
+            try:
+                return super().model_validate(obj, **options)
+            except ValidationError as error:
+                raise refusal(error, obj) from None
+
+        @classmethod
+        def model_validate_json(cls, json_data: str | bytes | bytearray, **options: object) -> Self:
+            """Build an object from JSON; see pydantic's method."""
+            try:
+                return super().model_validate_json(json_data, **options)
+            except ValidationError as error:
+                raise refusal(error, None) from None
+
+        def model_dump(self, **options: object) -> dict[str, object]:
+            """The data as dictionaries, lists and numbers; see pydantic's method."""
+            return super().model_dump(**options)
+
+        def model_dump_json(self, **options: object) -> str:
+            """The data as JSON; see pydantic's method."""
+            return super().model_dump_json(**options)
+
+    @classmethod
+    def _named(cls, given: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:  # noqa: ARG003
+        """Give names to positional arguments, where a class knows them."""
+        fields = [name for name in cls.model_fields if name != "schema_version"][:3]
+        raise InvalidInputError(
+            f"{cls.__name__} takes its fields by name: {cls.__name__}({', '.join(f'{name}=...' for name in fields)})"
+        )
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return [(name, Bare(text)) for name, text in brief_fields(self)]
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *type(self).model_fields})
 
     # Cached views (arrays, indices) live in __dict__ beside the fields but are not part of the data: arrays cannot be
     # compared with ==, would lose their write protection in a pickle, and would be stale after a copy changed a field.

@@ -18,6 +18,7 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.words import counted
 
 ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
 
@@ -107,7 +108,7 @@ class Names:
         return positions + (self.operators + self.tensors)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Activities:
     """Runs and transfers. A transfer is two activities, one at each end. Each array has shape (activities,).
 
@@ -154,8 +155,11 @@ class Activities:
     def __len__(self) -> int:
         return len(self.kind)
 
+    def __repr__(self) -> str:
+        return f"Activities({len(self):,} rows)"
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lifetimes:
     """How many bytes each storage takes on which resource, and when. Each array has shape (lifetimes,).
 
@@ -183,8 +187,11 @@ class Lifetimes:
     def __len__(self) -> int:
         return len(self.storage)
 
+    def __repr__(self) -> str:
+        return f"Lifetimes({len(self):,} rows)"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
     """What happens when a solution is carried out, whether the solution is valid or not.
 
@@ -211,6 +218,16 @@ class Timeline:
     lifetimes: Lifetimes
     period: float | None = None
     inputs: int = 1
+
+    def __repr__(self) -> str:
+        runs = int((self.activities.kind == ActivityKind.RUN).sum())
+        devices = sum(resource.kind == "device" for resource in self.resources)
+        period = "" if self.period is None else f", repeats every {self.period:.4g} {self.unit}"
+        return (
+            f"Timeline({counted(runs, 'run')}, {counted((len(self.activities) - runs) // 2, 'transfer')}, "
+            f"{counted(devices, 'device')}, {counted(len(self.lifetimes), 'lifetime')}, "
+            f"ends at {self.end:.4g} {self.unit}{period})"
+        )
 
     @cached_property
     def in_time(self) -> IntArray:

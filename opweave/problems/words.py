@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 
 
@@ -26,6 +27,23 @@ def joined(parts: Iterable[str]) -> str:
     """
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+MOST_COMPARED = 20_000
+"""Most words that an unknown word is compared with, which takes a second."""
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Ask about the known word that is most like an unknown one; empty if none is like it.
+
+    Examples
+    --------
+    >>> did_you_mean("higs", ["cbc", "highs"]), did_you_mean("x", ["highs"])
+    ("; did you mean 'highs'?", '')
+    """
+    by_lower = {name.lower(): name for name, _ in zip(known, range(MOST_COMPARED), strict=False)}
+    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.7)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def together(rules: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ def check_kinds(solver: object, run: Run) -> None:
 
 
 def start_run(problem: Problem[Any, Any], run: Run) -> None:
-    """Judge the user's start and make it the first incumbent.
+    """Judge the user's start and make it the first incumbent, unless added rows may speak against it.
 
     Raises
     ------
@@ -112,4 +112,5 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
     judged = problem.evaluate(run.start)
     if judged.objective is None or not judged.feasible:
         raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")
-    run.found(run.start, judged.objective)
+    if run.extend is None:
+        run.found(run.start, judged.objective)

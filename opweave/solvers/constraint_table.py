@@ -7,26 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from opweave.formulations.expressions import expressible
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    OrdersOperators,
-    Pin,
-    Precede,
-    Separate,
-    Share,
-    SharesInputs,
-    TimesOperators,
-)
+from opweave.problems.constraints import BUILT_IN, Constraint, concerns
 from opweave.problems.problem import Problem
+from opweave.problems.rows import Rows
 from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.registry import Solver, load_solvers
-
-BUILT_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, Precede, Share)
-"""The side constraints of opweave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +49,7 @@ class HonouredConstraints:
 def constraint_table(
     problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None,
     constraints: Iterable[type[Constraint]] = BUILT_IN,
-) -> tuple[HonouredConstraints, ...]:
+) -> Rows[HonouredConstraints]:
     """List which side constraints each solver honours.
 
     Parameters
@@ -85,7 +70,7 @@ def constraint_table(
     """
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     chosen = tuple(constraints)
-    return tuple(_row(solver, chosen) for solver in load_solvers(kind))
+    return Rows(_row(solver, chosen) for solver in load_solvers(kind))
 
 
 def _row(solver: Solver, constraints: Sequence[type[Constraint]]) -> HonouredConstraints:
@@ -102,12 +87,3 @@ def _row(solver: Solver, constraints: Sequence[type[Constraint]]) -> HonouredCon
         by_simpler=tuple(name for name in honoured if name not in exactly),
         refused=tuple(each.__name__ for each in asked if each.__name__ not in honoured),
     )
-
-
-def concerns(constraint: type[Constraint], problem: type[Any]) -> bool:
-    """Whether problems of a class can carry a constraint; of those that are not opweave's it is assumed."""
-    if issubclass(constraint, Precede):
-        return issubclass(problem, TimesOperators) or issubclass(problem.solution_type, OrdersOperators)
-    if issubclass(constraint, Share):
-        return issubclass(problem.solution_type, SharesInputs)
-    return not issubclass(constraint, BUILT_IN) or hasattr(problem, "memory_by_device")

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.formulation import find_formulation, formulation_names
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
+from opweave.formulations.formulation import find_formulation, formulation_names, register_formulation
+from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.registry import Feature, Solver, register, registered
+from opweave.solvers.extended import register_plan
+from opweave.solvers.registry import Feature, Solver, register_solver, registered
 from opweave.solvers.run import Outcome, Run
 
 OPWEAVES = "opweave.problems."
 """Package of the problems that register all their solvers themselves."""
+
+
+def load_packages() -> None:
+    """Register the formulations and solvers that other packages bring, once opweave's own are registered."""
+    load_plugins(FORMULATIONS, register_formulation)
+    load_plugins(SOLVERS, register_solver)
 
 
 def complete(kind: str) -> None:
@@ -33,8 +41,8 @@ def complete(kind: str) -> None:
     if formulation_names(kind) and Highs.name not in known:
         register_engines(found, "a program", HeadStart())
     if "auto" not in known:
-        supports = {target: None for solver in registered(kind) for target in solver.supports}
-        register(
+        known_targets = {target: None for solver in registered(kind) for target in solver.supports}
+        register_plan(
             Solver(
                 name="auto",
                 problem=kind,
@@ -43,7 +51,7 @@ def complete(kind: str) -> None:
                 about="the baselines, then HiGHS if there is a formulation, starting from the best of them",
                 proves="optimum" if formulation_names(kind) else "nothing",
                 features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-                supports=tuple(supports),
+                supports=tuple(target for target in known_targets if target not in (MODEL, VIOLATIONS)),
             )
         )
 

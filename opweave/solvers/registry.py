@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.formulation import register_formulation
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible, how_to_express
+from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
     SolverNotAvailableError,
@@ -17,9 +17,12 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
-from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins, why_left_out
+from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
+from opweave.problems.rows import Rows
+from opweave.problems.spec import FrozenDict
+from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lanes
@@ -43,7 +46,7 @@ SolverKind = Literal["plan", "algorithm", "engine"]
 
 @dataclass(frozen=True, slots=True)
 class SolverInfo:
-    """One row of :func:`solvers`.
+    """One row of :func:`list_solvers`.
 
     Attributes
     ----------
@@ -58,10 +61,14 @@ class SolverInfo:
         "optimum", "bound" or "nothing".
     features
         The optional arguments of ``solve`` that it supports.
-    about
-        One line that describes it.
+    constraints
+        The side constraints that it honours, by the names of their classes.
+    options
+        Its options for ``solve(..., options={name: value})``, with their meanings.
     baseline
         Whether it is a baseline: a simple solver with which other solvers are compared.
+    about
+        One line that describes it.
     """
 
     name: str
@@ -71,8 +78,12 @@ class SolverInfo:
     install: str | None
     proves: Proves
     features: frozenset[Feature]
+    constraints: tuple[str, ...]
+    options: FrozenDict[str, str]
+    baseline: bool
     about: str
-    baseline: bool = False
+
+    columns: ClassVar[tuple[str, ...]] = ("name", "problem", "available", "proves", "constraints", "options", "about")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ class Solver:
     targets
         The expressions of side constraints that it understands.
     options
-        Names of its options.
+        Its options with their meanings, one line each.
     missing
         Returns the command that would install what is missing, or None when the solver can run.
     version
@@ -105,17 +116,30 @@ class Solver:
     proves: Proves = "nothing"
     features: frozenset[Feature] = frozenset()
     supports: tuple[str, ...] = ()
-    options: frozenset[str] = frozenset()
+    options: Mapping[str, str] = FrozenDict()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
     baseline: bool = False
 
+    def beyond(self, problem: Problem[Any, Any]) -> tuple[Constraint, ...]:
+        """The side constraints that its own methods do not understand; it leaves them to models and the referee."""
+        own = [target for target in self.supports if target not in (MODEL, VIOLATIONS)]
+        return tuple(each for each in problem.constraints if not expressible(type(each), own))
+
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
+        own = {"constraints": self.honours(), "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
-        return SolverInfo(**same, available=install is None, install=install)
+        return SolverInfo(**{**same, **own}, available=install is None, install=install)
+
+    def honours(self) -> tuple[str, ...]:
+        """Names of the classes of side constraints that it understands."""
+        problem = Problem.kinds().get(self.problem)
+        known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
+        asked = [kind for kind in known if problem is None or concerns(kind, problem)]
+        return tuple(kind.__name__ for kind in asked if expressible(kind, self.supports))
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
@@ -187,11 +211,10 @@ def _load(kind: str | None = None) -> None:
     with WholeImports():
         load_plugins()
         _load_own(kind)
-        load_plugins(FORMULATIONS, register_formulation)
-        load_plugins(SOLVERS, register_solver)
-        complete = importlib.import_module("opweave.solvers.generic").complete
+        generic = importlib.import_module("opweave.solvers.generic")
+        generic.load_packages()
     for each in Problem.kinds() if kind is None else [kind]:
-        complete(each)
+        generic.complete(each)
 
 
 def _load_own(kind: str | None) -> None:
@@ -212,7 +235,7 @@ def registered(kind: str) -> list[Solver]:
     return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
-def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
+def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> Rows[SolverInfo]:
     """List the solvers that ``solve(..., solver=...)`` accepts, and whether they can run on this machine.
 
     Parameters
@@ -220,14 +243,31 @@ def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = 
     problem
         A problem, its class or its kind; None for all.
 
+    Returns
+    -------
+    Rows
+        A tuple that prints as a table; ``.to_pandas()`` makes a pandas table of it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no problem of that kind.
+
     Examples
     --------
-    >>> [row.name for row in solvers("memory_ordering") if row.kind == "plan"]
+    >>> [row.name for row in list_solvers("memory_ordering") if row.kind == "plan"]
     ['auto']
+    >>> next(row.options for row in list_solvers("slicing") if row.name == "chain")
+    {'grid': 'number of equal shares to hand out to the devices; 0 for as many as fit the number of devices'}
     """
     _load()
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
-    return [solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind]
+    if kind is not None and kind not in Problem.kinds():
+        known = ", ".join(Problem.kinds())
+        raise InvalidInputError(
+            f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
+        )
+    return Rows(solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
 
 
 def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
@@ -244,8 +284,9 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
+        near = did_you_mean(name, [key for kind, key in _SOLVERS if kind == problem.kind])
         raise UnknownSolverError(
-            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{why_left_out(name)}"
+            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}{why_left_out(name)}"
         )
     install = solver.missing()
     if install is not None:
@@ -297,8 +338,13 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-                f"these can: {', '.join(able) or 'none (register it with express)'}"
+                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
             )
+        if VIOLATIONS in solver.supports:  # the rule is about to judge solutions
+            try:
+                constraint.check(problem)
+            except ValueError as error:
+                raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
@@ -309,4 +355,5 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     for option in run.options:
         if option not in solver.options:
             known = ", ".join(sorted(solver.options)) or "none"
-            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}")
+            near = did_you_mean(option, solver.options)
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
+from opweave.problems.spec import FrozenDict
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -36,7 +37,7 @@ def register_rule(
     about: str,
     *,
     supports: tuple[str, ...] = (),
-    options: Iterable[str] = (),
+    options: Mapping[str, str] = FrozenDict(),
     baseline: bool = False,
 ) -> None:
     """Make a rule available by name.
@@ -58,7 +59,7 @@ def register_rule(
             run=partial(solve_by, carry_out),
             about=about,
             supports=supports,
-            options=frozenset(options),
+            options=options,
             baseline=baseline,
         )
     )

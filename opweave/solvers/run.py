@@ -113,7 +113,8 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``kept`` holds what solvers keep between their turns in this run, by their names.
+    stop. ``offers`` are plans for a model with a user's rows, which has to accept them. ``kept`` holds what solvers
+    keep between their turns in this run, by their names.
     """
 
     time_limit: float | None = None
@@ -131,6 +132,7 @@ class Run:
     began: float = field(default_factory=clock)
     stage: str = ""
     candidates: list[Found] = field(default_factory=list)
+    offers: list[Found] = field(default_factory=list)
     bound: int | float | None = None
     bound_source: str | None = None
     incumbents: list[Incumbent] = field(default_factory=list)

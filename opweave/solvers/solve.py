@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Termination, Timings
+from opweave.problems.shown import find_view
 from opweave.problems.solution import Details, Solution
 from opweave.solvers.arguments import (
     check_kinds,
@@ -50,7 +52,7 @@ def solve(
     start: SolutionT | None = None,
     extend: Extension | None = None,
     callback: StopCallback | None = None,
-    progress: Observer | None = None,
+    progress: Observer | bool | None = None,
     options: Mapping[str, Setting] | None = None,
 ) -> Result[SolutionT]:
     """Solve a problem and check the solution.
@@ -60,7 +62,7 @@ def solve(
     problem
         Any of the five problems.
     solver
-        A name from :func:`~opweave.solvers.registry.solvers`; "auto" chooses and combines solvers by itself.
+        A name from :func:`~opweave.solvers.registry.list_solvers`; "auto" chooses and combines solvers by itself.
     formulation
         For engines: the formulation of the problem to run; None for the default one.
     time_limit
@@ -80,13 +82,18 @@ def solve(
     start
         A valid solution to improve on.
     extend
-        ``f(model, problem)`` may add to an engine's model before it is solved.
+        ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``. Rows
+        compare handles, which are the same for all engines: ``model.on(op, device)``, ``model.start(op)``,
+        ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
+        ``model.uses(device)``, ``model.held(device)``, ``model.objective``, in seconds, bytes and counts.
+        :func:`~opweave.list_formulations` lists those of each formulation.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress
-        Called with a ``Progress``; it only observes.
+        Called with a ``Progress``; it only observes. True shows a line on a terminal or in a notebook while the solve
+        runs, and one line at its end.
     options
-        Options of the chosen solver, by name.
+        Options of the chosen solver, by name: ``ow.list_solvers(problem)`` lists them with their meanings.
 
     Returns
     -------
@@ -117,6 +124,12 @@ def solve(
     if not isinstance(problem, Problem):
         given = type(problem).__name__
         raise InvalidInputError(f"problem is of type {given}; it must be a problem, such as a MemoryOrdering")
+    if progress is True:
+        again = partial(
+            solve, problem, solver=solver, formulation=formulation, time_limit=time_limit, gap=gap, seed=seed
+        )
+        again = partial(again, threads=threads, executor=executor, start=start, extend=extend, callback=callback)
+        return _watched(problem, solver, lambda observer: again(options=options, progress=observer))
     run = Run(
         time_limit=checked_time_limit(time_limit),
         gap=checked_gap(gap),
@@ -127,7 +140,7 @@ def solve(
         formulation=formulation,
         extend=extend,
         callback=callback,
-        progress=progress,
+        progress=None if progress is False else progress,
         options=checked_options(options),
     )
     check_kinds(solver, run)
@@ -145,6 +158,17 @@ def solve(
         verify=time.perf_counter() - solved,
     )
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+
+
+def _watched(
+    problem: Problem[SolutionT, DetailsT], solver: str, work: Callable[[Observer | None], Result[SolutionT]]
+) -> Result[SolutionT]:
+    """Let an adapter show the progress; this layer does not know how."""
+    watch = find_view("solve", "progress")
+    if watch is None:
+        raise InvalidInputError("nothing here shows progress; import opweave, or pass progress=f")
+    result: Result[SolutionT] = watch(problem, solver, work)
+    return result
 
 
 def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) -> tuple[Solver | None, Outcome]:

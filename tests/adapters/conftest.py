@@ -113,7 +113,13 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = [
         Solver("auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP})),
         Solver(
-            "definition", kind, "algorithm", _solve_definition, "as listed", options=frozenset({"depth"}), baseline=True
+            "definition",
+            kind,
+            "algorithm",
+            _solve_definition,
+            "as listed",
+            options={"depth": "how deep"},
+            baseline=True,
         ),
         Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
         Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: "pip install 'opweave[away]'"),

@@ -117,14 +117,14 @@ REFUSED = [
     ({"shared": -1}, "shared"),
     ({"shared": True}, "shared"),
     ({"rates": [1, float("nan"), 1]}, "rates.1"),
-    ({"bandwidth": [[0, "1", 1], [1, 0, 1], [1, 1, 0]]}, "bandwidth.0.1"),
-    ({"bandwidth": [[0, 1, 1], [1, 0, np.inf], [1, 1, 0]]}, "bandwidth.1.2"),
-    ({"bandwidth": np.ones((3, 3), dtype=bool)}, "bandwidth.0.0"),
+    ({"bandwidth": [[0, "1", 1], [1, 0, 1], [1, 1, 0]]}, r"bandwidth\[0\]\[1\]"),
+    ({"bandwidth": [[0, 1, 1], [1, 0, np.inf], [1, 1, 0]]}, r"bandwidth\[1\]\[2\]"),
+    ({"bandwidth": np.ones((3, 3), dtype=bool)}, r"bandwidth\[0\]\[0\]"),
     ({"bandwidth": 5.0}, "bandwidth"),
     ({"shared": 1, "latency": -1}, "latency"),
     ({"shared": 1, "latency": "1"}, "latency"),
     ({"shared": 1, "latency": np.True_}, "latency"),
-    ({"shared": 1, "latency": [[0, 1, -1], [1, 0, 1], [1, 1, 0]]}, "latency.matrix.0.2"),
+    ({"shared": 1, "latency": [[0, 1, -1], [1, 0, 1], [1, 1, 0]]}, r"latency\[0\]\[2\]"),
 ]
 
 
@@ -154,7 +154,7 @@ def test_refused_devices(devices, sentence):
     "fields",
     [
         {"memory_bytes": 2**53 + 1},
-        {"memory_bytes": 1.0},
+        {"memory_bytes": 1.5},
         {"memory_bytes": -1},
         {"flops_per_second": 0},
         {"memory_bandwidth": float("inf")},

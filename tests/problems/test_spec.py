@@ -107,7 +107,7 @@ def test_whole_numbers(name):
         kept = checked(kind).validate_python(value)
         assert kept == value
         assert type(kept) is int
-    for value in (lowest - 1, highest + 1, 4.0, np.float64(4), 2**62):
+    for value in (lowest - 1, highest + 1, 4.5, np.float64(4.5), 2**62, 2.0**62):
         with pytest.raises(ValidationError):
             checked(kind).validate_python(value)
 
@@ -131,7 +131,7 @@ def test_a_share_is_over_zero_and_up_to_one():
             checked(Share).validate_python(value)
 
 
-@pytest.mark.parametrize("text", ["4.0", '"4"', "true", "-1", "9007199254740993", "NaN", "1e400"])
+@pytest.mark.parametrize("text", ["4.5", '"4"', "true", "-1", "9007199254740993", "NaN", "1e400"])
 def test_bytes_in_json(text):
     with pytest.raises(ValidationError):
         Tensor.model_validate_json(f'{{"id": "x", "bytes": {text}}}')

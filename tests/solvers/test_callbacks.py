@@ -10,7 +10,7 @@ import pytest
 import opweave as ow
 from tests.tiny import PROBLEMS
 
-ROWS = [row for row in ow.solvers() if row.available and row.problem in PROBLEMS]
+ROWS = [row for row in ow.list_solvers() if row.available and row.problem in PROBLEMS]
 
 
 def named(row: ow.SolverInfo) -> str:

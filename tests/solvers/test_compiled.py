@@ -292,7 +292,7 @@ def test_every_loop_compiles_from_its_annotations() -> None:
     assert ow.warm().compiled == ()
 
 
-@pytest.mark.parametrize("kind", sorted({row.problem for row in ow.solvers()} & set(SUBJECTS)))
+@pytest.mark.parametrize("kind", sorted({row.problem for row in ow.list_solvers()} & set(SUBJECTS)))
 def test_real_calls_have_the_declared_types(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every call is to run compiled, arguments of other types are an error."""
     monkeypatch.setenv("OPWEAVE_COMPILE", "always")
@@ -301,7 +301,7 @@ def test_real_calls_have_the_declared_types(kind: str, monkeypatch: pytest.Monke
     @find
     @given(problem=SUBJECTS[kind].instances)
     def solve(problem: ow.Problem) -> None:
-        for row in ow.solvers(kind):
+        for row in ow.list_solvers(kind):
             if row.available and row.name not in ENGINES_IN_CHILD_PROCESSES and row.proves != "optimum":
                 try:
                     ow.solve(problem, solver=row.name, time_limit=0.5)

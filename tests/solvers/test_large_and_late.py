@@ -13,7 +13,7 @@ from opweave.solvers.fallback import BASELINES
 from opweave.solvers.run import Outcome, Run
 from tests.tiny import PROBLEMS as TINY
 
-ow.solvers()  # or the first test would count the seconds of importing them all
+ow.list_solvers()  # or the first test would count the seconds of importing them all
 
 
 @pytest.mark.parametrize("kind", ["placement", "batched", "slicing", "ordering"])

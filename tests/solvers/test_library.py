@@ -15,7 +15,7 @@ SHORT = """
 import sys, time
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS
-ow.solvers()  # or the seconds of importing them all would count
+ow.list_solvers()  # or the seconds of importing them all would count
 problem = PROBLEMS["placement"]("2000")
 result = ow.solve(problem, time_limit={limit})
 print(result.verified, "numba" in sys.modules)
@@ -53,7 +53,7 @@ def test_a_first_plan_takes_some_seconds_more_and_no_minutes() -> None:
 
 
 def test_the_estimate_for_compiling_everything_is_a_range() -> None:
-    ow.solvers()
+    ow.list_solvers()
     kernels = all_kernels()
     least, most = expected_seconds(kernels, 2)
     assert 0.0 < least < most

@@ -38,7 +38,7 @@ def test_a_function_is_a_solver_in_five_lines():
     result = ow.solve(ORDERING, solver="as_listed")
     assert (result.status, result.solution.order) == (ow.Status.FEASIBLE, ("a", "b", "c"))
     assert result.objective == ORDERING.evaluate(result.solution).objective
-    (row,) = (row for row in ow.solvers(ORDERING) if row.name == "as_listed")
+    (row,) = (row for row in ow.list_solvers(ORDERING) if row.name == "as_listed")
     assert (row.about, row.proves, row.available) == ("The order of the graph.", "nothing", True)
     with pytest.raises(ow.UnsupportedFeatureError, match="cannot honour 'gap'"):
         ow.solve(ORDERING, solver="as_listed", gap=0.1)
@@ -92,7 +92,7 @@ def test_names_of_opweave_are_taken():
         ow.register_solver({})
     for again in range(2):  # a cell of a notebook that runs twice
         ow.solver_for(ow.MemoryOrdering, name="twice", about=str(again))(lambda problem, run: None)
-    assert [row.about for row in ow.solvers(ORDERING) if row.name == "twice"] == ["1"]
+    assert [row.about for row in ow.list_solvers(ORDERING) if row.name == "twice"] == ["1"]
 
 
 def test_a_formulation_of_one_s_own_does_not_become_the_default():
@@ -138,7 +138,7 @@ for use in (
         said.append(str(error))
 print(json.dumps({
     "objectives": [solved.objective, written.objective, ow.solve(problem).objective],
-    "solvers": [row.name for row in ow.solvers("pipeline")],
+    "solvers": [row.name for row in ow.list_solvers("pipeline")],
     "formulations": [[row.name, row.source, row.default] for row in ow.list_formulations("pipeline")],
     "said": said,
 }))

@@ -17,7 +17,7 @@ from tests.problems.pipeline.test_spec import four
 from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem
 
-ow.solvers()  # or the first test would count the seconds of importing them all
+ow.list_solvers()  # or the first test would count the seconds of importing them all
 
 PATIENCE = 5.0
 """How many times what is promised a test allows: machines that run tests are busy with others."""
@@ -132,7 +132,7 @@ def test_every_solver_keeps_tiny_limits(kind: str, limit: float) -> None:
     """The engines that need a process of their own have tests of their own; one stands for them."""
     problem = PROBLEMS[kind]()
     baseline = ow.solve(problem, solver="auto").solution is not None
-    for row in ow.solvers(kind):
+    for row in ow.list_solvers(kind):
         if not row.available or (row.kind == "engine" and row.name not in ("highs", "cp-sat")):
             continue
         try:

@@ -17,11 +17,11 @@ from opweave.adapters import clusters
 from opweave.adapters.cli.settings import with_options
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
-from opweave.adapters.report.units import parse_bytes
 from opweave.adapters.report.view import AnyView
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.units import parse_bytes
 
 ROOFLINE = "roofline"
 

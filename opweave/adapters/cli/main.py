@@ -14,6 +14,7 @@ from rich.console import Console
 
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.models import formulations_command, model_command
 from opweave.adapters.cli.output import name_files as _name_files
 from opweave.adapters.cli.output import stdout as _stdout
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
@@ -29,10 +30,10 @@ from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
-from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
+from opweave.problems.units import readable
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -175,7 +176,7 @@ def conflict_command(
     Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
     proved in time. 2: bad input.
     """
-    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.progress_line import live_progress
     from opweave.solvers.questions.conflict import conflict
 
     if output is not None:
@@ -241,13 +242,13 @@ def solvers_command(
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.adapters.report.tables import constraints_table, solvers_table
     from opweave.solvers.constraint_table import constraint_table
-    from opweave.solvers.registry import solvers
+    from opweave.solvers.registry import list_solvers
 
     kind = None if problem is None else view_for(problem).problem_type.kind
     if constraints:
         _stdout().print(constraints_table(constraint_table(kind)))
         return VERIFIED
-    _stdout().print(solvers_table(solvers(kind)))
+    _stdout().print(solvers_table(list_solvers(kind)))
     return VERIFIED
 
 
@@ -257,8 +258,8 @@ def warm_command(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes that compile.")] = 2,
 ) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
-    from opweave.adapters.cli.progress import counted
-    from opweave.adapters.report.units import readable_seconds
+    from opweave.adapters.report.progress_line import counted
+    from opweave.problems.units import readable_seconds
     from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm
 
     console, missing = _stdout(), missing_kernels()
@@ -274,6 +275,8 @@ def warm_command(
     return NOTHING_FOUND if found.failed else VERIFIED
 
 
+app.command("formulations")(polite(formulations_command))
+app.command("model")(polite(model_command))
 app.command("compare")(polite(compare_command))
 app.command("sweep")(polite(with_settings(sweep_command)))
 app.command("pareto")(polite(with_settings(pareto_command)))
@@ -286,7 +289,7 @@ def demo_command(
 ) -> int:
     """Plan a real model that ships with opweave, and write a report about it."""
     from opweave.adapters.cli.demo import best_result, demo_problem, demo_stages, run_stage
-    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.progress_line import live_progress
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.tables import comparison_table, result_table
 
@@ -310,7 +313,7 @@ def demo_command(
 
 
 def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
-    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.progress_line import live_progress
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.tables import result_table, section_table
     from opweave.solvers.solve import solve

@@ -15,9 +15,9 @@ from opweave.adapters.cli.settings import JsonOption, OutputOption, Settings, op
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem, save
-from opweave.adapters.report.units import parse_bytes
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
+from opweave.problems.units import parse_bytes
 
 if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
@@ -44,7 +44,7 @@ def compare_command(
     as_json: JsonOption = False,
 ) -> int:
     """Solve one problem with several solvers, side by side."""
-    from opweave.adapters.cli.progress import counted
+    from opweave.adapters.report.progress_line import counted
     from opweave.solvers.questions.compare import compare
 
     _check([output, plot])
@@ -70,7 +70,7 @@ def sweep_command(
     settings: Settings,
 ) -> int:
     """Solve a problem at every point of a grid, such as --memory 1GiB,2GiB --bandwidth 0.5x,1x,2x."""
-    from opweave.adapters.cli.progress import counted
+    from opweave.adapters.report.progress_line import counted
     from opweave.solvers.questions.sweep import sweep
 
     _check([plot])
@@ -113,7 +113,7 @@ def pareto_command(
     settings: Settings,
 ) -> int:
     """Find plans that trade one measure against others, each with its bound; the time limit is for all together."""
-    from opweave.adapters.cli.progress import counted
+    from opweave.adapters.report.progress_line import counted
     from opweave.solvers.questions.pareto import pareto
 
     _check([plot])

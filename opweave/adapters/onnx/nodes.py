@@ -18,6 +18,7 @@ from opweave.adapters.runtimes.groups import check_covered
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import Ordering
+from opweave.problems.solution import Answer, solution_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -160,7 +161,11 @@ def save_model(proto: ModelProto, out: PathLike) -> Path:
 
 
 def reorder_onnx(
-    model: PathLike | ModelProto, ordering: Ordering, out: PathLike, *, limits: Limits = DEFAULT_LIMITS
+    model: PathLike | ModelProto,
+    ordering: Ordering | Answer[Ordering],
+    out: PathLike,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Path:
     """Write a model with its nodes in the planned order, each named by its operator id.
 
@@ -172,7 +177,8 @@ def reorder_onnx(
     model
         A file, or a model in memory (which is not changed).
     ordering
-        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model.
+        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model, or its
+        result.
     out
         Path of the new file. It contains the weights; over 2 GiB they go into ``OUT.data`` beside it.
     limits
@@ -188,7 +194,7 @@ def reorder_onnx(
     InvalidInputError, LimitExceededError
         When the order does not fit this model (the message names the node), or a file cannot be read or written.
     """
-    return save_model(reordered(named_model(model, limits=limits), ordering), out)
+    return save_model(reordered(named_model(model, limits=limits), solution_of(ordering, Ordering)), out)
 
 
 def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:

@@ -9,7 +9,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.measures import latency
 from opweave.problems.problem import Problem
 from opweave.problems.timeline import ActivityKind, Timeline
-from opweave.solvers.registry import solvers
+from opweave.solvers.registry import list_solvers
 from opweave.solvers.solve import solve
 
 SECONDS = 10.0
@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
 def baselines(problem: Problem[Any, Any]) -> tuple[str, ...]:
     """Names of the baselines that can run here, in the order of their registration."""
-    return tuple(row.name for row in solvers(problem) if row.baseline and row.available)
+    return tuple(row.name for row in list_solvers(problem) if row.baseline and row.available)
 
 
 def reference(problem: Problem[Any, Any], name: str) -> Reference | None:

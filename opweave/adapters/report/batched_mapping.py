@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from opweave.adapters.report.units import precise_seconds, readable_rate
 from opweave.adapters.report.view import Row, View
 from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.timeline import ActivityKind
+from opweave.problems.units import precise_seconds, readable_rate
 
 
 class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):

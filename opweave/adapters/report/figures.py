@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, write_bytes
+from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +30,8 @@ STYLES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
 DASHES = ((5.0, 3.0), (9.0, 3.0), (2.0, 2.0))
 
 DOTS_PER_INCH = 150
+
+FORMATS = ("png", "svg", "pdf")
 
 
 class Look(NamedTuple):
@@ -98,6 +104,7 @@ def new_panels(
 
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
+    setattr(figure, "_repr_png_", partial(png, figure))  # noqa: B010  notebooks show it without pyplot
     if stacked:
         grid = figure.add_gridspec(len(shares), 1, height_ratios=list(shares))
     else:
@@ -155,11 +162,19 @@ def png(figure: Figure) -> bytes:
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
-    """Write a figure as PNG. The file is written whole or not at all.
+    """Write a figure in the format of the file's name: .png, .svg or .pdf. The file is written whole or not at all.
 
     Raises
     ------
     InvalidInputError
-        If the path cannot be written to.
+        If the path cannot be written to, or its name ends otherwise.
     """
-    write_bytes(path, png(figure))
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise InvalidInputError(f"{plain(str(path))}: a picture's name ends in .png, .svg or .pdf")
+    if kind == "png":
+        write_bytes(path, png(figure))
+        return
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind)
+    write_bytes(path, buffer.getvalue())

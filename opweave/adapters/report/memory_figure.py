@@ -18,11 +18,11 @@ from opweave.adapters.report.figures import (
     shortened,
 )
 from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.units import readable_bytes, unit_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_held, bytes_over_time
 from opweave.problems.timeline import ActivityKind, Timeline
+from opweave.problems.units import readable_bytes, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

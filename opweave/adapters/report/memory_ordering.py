@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from opweave.adapters.report.figures import shortened
 from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.units import exact_bytes, readable_bytes, readable_share
 from opweave.adapters.report.view import Row, View
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
 from opweave.problems.result import Status
 from opweave.problems.timeline import Timeline
+from opweave.problems.units import exact_bytes, readable_bytes, readable_share
 
 
 class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):

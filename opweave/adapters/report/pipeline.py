@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, entitle, new_panels, safe_text, shortened
 from opweave.adapters.report.gantt import WIDTH, bands, draw_gantt, legend_of
 from opweave.adapters.report.timeline_tables import Cells
-from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_rate, unit_of
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.report.wording import SAME, memory_binds
 from opweave.adapters.runtimes.pipeline_exports import exports_of
@@ -18,6 +17,7 @@ from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.pipeline.order import cut_points
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.result import Status
+from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, unit_of
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:

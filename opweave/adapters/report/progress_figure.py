@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.report.figures import Look, look_of, new_figure, safe_text
-from opweave.adapters.report.units import readable, readable_rate, unit_of
+from opweave.adapters.report.views import problem_of
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
+from opweave.problems.units import readable, readable_rate, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +66,8 @@ class _Run:
 
 
 def progress_figure(
-    problem: Problem[Any, Any],
-    results: Mapping[str, Result[Any]],
+    problem: Problem[Any, Any] | Result[Any] | Mapping[str, Result[Any]],
+    results: Mapping[str, Result[Any]] | Result[Any] | None = None,
     *,
     seconds: float | None = None,
     title: str | None = None,
@@ -80,9 +81,9 @@ def progress_figure(
     Parameters
     ----------
     problem
-        What was solved.
+        What was solved. It may be left out if the first result knows its problem.
     results
-        What :func:`~opweave.solvers.solve.solve` returned for it, by the names of the lines.
+        What :func:`~opweave.solvers.solve.solve` returned for it, by the names of the lines; or one result.
     seconds
         End of the time axis; it is extended if a solver found something later. By default, the end of the last solver.
     title
@@ -104,10 +105,11 @@ def progress_figure(
     >>> tensors = [ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)]
     >>> copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
     >>> problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
-    >>> figure = ow.progress_figure(problem, {"auto": ow.solve(problem)})
+    >>> figure = ow.progress_figure({"auto": ow.solve(problem)})
     >>> figure.axes[0].get_ylabel(), figure.legends[0].get_texts()[0].get_text()
     ('objective (B)', 'auto: 8 B, at least 8 B')
     """
+    problem, results = _arguments(problem, results)
     _check(problem, results, seconds)
     scale = _scale_of(problem, results)
     runs = [_read(name, result, scale) for name, result in results.items()]
@@ -131,6 +133,20 @@ def progress_figure(
     axes.set_title(safe_text(headline), fontsize=13, fontweight="bold", loc="left", pad=10)
     _add_legend(figure, runs)
     return figure
+
+
+def _arguments(
+    problem: Problem[Any, Any] | Result[Any] | Mapping[str, Result[Any]],
+    results: Mapping[str, Result[Any]] | Result[Any] | None,
+) -> tuple[Problem[Any, Any], Mapping[str, Result[Any]]]:
+    """The problem, and the results by name."""
+    given = results if isinstance(problem, Problem) else problem
+    named = {given.solver: given} if isinstance(given, Result) else given or {}
+    if isinstance(problem, Problem):
+        return problem, named
+    if not named:
+        raise InvalidInputError("there is no result to draw; pass at least one, as {'auto': result}")
+    return problem_of(next(iter(named.values()))), named
 
 
 def _check(problem: Problem[Any, Any], results: Mapping[str, Result[Any]], seconds: float | None) -> None:

@@ -16,8 +16,8 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
-from opweave.adapters.report.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.problems.result import OptionValue, Status
+from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer
 from opweave.solvers.questions.compare import Comparison

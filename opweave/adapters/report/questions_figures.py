@@ -22,8 +22,8 @@ from opweave.adapters.report.figures import (
     save_figure,
 )
 from opweave.adapters.report.questions import Answered, explain, readable_measure, readable_value
-from opweave.adapters.report.units import readable, unit_of
 from opweave.problems.result import OptionValue, Status
+from opweave.problems.units import readable, unit_of
 from opweave.solvers.questions.answers import Answer
 from opweave.solvers.questions.compare import Comparison
 from opweave.solvers.questions.pareto import Front

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes
 from opweave.adapters.report.figures import png
+from opweave.adapters.report.html import table, text
 from opweave.adapters.report.tables import Entry, comparison_cells, summary_rows
 from opweave.adapters.report.view import AnyView
 
@@ -102,32 +101,22 @@ def _page(view: AnyView, files: dict[str, bytes], comparison: Sequence[Entry]) -
         picture = "".join(_picture(name, data) for name, data in files.items() if name.endswith(".png"))
         headings, rows = view.steps()
         more = f" (the first {SHOWN_STEPS:,} of {len(rows):,} steps)" if len(rows) > SHOWN_STEPS else ""
-        plan = f"<details><summary>The plan{more}</summary>{_table(headings, rows[:SHOWN_STEPS])}</details>"
+        plan = f"<details><summary>The plan{more}</summary>{table(headings, rows[:SHOWN_STEPS])}</details>"
     if comparison:
-        side_by_side = "<h2>Side by side</h2>" + _table(*comparison_cells(comparison, view.problem.unit))
+        side_by_side = "<h2>Side by side</h2>" + table(*comparison_cells(comparison, view.problem.unit))
     return _PAGE.format(
-        title=_text(f"{view.problem.graph.name}: {view.word}, {view.result.status.value}"),
+        title=text(f"{view.problem.graph.name}: {view.word}, {view.result.status.value}"),
         picture=picture,
-        explanation=_text(view.explain()),
-        facts=_table((), summary_rows(view), css="facts"),
-        sections="".join(f"<h2>{_text(one.title)}</h2>{_table(one.headings, one.rows)}" for one in view.sections()),
+        explanation=text(view.explain()),
+        facts=table((), summary_rows(view), css="facts"),
+        sections="".join(f"<h2>{text(one.title)}</h2>{table(one.headings, one.rows)}" for one in view.sections()),
         comparison=side_by_side,
         plan=plan,
-        version=_text(__version__),
-        files=_text(", ".join(files)),
+        version=text(__version__),
+        files=text(", ".join(files)),
     )
 
 
 def _picture(name: str, data: bytes) -> str:
     encoded = base64.b64encode(data).decode("ascii")
-    return f'<p><img alt="The plan: {_text(name.removesuffix(".png"))}" src="data:image/png;base64,{encoded}"></p>'
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> str:
-    head = "".join(f"<th>{_text(heading)}</th>" for heading in headings)
-    body = "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<table class="{css}">{f"<thead><tr>{head}</tr></thead>" if head else ""}<tbody>\n{body}\n</tbody></table>'
-
-
-def _text(value: str) -> str:
-    return html.escape(plain(value))
+    return f'<p><img alt="The plan: {text(name.removesuffix(".png"))}" src="data:image/png;base64,{encoded}"></p>'

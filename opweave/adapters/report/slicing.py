@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from opweave.adapters.report.figures import MUTED, new_panels, safe_text
-from opweave.adapters.report.units import precise_seconds, readable_share
 from opweave.adapters.report.view import Row, View
 from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
+from opweave.problems.units import precise_seconds, readable_share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import measure_rows
-from opweave.adapters.report.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.adapters.report.view import AnyView, Row, Section
 from opweave.adapters.report.views import view_for
+from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
-from opweave.solvers.constraint_table import BUILT_IN, HonouredConstraints
+from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
+from opweave.solvers.constraint_table import HonouredConstraints
+from opweave.solvers.engines.listed import FormulationInfo
 from opweave.solvers.registry import SolverInfo
 
 _STYLE = {
@@ -148,4 +150,17 @@ def solvers_table(infos: Iterable[SolverInfo]) -> Table:
         honours = ", ".join(sorted(feature.value for feature in info.features))
         cells = (view_for(info.problem).word, info.name, info.kind, info.proves, honours, about)
         table.add_row(*(Text(plain(cell), style="" if info.available else "dim") for cell in cells))
+    return table
+
+
+def formulations_table(infos: Iterable[FormulationInfo]) -> Table:
+    """List the formulations; a star marks the defaults of each problem."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("problem", "formulation", "solvers here", "words for rows", "about, source"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "formulation")
+    for info in infos:
+        name, word = f"{info.name} *" if info.default else info.name, view_for(info.problem).word
+        about = f"{info.about} Needs {info.requires}." if info.requires else info.about
+        cells = (word, name, ", ".join(info.available), ", ".join(info.handles))
+        table.add_row(*(Text(plain(cell)) for cell in cells), Text(f"{plain(about)}\n{plain(info.source)}"))
     return table

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_rate, readable_share
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import (
@@ -20,6 +19,7 @@ from opweave.problems.measures import (
     utilisation,
 )
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
+from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 
 Cells = tuple[Sequence[str], list[Sequence[str]]]
 """Headings and rows of a table."""

@@ -21,7 +21,6 @@ from opweave.adapters.report.timeline_tables import (
     transfer_rows,
 )
 from opweave.adapters.report.timeline_trace import timeline_trace
-from opweave.adapters.report.units import precise_seconds, readable, readable_share
 from opweave.problems.cluster import Cluster
 from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
@@ -29,6 +28,7 @@ from opweave.problems.measures import bytes_over_time
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import Timeline
+from opweave.problems.units import precise_seconds, readable, readable_share
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:

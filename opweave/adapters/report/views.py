@@ -36,20 +36,20 @@ def show(problem: Problem[Any, Any], result: Result[Any]) -> AnyView:
     return view_of(type(problem))(problem, result)
 
 
-def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
+def explain(problem: Problem[Any, Any] | Result[Any], result: Result[Any] | None = None) -> str:
     """Say in a few sentences what a result means: what limits the plan, what is proved, or why there is no plan.
 
     Parameters
     ----------
     problem
-        The problem that was solved.
+        The problem that was solved; or its result alone.
     result
         What :func:`~opweave.solvers.solve.solve` returned for it.
 
     Raises
     ------
     InvalidInputError
-        If the result belongs to another problem.
+        If the result belongs to another problem, or is alone and does not know its problem.
 
     Examples
     --------
@@ -57,10 +57,41 @@ def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
     >>> tensors = [ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)]
     >>> copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
     >>> problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
-    >>> explain(problem, ow.solve(problem))
+    >>> explain(ow.solve(problem))
     'The order needs 8 B; the peak is at copy. It is proved that no order needs less.'
     """
+    if isinstance(problem, Result):
+        return view_alone(problem).explain()
+    if result is None:
+        raise InvalidInputError("the problem alone says nothing; pass its result, too")
     return show(problem, result).explain()
+
+
+def view_alone(result: Result[Any]) -> AnyView:
+    """Make the view of a result that knows its problem.
+
+    Raises
+    ------
+    InvalidInputError
+        If it does not, because it was read from a file.
+    """
+    return show(problem_of(result), result)
+
+
+def problem_of(result: Result[Any]) -> Problem[Any, Any]:
+    """The problem that a result answers.
+
+    Raises
+    ------
+    InvalidInputError
+        If the result does not know, because it was read from a file.
+    """
+    if result.answers is None:
+        raise InvalidInputError(
+            "this result does not know its problem, because files and pickles of results do not contain it; write "
+            "result.of_problem(problem)"
+        )
+    return result.answers
 
 
 @cache

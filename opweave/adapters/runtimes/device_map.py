@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from opweave.problems.graph import OpGraph
 from opweave.problems.placement.spec import Schedule
+from opweave.problems.solution import Answer, solution_of
 
 
-def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
+def device_map(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> dict[str, str]:
     """Write a placement as the shortest list of module prefixes.
 
     A module whose operators share one device represents all of them. If they do not, its parts are listed, down to
@@ -18,7 +19,7 @@ def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
     graph
         The model; module names are those of its operators, with dots between the levels.
     schedule
-        Any schedule that gives every operator a device.
+        Any schedule that gives every operator a device, or a result with one.
 
     Examples
     --------
@@ -30,6 +31,7 @@ def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
     >>> device_map(graph, Schedule(device=where, start=dict.fromkeys(where, 0.0)))
     {'h.0.attn': 'a', 'h.0.mlp': 'b', 'head': 'b'}
     """
+    schedule = solution_of(schedule, Schedule)
     ids = graph.operator_index
     rows = [(op.id, op.module.split(".") if op.module else [], schedule.device[op.id]) for op in graph.operators]
     found: dict[str, str] = {}

@@ -11,6 +11,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Schedule
+from opweave.problems.solution import Answer, solution_of
 
 NodeT = TypeVar("NodeT")
 
@@ -22,7 +23,7 @@ class Group(NamedTuple):
     operators: tuple[str, ...]
 
 
-def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
+def schedule_groups(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> tuple[Group, ...]:
     """Cut a schedule into few pieces by a simple rule, so that no piece waits for a later one.
 
     The device whose waiting operator starts first takes all of its operators that need nothing from other devices. Then
@@ -33,7 +34,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
     graph
         The model.
     schedule
-        Any valid schedule for it.
+        Any valid schedule for it, or a result with one.
 
     Raises
     ------
@@ -50,6 +51,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
     >>> schedule_groups(OpGraph(tensors=tensors, operators=chain), schedule)
     (Group(device='a', operators=('1',)), Group(device='b', operators=('2', '3')))
     """
+    schedule = solution_of(schedule, Schedule)
     _check_schedule(graph, schedule)
     ids = [op.id for op in graph.operators]
     key = [(schedule.start[name], place) for name, place in zip(ids, _places(graph), strict=True)]

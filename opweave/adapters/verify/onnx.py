@@ -31,7 +31,6 @@ from opweave.adapters.onnx.session import (
     profiled_run,
     random_feeds,
 )
-from opweave.adapters.report.units import readable_bytes
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import InvalidInputError
@@ -40,6 +39,7 @@ from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from opweave.adapters.report.tables import facts_table, section_table
-from opweave.adapters.report.units import exact_bytes, precise_seconds, readable_share
 from opweave.adapters.report.view import Row, Section
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, Verification
+from opweave.problems.units import exact_bytes, precise_seconds, readable_share
 
 SHOWN_OPERATORS = 10
 

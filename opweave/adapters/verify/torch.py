@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.report.units import readable_bytes
 from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.program_out import Runnable, runnable
@@ -22,6 +21,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, give
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
+from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
     import torch

@@ -50,7 +50,7 @@ def verify(
     result
         The plan. An ordering is written into the model; placements and pipelines cut it into parts that run in turn.
     problem
-        The problem that was solved; only its costs are used, as predicted times.
+        The problem that was solved, if the result does not know it; only its costs are used, as predicted times.
     inputs
         For ONNX: arrays by name. Generated from ``seed`` by default.
     args, kwargs
@@ -72,6 +72,8 @@ def verify(
         When the runtime fails; with the runtime's message.
     """
     solution = result.solution if isinstance(result, Result) else result
+    if problem is None and isinstance(result, Result):
+        problem = result.answers
     if solution is None:
         assert isinstance(result, Result)
         raise InvalidInputError(f"the result has no solution to run (status {result.status.value})")

@@ -31,7 +31,7 @@ Row = Any
 
 @register_formulation
 class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
-    """The paper's program.
+    """The paper's program as printed, equation by equation.
 
     ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
     that batch; the longest schedule of interest has a thousand units. ``d[i, j, u]``: i before j on u.
@@ -41,7 +41,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
     handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "batch", "uses", "inputs")
     source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, (1)-(7), doi:10.48550/arXiv.2308.00127"
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed", "on", "uses")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
     timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
 

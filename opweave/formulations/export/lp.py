@@ -66,9 +66,9 @@ def _rows(program: NamedProgram) -> Iterator[str]:
 
 def _bounds(program: NamedProgram) -> Iterator[str]:
     """Both bounds of every column; so columns without rows are in the file, too."""
-    matrix = program.matrix
-    for part in chunks(matrix.columns):
-        facts = zip(program.columns[part], matrix.lower[part].tolist(), matrix.upper[part].tolist(), strict=True)
+    lower, upper = program.bounds()
+    for part in chunks(len(lower)):
+        facts = zip(program.columns[part], lower[part].tolist(), upper[part].tolist(), strict=True)
         yield "".join(
             f" {name} free\n" if low == -np.inf and high == np.inf else f" {_text(low)} <= {name} <= {_text(high)}\n"
             for name, low, high in facts

@@ -60,10 +60,10 @@ def _columns(program: NamedProgram) -> Iterator[str]:
 
 
 def _bounds(program: NamedProgram) -> Iterator[str]:
-    matrix = program.matrix
-    for part in chunks(matrix.columns):
+    lower, upper = program.bounds()
+    for part in chunks(len(lower)):
         lines = []
-        facts = zip(program.columns[part], matrix.lower[part].tolist(), matrix.upper[part].tolist(), strict=True)
+        facts = zip(program.columns[part], lower[part].tolist(), upper[part].tolist(), strict=True)
         for name, low, high in facts:
             if low == -np.inf and high == np.inf:
                 lines.append(f" FR bnd {name}\n")

@@ -67,7 +67,11 @@ class NamedProgram:
     def sides(self) -> FloatArray:
         """The side of each row."""
         rows = self.matrix.rows
-        return np.where(np.isfinite(rows.upper), rows.upper, rows.lower)
+        return np.where(np.isfinite(rows.upper), rows.upper, rows.lower) + 0.0  # no negative zero
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The lower and upper bound of each column."""
+        return self.matrix.lower + 0.0, self.matrix.upper + 0.0
 
 
 def file_names(names: Iterable[str], taken: dict[str, int]) -> list[str]:

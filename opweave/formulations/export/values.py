@@ -33,15 +33,15 @@ def named_values(names: Sequence[str], values: Mapping[str, float] | str | Path)
     given = values if isinstance(values, Mapping) else _in_file(Path(values), known)
     result = np.full(len(names), np.nan)
     for name, value in given.items():
-        if name in known:
-            result[known[name]] = value
+        if name not in known:
+            continue
+        if not np.isfinite(value):
+            raise InvalidInputError(f"the value of {name!r} is {value}, which is not a finite number")
+        result[known[name]] = value
     if np.isnan(result).all():
         where = "the values hold" if isinstance(values, Mapping) else f"{values} holds"
         example = f", such as {in_files[0]!r}" if in_files else ""
         raise InvalidInputError(f"{where} no value for any column of this formulation{example}")
-    wrong = [name for name, value in given.items() if name in known and not np.isfinite(value)]
-    if wrong:
-        raise InvalidInputError(f"the value of {wrong[0]!r} is {given[wrong[0]]}, which is not a finite number")
     return result
 
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opweave.formulations.build import build_model, column_names, described, written_model
+from opweave.formulations.build import (
+    build_model,
+    coefficient_of,
+    column_names,
+    described,
+    objective_unit,
+    written_model,
+)
 from opweave.formulations.export.lp import write_lp
 from opweave.formulations.export.mps import write_mps
 from opweave.formulations.export.named import NamedProgram, file_names
@@ -61,8 +68,9 @@ def write_model(
 ) -> ModelFile:
     """Write a problem, or a model of :func:`build_model`, to a file for any solver.
 
-    The objective is in the problem's own unit (seconds, bytes). Columns and rows are named after operators and devices.
-    A solution of the file is read back with :func:`read_solution` and judged with ``problem.evaluate``.
+    The objective is in the problem's own unit (seconds, bytes), and its name says so; see :func:`build_model` for plans
+    of microseconds. Columns and rows are named after operators and devices. A solution of the file is read back with
+    :func:`read_solution` and judged with ``problem.evaluate``.
 
     Parameters
     ----------
@@ -97,8 +105,8 @@ def write_model(
 
     Notes
     -----
-    Engines stop at absolute gaps of about 1e-6. If plans take only some milliseconds, set the engine's absolute gap to
-    0 (``mip_abs_gap`` of HiGHS, ``allow`` of CBC).
+    Engines stop at gaps of their own, such as 1e-4 of the objective; set ``mip_rel_gap`` and ``mip_abs_gap`` of HiGHS,
+    or the like, to 0 for an optimum that is exactly that of ``solve``.
 
     Examples
     --------
@@ -111,8 +119,8 @@ def write_model(
     ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = write_model(problem, folder + "/p.lp")
-    >>> file.formulation, file.renamed["place(conv_1,gpu)"]
-    ('disjunctive', 'place[conv 1,gpu]')
+    >>> file.formulation, file.renamed["x(conv_1,gpu)"]
+    ('disjunctive', 'x[conv 1,gpu]')
     """
     path = Path(path)
     if path.suffix not in FORMATS:
@@ -166,7 +174,7 @@ def _write(model: Any, path: Path) -> ModelFile:
 
 def _named(model: Any, natural: list[str]) -> tuple[NamedProgram, dict[str, str]]:
     """The program with names for the file, and the names that are not those of the model."""
-    program, source = _natural(model)
+    program, source, unit = _natural(model)
     taken: dict[str, int] = {}
     in_file = file_names(natural, taken)
     columns = [""] * program.matrix.columns
@@ -177,23 +185,32 @@ def _named(model: Any, natural: list[str]) -> tuple[NamedProgram, dict[str, str]
     for place, name in zip(own, file_names([program.matrix.names[k] for k in own], taken), strict=True):
         columns[place] = name
     rows = file_names(program.matrix.rows.names, taken)
-    problem = source.problem
     remarks = [
-        f"opweave, problem {problem.kind}, formulation {described(model).name}",
-        f"objective in {problem.unit}; columns of times in units of {source.tick!r} seconds",
+        f"opweave, problem {source.problem.kind}, formulation {described(model).name}",
+        f"objective in {unit}" + (f"; columns of times in units of {source.tick!r} seconds" if source.timed else ""),
     ]
-    (objective,) = file_names([f"objective_in_{problem.unit}"], taken)
-    renamed = {new: old for new, old in zip(in_file, natural, strict=True) if new != old}
-    changed = {new: old for new, old in renamed.items() if new != old.replace("[", "(").replace("]", ")")}
+    (objective,) = file_names([f"objective_in_{unit}"], taken)
+    changed = {
+        new: old
+        for new, old in zip(in_file, natural, strict=True)
+        if new != old and new != old.replace("[", "(").replace("]", ")")
+    }
     return NamedProgram(program.matrix, columns, rows, objective, remarks), changed
 
 
-def _natural(model: Any) -> tuple[Program, LinearModel]:
-    """The program with its objective in the problem's unit, and the linear model with its columns."""
+def _natural(model: Any) -> tuple[Program, LinearModel, str]:
+    """The program with its objective in the problem's unit, the linear model with its columns, and the unit."""
     if isinstance(model, LinearModel):
-        program, source, unit = to_arrays(model), model, model.unit
+        program, source, written = to_arrays(model), model, False
     else:
-        program, source = model.opweave.program(), model.opweave.source
-        unit = source.unit if program.own_objective and not model.opweave.written else 1.0
+        program, source, written = model.opweave.program(), model.opweave.source, model.opweave.written
+    if not program.own_objective:
+        return program, source, "units of your own"
+    factor, unit = objective_unit(source.problem.unit, coefficient_of(model if written else source))
+    scale = 1.0 if written else source.unit / factor
     matrix = program.matrix
-    return replace(program, matrix=replace(matrix, cost=matrix.cost * unit, offset=matrix.offset * unit)), source
+    return (
+        replace(program, matrix=replace(matrix, cost=matrix.cost * scale, offset=matrix.offset * scale)),
+        source,
+        unit,
+    )

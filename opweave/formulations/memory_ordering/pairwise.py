@@ -172,7 +172,7 @@ class PairModel(PairHandles, LinearModel):
 
 @register_formulation
 class Pairwise(OrderingProgram):
-    """The pairwise program; cycles are cut off when they appear (:meth:`separate`)."""
+    """Which operator of a pair runs first; cycles are cut off when they appear."""
 
     name: ClassVar[str] = "pairwise"
     model_type: ClassVar[type[LinearModel]] = PairModel

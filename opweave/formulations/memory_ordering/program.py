@@ -6,7 +6,8 @@ import math
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
@@ -71,6 +72,18 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
     def counts_units(self, problem: MemoryOrdering) -> bool:
         """Always, unless footprints are too large for the precision of engines."""
         return scale_of(lower(problem)).whole
+
+    @classmethod
+    def tells_apart(cls, _problem: MemoryOrdering) -> bool:
+        """The row of an order names all its neighbours."""
+        return True
+
+    def exclude(self, model: Any, solution: Ordering) -> None:
+        """Add the row that not every operator of an order runs before the next one."""
+        kept = [model.before(first, second) for first, second in pairwise(solution.order)]
+        if not kept:
+            raise InfeasibleError
+        model.add(sum(kept) <= len(kept) - 1)
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""

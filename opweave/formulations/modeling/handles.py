@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from opweave.formulations.modeling.linear import Linear
@@ -13,6 +14,10 @@ WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", 
 OLDER_WORDS = ("starts", "ends")
 
 _MODELS: list[tuple[str, str, type[Handles]]] = []
+
+
+class MissingHandleError(UnsupportedFeatureError):
+    """A row needs a handle that the model of this formulation lacks; the message says which formulations have it."""
 
 
 class Handles:
@@ -80,12 +85,22 @@ class Handles:
         return (*(word for word in WORDS if getattr(cls, word) is not getattr(Handles, word)), *cls.more_words)
 
     def _lack(self, word: str) -> NoReturn:
-        kinds = {kind for kind, _, model in _MODELS if model is type(self)}
-        having = [name for kind, name, model in _MODELS if kind in kinds and word in model.words()]
-        others = f"formulations that have it: {', '.join(map(repr, having))}" if having else "no formulation has it"
-        raise UnsupportedFeatureError(
-            f"this formulation has no handle {word!r} (it has {', '.join(map(repr, self.words())) or 'none'}); {others}"
-        )
+        lack(word, self.words(), {kind for kind, _, model in _MODELS if model is type(self)})
+
+
+def lack(word: str, words: Sequence[str], kinds: Collection[str]) -> NoReturn:
+    """Raise the error for a handle that a model of problems of these kinds lacks; ``words`` are those that it has.
+
+    Raises
+    ------
+    MissingHandleError
+        Always.
+    """
+    having = [name for kind, name, model in _MODELS if kind in kinds and word in model.words()]
+    others = f"formulations that have it: {', '.join(map(repr, having))}" if having else "no formulation has it"
+    raise MissingHandleError(
+        f"this formulation has no handle {word!r} (it has {', '.join(map(repr, words)) or 'none'}); {others}"
+    )
 
 
 def note_model(kind: str, formulation: str, model: type[Any]) -> None:

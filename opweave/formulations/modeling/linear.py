@@ -127,6 +127,14 @@ class Row:
             raise InfeasibleError
         return not self.terms
 
+    def holds(self, values: FloatArray) -> bool:
+        """Whether the row holds, up to rounding; not if a column of it has no value."""
+        if any(column >= len(values) for column in self.terms):
+            return False
+        parts = [value * float(values[column]) for column, value in self.terms.items()]
+        slack = CONSTANT_TOLERANCE * max([1.0, *map(abs, parts)])
+        return self.low - slack <= sum(parts) <= self.high + slack
+
     @property
     def key(self) -> tuple[frozenset[tuple[int, float]], float, float]:
         """A key that is equal for equal rows."""

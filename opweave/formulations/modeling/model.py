@@ -128,6 +128,20 @@ class LinearModel(Handles):
             self.rows(f"{name}_only_if").add(Linear.of(column) <= total(different))
         return self.any_of[name, key][0]
 
+    def exclude(self, values: Mapping[int, float]) -> None:
+        """Add a row that integer columns with these values break, and with any other values obey."""
+        differs = list[Linear]()
+        for column, value in values.items():
+            x, low, high = Linear.of(column), self.low[column], self.high[column]
+            if high - low <= 1:
+                differs.append(x - low if value == low else high - x)
+                continue
+            below, above = (Linear.of(int(each)) for each in self.binaries("other", [len(self), len(self) + 1]))
+            self.rows("others").add(x - low >= (value + 1 - low) * above)
+            self.rows("others").add(high - x >= (high - value + 1) * below)
+            differs += [below, above]
+        self.rows("excluded").add(total(differs) >= 1)
+
     def within(self, name: str, held: Linear, capacity: int) -> None:
         """Add the row that ``held`` bytes are at most ``capacity``, in a unit that engines can resolve."""
         unit, most = byte_unit([int(size) for size in held.terms.values()], capacity)

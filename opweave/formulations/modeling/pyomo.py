@@ -176,7 +176,7 @@ class PyomoView:
         """
         self.catch_up()
         own = _active_objective(self.concrete) == self._objective
-        if own and not self.written and self._only_added():
+        if own and not self.written and self.only_added():
             return self._joined()
         matrix, variables = read_arrays(self.concrete)
         program = program_of(matrix, variables, self.variables, own_objective=own)
@@ -188,7 +188,7 @@ class PyomoView:
         offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
         return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
 
-    def _only_added(self) -> bool:
+    def only_added(self) -> bool:
         """Whether the user has only added variables and rows, and everything else is unchanged."""
         from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,6 +110,9 @@ class LazyNames(Sequence[str]):
             raise IndexError(index)
         return self._name_of(index % self._count)
 
+    def __iter__(self) -> Iterator[str]:
+        return map(self._name_of, range(self._count))
+
     def __len__(self) -> int:
         return self._count
 
@@ -118,13 +122,11 @@ class LazyNames(Sequence[str]):
 
 def row_names(sizes: Mapping[str, int]) -> LazyNames:
     """Names of the rows of consecutive families, given their numbers of rows."""
+    families, ends = list(sizes), list(accumulate(sizes.values()))
 
     def name_of(index: int) -> str:
-        for name, size in sizes.items():
-            if index < size:
-                return f"{name}[{index}]"
-            index -= size
-        raise IndexError(index)
+        family = bisect_right(ends, index)
+        return f"{families[family]}[{index - ends[family] + sizes[families[family]]}]"
 
     return LazyNames(sum(sizes.values()), name_of)
 

@@ -75,6 +75,10 @@ class CircuitModel(IntervalModel):
         ended = (column for (u, b), column in self.ends_at.items() if u == v and position[b] <= place)
         return Linear.over(begun) - Linear.over(ended)
 
+    def uses(self, device: str) -> Linear:
+        """1 if ``device`` has a stage, otherwise 0."""
+        return Linear.over(column for (v, _), column in self.begins_at.items() if self.instance.devices[v] == device)
+
     def stages(self) -> Linear:
         """The number of stages."""
         return Linear.over(self.begins_at.values())

@@ -4,8 +4,8 @@ Stage z[v, a, b] carries the unit from point a to point b on device v; link l[b,
 b. Points only increase, so there are no cycles. Each device has at most one stage. The paper's split into two steps and
 its classes do not appear here: cuts and devices are chosen together.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model:
-``model.on(op, device)`` is 0 or 1, and ``model.stages()`` is the number of stages.
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use the handles
+``model.on(op, device)`` and ``model.uses(device)``, which are 0 or 1, and ``model.stages()``, the number of stages.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
@@ -15,8 +15,8 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use tw
 ...     def violations(self, problem, solution):
 ...         if len(solution.stages) < self.count:
 ...             yield self.broken("there are too few stages")
->>> @express(AtLeast, "flow")
-... def _at_least(formulation, model, constraint):
+>>> @express(AtLeast, "model")
+... def _at_least(model, constraint):
 ...     model.add(model.stages() >= constraint.count)
 """
 
@@ -36,6 +36,7 @@ from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInst
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 UNITS = 1000.0
@@ -81,6 +82,10 @@ class FlowModel(LinearModel):
             if self.instance.devices[v] == device and position[a] <= place < position[b]
         )
 
+    def uses(self, device: str) -> Linear:
+        """1 if ``device`` has a stage, otherwise 0."""
+        return Linear.over(column for (v, _, _), column in self.stages_at.items() if self.instance.devices[v] == device)
+
     def stages(self) -> Linear:
         """The number of stages."""
         return Linear.over(self.stages_at.values())
@@ -105,6 +110,18 @@ class StageFormulation(Formulation[Pipeline, Stages]):
             horizon = (float(instance.elapsed.max(initial=0.0)) + sending) * max(1, instance.most)
         self._unit = float(horizon) / parts if horizon > 0 else 1.0
         return self._unit
+
+    @classmethod
+    def tells_apart(cls, _problem: Pipeline) -> bool:
+        """The devices of all operators are the pipeline."""
+        return True
+
+    def exclude(self, model: Any, solution: Stages) -> None:
+        """Add the row that not every operator runs on the device that it has in a solution."""
+        there = [model.on(op, stage.device) for stage in solution.stages for op in stage.operators]
+        if not there:
+            raise InfeasibleError
+        model.add(sum(there) <= len(there) - 1)
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
         """Convert units of the model to seconds."""

@@ -122,7 +122,7 @@ class DisjunctiveModel(PlacementModel):
 
 @register_formulation
 class Disjunctive(ColumnProgram):
-    """The tightened program.
+    """The paper's program with constants from the data, and rows that tighten its relaxation.
 
     Columns: ``x`` (group of tied operators on device), ``z`` (both ends of a flow), ``y`` (a tensor goes from one
     device to another), ``S`` and ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (which comes

@@ -28,7 +28,7 @@ Row = Any
 
 @register_formulation
 class Moirai(PaperVariables):
-    """The paper's program, for ``transfers="one_port_edge"`` only.
+    """The paper's program, equation by equation.
 
     ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
     and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the order of two operators or flows. ``z[t, j]``: the flow
@@ -39,7 +39,7 @@ class Moirai(PaperVariables):
     handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "uses")
     source: ClassVar[str] = "Zhang et al. (Moirai) 2023, (4)-(8), doi:10.48550/arXiv.2312.04025"
     requires: ClassVar[str] = "transfers='one_port_edge'"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai", "on", "uses")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
 
     def write(self, problem: Placement) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -155,4 +155,7 @@ class Moirai(PaperVariables):
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
 
-express(Colocate, Moirai.name)(colocate)  # operators that share a device have columns of their own here
+@express(Colocate, Moirai.name)
+def _colocate(_formulation: Moirai, model: ConcreteModel, constraint: Colocate) -> None:
+    """The same devices for all operators, which have columns of their own here."""
+    colocate(model, constraint)

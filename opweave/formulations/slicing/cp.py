@@ -38,10 +38,15 @@ class WholeCuts(IntervalModel):
         """1 if ``device`` computes a part of operator ``op``, otherwise 0."""
         return self.written.on(op, device)
 
+    def uses(self, device: str) -> Linear:
+        """1 if ``device`` computes a part of any operator, otherwise 0."""
+        parts = (self.on(op, device) for op in self.written.instance.names)
+        return Linear.of(self.any_column("used", device, parts))
+
 
 @register_formulation
 class CutCounts(Formulation[Slicing, Slices]):
-    """The program over cuts with times in ticks."""
+    """Dimensions and cuts as integers, with times in ticks."""
 
     name: ClassVar[str] = "cut_counts"
     requires: ClassVar[str] = Cuts.requires
@@ -84,7 +89,17 @@ class CutCounts(Formulation[Slicing, Slices]):
 
     def start(self, model: WholeCuts, solution: Slices) -> FloatArray:
         """Modes, cuts and participation; the engine completes the rest."""
-        return model.filled({column: round(value) for column, value in model.written.known(solution).items()})
+        known = {column: round(value) for column, value in model.written.known(solution).items()}
+        return model.completed(model.filled(known))
+
+    @classmethod
+    def tells_apart(cls, problem: Slicing) -> bool:
+        """Dimensions and cuts are all that is decided if the order is given."""
+        return problem.order is not None
+
+    def exclude(self, model: WholeCuts, solution: Slices) -> None:
+        """Add a row that the dimensions and cuts of a solution break, and that all others obey."""
+        model.exclude({column: round(value) for column, value in model.written.known(solution).items()})
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
         """Convert ticks to seconds."""

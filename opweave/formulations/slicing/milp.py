@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import express
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -28,7 +27,7 @@ from opweave.problems.slicing.spec import Slices, Slicing
 
 @register_formulation
 class Cuts(Formulation[Slicing, Slices]):
-    """Cuts as integers; times are in units of ``model.unit`` seconds.
+    """Dimensions and cuts as integers.
 
     For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator.
     """
@@ -206,11 +205,20 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def start(self, model: CutModel, solution: Slices) -> FloatArray:
         """Modes, cuts and participation; the engine completes the rest."""
-        return model.filled(model.known(solution))
+        return model.completed(model.filled(model.known(solution)))
 
     def resolution(self) -> float:
         """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
+
+    @classmethod
+    def tells_apart(cls, problem: Slicing) -> bool:
+        """Dimensions and cuts are all that is decided if the order is given."""
+        return problem.order is not None
+
+    def exclude(self, model: CutModel, solution: Slices) -> None:
+        """Add a row that the dimensions and cuts of a solution break, and that all others obey."""
+        model.exclude({column: round(value) for column, value in model.known(solution).items()})
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
         """Convert units of the model to seconds."""
@@ -320,43 +328,3 @@ def _ceiling(written: CutModel, v: int, mode: int, k: int, size: int) -> Linear:
     column = written.whole_to(size)
     written.at_most("rounded_up", part * (size / float(written.instance.length[v, mode])) - 1e-7, column)
     return column
-
-
-def _colocate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: Colocate) -> None:
-    """The same devices participate in all operators."""
-    for device in _devices(model):
-        for op in constraint.ops[1:]:
-            model.add(model.on(constraint.ops[0], device) == model.on(op, device))
-
-
-def _separate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: Separate) -> None:
-    """At most one of the operators has a part on each device."""
-    for device in _devices(model):
-        model.add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
-
-
-def _max_devices(_: Formulation[Slicing, Slices], model: LinearModel, constraint: MaxDevices) -> None:
-    """A device is used if it computes a part of any operator; the number of used devices is limited."""
-    devices = _devices(model)
-    if "used" not in model.families:
-        for device, column in zip(devices, model.binaries("used", devices).tolist(), strict=True):
-            for op in _cuts(model).instance.names:
-                model.add(model.on(op, device) <= Linear.of(column))
-    model.add(Linear.over(model.families["used"].columns) <= constraint.count)
-
-
-def _cuts(model: LinearModel) -> CutModel:
-    """The program over cuts from which a model was written; a program over cuts itself is returned unchanged."""
-    written = model if isinstance(model, CutModel) else getattr(model, "written", None)
-    assert isinstance(written, CutModel)
-    return written
-
-
-def _devices(model: LinearModel) -> tuple[str, ...]:
-    return _cuts(model).instance.devices
-
-
-for _name in (Cuts.name, "cut_counts"):
-    express(Colocate, _name)(_colocate)
-    express(Separate, _name)(_separate)
-    express(MaxDevices, _name)(_max_devices)

@@ -85,6 +85,10 @@ class CutModel(LinearModel):
         v = self.instance.first + self.instance.names.index(op)
         return self.takes_part(v, self.instance.devices.index(device))
 
+    def uses(self, device: str) -> Linear:
+        """1 if ``device`` computes a part of any operator, otherwise 0."""
+        return Linear.of(self.any_column("used", device, (self.on(op, device) for op in self.instance.names)))
+
     def known(self, solution: Slices) -> dict[int, float]:
         """The modes, cuts and participation of a solution, by column."""
         found: dict[int, float] = {}

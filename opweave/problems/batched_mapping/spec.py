@@ -145,7 +145,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         When costs name an operator or device that the graph or the cluster does not have, a supported batch size has no
         cost, an operator can run nowhere, batch sizes cannot add up to ``batch``, or a constraint does not fit.
 

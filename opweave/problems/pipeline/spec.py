@@ -118,7 +118,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         When names are unknown, costs are missing, ``order`` is not an order of the operators, or a constraint does not
         fit.
 

@@ -108,7 +108,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         When costs name an operator or device that the graph or the cluster does not have, an operator has no known time
         on any device, all times add up to more than 1e15 seconds, or a constraint does not fit.
 

@@ -22,6 +22,7 @@ from opweave.problems.slicing.rules import judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import did_you_mean
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -121,7 +122,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         When names do not fit, an operator has no known time on any device, a geometry does not fit the shapes, a device
         cannot receive, or a constraint does not fit.
 
@@ -196,7 +197,9 @@ class Slicing(Problem[Slices, SlicingDetails]):
             for name in names:
                 if name not in known:
                     whose = "graph" if known is operators else "cluster"
-                    raise ValueError(f"{what} {name!r}, which the {whose} does not have")
+                    raise ValueError(
+                        f"{what} {name!r}, which the {whose} does not have{did_you_mean(str(name), known)}"
+                    )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:

@@ -29,7 +29,8 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, Solver, find_solver, register, run_side_by_side
+from opweave.solvers.extended import register_plan
+from opweave.solvers.registry import Feature, Solver, find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -79,8 +80,6 @@ INSTANT_CELLS = 24
 
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Run the solvers of batched mapping in turn."""
-    if not _known(problem, SUPPORTS):
-        return find_solver(problem, ENGINE).run(problem, run)
     search = _with_lists(problem, run)
     if search is None:
         return ended(run)
@@ -111,7 +110,7 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
 
 def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
-    if _is_tiny(problem) or not _known(problem, SUPPORTS):
+    if _is_tiny(problem):
         return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.auto:search_lane"), Lane(f"{HOME}.auto:bound_lane", shift=1)
 
@@ -249,7 +248,7 @@ def _stage(run: Run, share: float) -> AbstractContextManager[None]:
     return run.share(share, share * UNTIMED_SECONDS)
 
 
-register(
+register_plan(
     Solver(
         name="auto",
         problem=BatchedMapping.kind,
@@ -258,7 +257,7 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*SUPPORTS, "identities", "on", "uses"),
+        supports=SUPPORTS,
     )
 )
 run_side_by_side(BatchedMapping.kind, "auto", lanes)

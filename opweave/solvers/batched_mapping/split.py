@@ -340,6 +340,10 @@ register(
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
         supports=(*SUPPORTS, NARROWED),
-        options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
+        options={
+            CHANNELS: "most operators whose results cross a cut between two modules",
+            MODULE_SOLVER: "solver of each module: 'search', 'intervals' or 'local'; 'auto' chooses",
+            MODULE_SECONDS: "most seconds for one module",
+        },
     )
 )

@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any, ClassVar
 
-from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
@@ -25,15 +24,16 @@ from opweave.formulations.formulation import (
 )
 from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.problems.constraints import means
-from opweave.problems.errors import InfeasibleError, InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Verdict
+from opweave.solvers.engines.refusals import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
@@ -141,20 +141,49 @@ def run_engine(
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         If the problem cannot be written as a model that the engine solves.
     """
-    written = formulation or find_formulation(
-        type(problem), run.formulation or _expressive(problem, engine), engine.takes
-    )
-    if not engine.separates and written.whole is not None:
-        written = written.whole
     known = first_knowledge(problem, run, head_start)
+    lacking: UnsupportedFeatureError | None = None
+    for choice in [formulation] if formulation is not None else _choices(problem, run, engine):
+        written = choice if engine.separates or choice.whole is None else choice.whole
+        try:
+            return _solve_as(written, problem, run, engine, known)
+        except UnsupportedFeatureError as error:  # rows need handles that another formulation may have
+            if lacking is None and not isinstance(error, MissingHandleError):
+                raise
+            lacking = lacking or error
+    assert lacking is not None
+    raise lacking
+
+
+def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[Formulation[Any, Any]]]:
+    """The formulation that the run names, or all that leave the fewest side constraints to the referee."""
+    names = formulation_names(problem.kind, engine.takes)
+    if run.formulation is not None or not names:
+        return [find_formulation(type(problem), run.formulation, engine.takes)]
+    left = {
+        each: len(unexpressed(problem, each))
+        for each in (find_formulation(type(problem), name, engine.takes) for name in names)
+    }
+    return [each for each, count in left.items() if count == min(left.values())]
+
+
+def _solve_as(
+    written: type[Formulation[Any, Any]],
+    problem: Problem[Any, Any],
+    run: Run,
+    engine: Engine,
+    known: Solution | None,
+) -> Outcome:
+    """Run an engine on one formulation."""
     if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
         return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
+    refusals = Refusals(problem, written)
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
         program = written(context_of(problem, run, written))
-        latest = with_room(program, partial(_solve_once, problem, run, engine, known))
+        latest = with_room(program, partial(_solve_refusing, problem, run, engine, known, refusals))
         outcome = latest if outcome is None or not latest.infeasible else outcome
         if run.should_stop() or not too_coarse(run, program):
             break
@@ -182,36 +211,62 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
     return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
 
 
+def _solve_refusing(
+    problem: Problem[Any, Any],
+    run: Run,
+    engine: Engine,
+    known: Solution | None,
+    refusals: Refusals,
+    formulation: Formulation[Any, Any],
+) -> tuple[Outcome, Waits | None]:
+    """Solve, and solve again without the plans to which a rule has objected, until it accepts the best one."""
+    rounds = 0
+    while True:
+        before = len(refusals)
+        outcome, waits = _solve_once(problem, run, engine, known, refusals, formulation)
+        if not refusals.pending or run.should_stop():
+            unproved = not refusals.exact and outcome.reason is None and not run.closed()
+            return replace(outcome, reason=refusals.reason()) if unproved else outcome, waits
+        rounds += not refusals.exact and run.time_limit is None
+        if len(refusals) == before or rounds > MOST_ROUNDS:
+            return Outcome(Termination.BUDGET, reason=refusals.reason()), waits
+        known = run.best or known
+
+
 def _solve_once(
     problem: Problem[Any, Any],
     run: Run,
     engine: Engine,
     known: Solution | None,
+    refusals: Refusals,
     formulation: Formulation[Any, Any],
 ) -> tuple[Outcome, Waits | None]:
     """Write the model and solve it; returns the outcome, and how much longer added rows may make schedules."""
+    refusals.pending = False
     try:
-        task = _task(problem, run, engine, formulation, known)
+        task = _task(problem, run, engine, formulation, known, refusals)
     except InfeasibleError as error:
-        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem)), None
+        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem), refusals), None
     except OutOfTimeError:
         return Outcome(run.termination(), reason="the time was up before the model was written"), None
     except TriviallyInfeasibleError:
-        return _without_solution(formulation, formulation.why_infeasible(problem)), None
+        return _without_solution(formulation, formulation.why_infeasible(problem), refusals), None
     if run.should_stop():
         return Outcome(run.termination()), None
     run.enter(f"{engine.name}: {task.program.size}")
     verdict = engine.solve(task)
     if verdict == "infeasible":
-        return _without_solution(formulation, formulation.why_infeasible(problem)), task.waits()
+        return _without_solution(formulation, formulation.why_infeasible(problem), refusals), task.waits()
     termination = run.termination()
     if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
     return Outcome(termination), None
 
 
-def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcome:
+def _without_solution(formulation: Formulation[Any, Any], reason: str, refusals: Refusals) -> Outcome:
     """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
+    if not refusals.exact:
+        return Outcome(reason=refusals.reason())
     if not formulation.restricts:
         return Outcome(infeasible=True, reason=reason)
     return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
@@ -228,20 +283,9 @@ def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
     return linear and (issubclass(written, PyomoFormulation) or run.extend is not None)
 
 
-def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
-    """The first formulation that can express every side constraint; if None, the default one reports the problem."""
-    for name in formulation_names(problem.kind, engine.takes):
-        supports = find_formulation(type(problem), name, engine.takes).supports
-        if all(expressible(type(constraint), supports) for constraint in problem.constraints):
-            return name
-    return None
-
-
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
-    if run.extend is not None:
-        run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
-    initial = run.start if run.extend is not None else None
+    initial = (run.best or run.start) if run.extend is not None else None
     initial = initial or head_start.initial(problem)
     if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
@@ -255,15 +299,13 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart)
 
 def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
     """What is known before a model is written, without the known objective if added rows may exclude its solution."""
-    extended = run.extend is not None or any(
-        not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
-        for constraint in problem.constraints
-    )
+    extended = run.extend is not None or bool(beyond(problem, formulation))
     return BuildContext(
         lower_bound=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),
+        defers=True,
     )
 
 
@@ -273,39 +315,45 @@ def _task(
     engine: Engine,
     formulation: Formulation[Any, Any],
     known: Solution | None,
+    refusals: Refusals,
 ) -> Task:
     """Build, extend and lay out the model, and start from the known solution."""
     run.enter(f"writing the {formulation.name} model")
     began = run.elapsed()
     with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
-        task = _written(problem, run, engine.name, formulation)
+        task = _written(problem, run, engine.name, formulation, refusals)
         if known is not None:
             complaint = task.offer(known)
             if complaint is not None and known is run.start and not task.program.exact:
                 raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+        task.take(run.offers)
     run.build_seconds += run.elapsed() - began
     return task
 
 
-def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any]) -> Task:
+def _written(
+    problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any], refusals: Refusals
+) -> Task:
     """The model as the engine receives it; it passes through Pyomo only if a user extends it."""
     model = formulation.build(problem)
+    refusals.write(formulation, model)
     if isinstance(formulation, PyomoFormulation):
         if run.extend is not None:
             run.extend(model, problem)
         view: PyomoView = model.opweave
-        return Task(engine, problem, formulation, model, view.program(), run, view)
+        return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
     if isinstance(model, IntervalModel):
         cost = model.cost
         if run.extend is not None:
             run.extend(model, problem)
         program = replace(model.program(), own_objective=model.cost is cost)
-        return Task(engine, problem, formulation, model, program, run)
+        return Task(engine, problem, formulation, model, program, run, refusals)
     if run.extend is None:
-        return Task(engine, problem, formulation, model, to_arrays(model), run)
+        return Task(engine, problem, formulation, model, to_arrays(model), run, refusals)
     view = to_pyomo(model)
+    view.concrete.problem = problem
     run.extend(view.concrete, problem)
-    return Task(engine, problem, formulation, model, view.program(), run, view)
+    return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
 
 
 _WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)

@@ -16,9 +16,11 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
+from opweave.problems.rows import Rows
+from opweave.problems.words import did_you_mean
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.registration import ENGINES
-from opweave.solvers.registry import Solver, registered, solvers
+from opweave.solvers.registry import Solver, list_solvers, registered
 
 TAKES = {engine.name: engine.takes for engine in (*(engine for engine, _, _ in ENGINES), CpSat())}
 """The kind of model that each engine solves."""
@@ -72,7 +74,7 @@ class FormulationInfo:
 
 def list_formulations(
     problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None,
-) -> tuple[FormulationInfo, ...]:
+) -> Rows[FormulationInfo]:
     """List the formulations: the models in which engines, and solvers of your own, receive a problem.
 
     Parameters
@@ -104,9 +106,11 @@ def list_formulations(
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     known = {name: each for name, each in Problem.kinds().items() if issubclass(each, Problem)}
     if kind is not None and kind not in known:
-        raise InvalidInputError(f"no problem is called {kind!r:.60}; there are: {', '.join(known)}")
-    solvers(kind)  # loads them, with their formulations
-    return tuple(row for name, each in known.items() if kind in (None, name) for row in _rows(each))
+        raise InvalidInputError(
+            f"no problem is called {kind!r:.60}; there are: {', '.join(known)}{did_you_mean(kind, known)}"
+        )
+    list_solvers(kind)  # loads them, with their formulations
+    return Rows(row for name, each in known.items() if kind in (None, name) for row in _rows(each))
 
 
 def _rows(problem: type[Problem[Any, Any]]) -> list[FormulationInfo]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.formulation import find_formulation, formulation_names
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
@@ -20,6 +22,9 @@ from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
 """Option of every engine: whether to begin with the head start. The default is True."""
+
+OPTIONS = {HEAD_START: "whether to begin with the plan and the bound of opweave's own methods (true by default)"}
+IN_CHILD = OPTIONS | {MEMORY_OPTION: "most bytes of memory for the engine's process; 0 for those of the machine"}
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
@@ -48,13 +53,13 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
         A first solution and bound for each of them.
     """
     for engine, features, about in ENGINES:
-        options = frozenset({HEAD_START} if engine.name == "highs" else {HEAD_START, MEMORY_OPTION})
+        options = OPTIONS if engine.name == "highs" else IN_CHILD
         _register(engine, features, f"{about}: {model}", problem, head_start, options)
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
     """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
-    options = frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION})
+    options = IN_CHILD | {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
     _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
 
 
@@ -64,7 +69,7 @@ def _register(
     about: str,
     problem: type[Problem[Any, Any]],
     head_start: HeadStart,
-    options: frozenset[str],
+    options: Mapping[str, str],
 ) -> None:
     names = formulation_names(problem.kind, engine.takes)
     written = [find_formulation(problem, name, engine.takes) for name in names]
@@ -77,7 +82,7 @@ def _register(
             about=about,
             proves="optimum",
             features=features,
-            supports=tuple({target: None for formulation in written for target in formulation.supports}),
+            supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
             options=options,
             missing=engine.missing,
             version=engine.version,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,9 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.solvers.engines.refusals import Refusals
 from opweave.solvers.run import Run
+from opweave.solvers.side_by_side.exchange import Found
 
 CLAIM_TOLERANCE = 1e-6
 """Relative difference by which an engine's objective may lie below the referee's before it counts as a wrong claim."""
@@ -38,6 +41,8 @@ class Task:
         Start values by the program's column, NaN where unknown; None without a start.
     run
         Limits, seed, threads, options.
+    refusals
+        What rules that the formulation cannot express have refused.
     whole
         Whether the last incumbent obeys the rows that the formulation left out.
     """
@@ -48,6 +53,7 @@ class Task:
     model: Any
     program: Program | WholeProgram
     run: Run
+    refusals: Refusals
     view: PyomoView | None = None
     start: FloatArray | None = None
     whole: bool = True
@@ -72,10 +78,10 @@ class Task:
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
         solution, self.whole = self.read(values)
-        if self.whole:
-            self._accept(values, solution)
-        else:
+        if not self.whole:
             self.offer(solution)
+        elif not self.refusals.refuse(solution, lambda: not self.run.should_stop()):
+            self._accept(values, solution)
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:
         """The solution that an engine's values stand for, and whether they obey the rows that were left out."""
@@ -94,11 +100,15 @@ class Task:
 
         The model decides, not the referee alone, because only the model has the rows that a user added.
         """
-        values = self.values_of(solution)
+        known = self.formulation.start(self.model, solution)
+        values = self.program.engine_values(known)
         if np.isnan(values).any():
             self.start = values if self.start is None else self.start
-            return None
-        complaint = self.program.broken(values)
+            if self.run.extend is None or not self._decided(known):
+                return None
+            complaint = None
+        else:
+            complaint = self.program.broken(values)
         judged = self.problem.evaluate(solution)
         if complaint is None and judged.feasible and judged.objective is not None:
             better = self.run.found(solution, judged.objective)
@@ -106,6 +116,22 @@ class Task:
         elif self.program.exact and self.start is None:
             self.start = values  # a hint may be off by a tick
         return complaint
+
+    def take(self, plans: Sequence[Found]) -> None:
+        """Offer the plans of other solvers that are better than the best so far, if the objective is our own."""
+        for plan in sorted(plans, key=lambda plan: plan.objective) if self.program.own_objective else ():
+            if self.run.objective is not None and plan.objective >= self.run.objective:
+                break
+            self.offer(plan.solution)
+
+    def _decided(self, values: FloatArray) -> bool:
+        """Whether a plan's values, which leave some columns open, obey every row that a user has added.
+
+        Nothing else in the model can speak against a plan that the referee accepts.
+        """
+        if self.view is not None and not self.view.only_added():
+            return False
+        return self.program.own_objective and all(row.holds(values) for row in self._added())
 
     def _accept(self, values: FloatArray, solution: Solution) -> None:
         """Report the engine's solution with the referee's objective, unless the engine claims a better one."""
@@ -145,6 +171,10 @@ class Task:
 
     def waits(self) -> Waits | None:
         """How much longer added rows may make schedules; None if none of them concerns times."""
+        return waits_in(self._added(), self.model if self.view is None else self.view.source)
+
+    def _added(self) -> list[Row]:
+        """The rows of side constraints and of a user."""
         if self.view is None:
-            return waits_in(self.model.added, self.model)
-        return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
+            return list(self.model.added)
+        return [*self.view.source.added, *(row for _, row in self.view.added())]

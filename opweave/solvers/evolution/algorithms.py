@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
@@ -97,7 +98,10 @@ def _find(name: str) -> type:
         found = _classes(module).get(name)
         if found is not None:
             return found
-    raise InvalidInputError(f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(algorithm_names())}")
+    known = algorithm_names()
+    raise InvalidInputError(
+        f"pymoo has no algorithm {name!r} for plans{did_you_mean(name, known)}; it has: {', '.join(known)}"
+    )
 
 
 def _modules(*packages: str, first: str = "") -> Iterator[ModuleType]:

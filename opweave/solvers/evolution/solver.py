@@ -157,6 +157,6 @@ def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
             about="any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
             supports=(VIOLATIONS,),
-            options=frozenset(OPTIONS),
+            options=OPTIONS,
         )
     )

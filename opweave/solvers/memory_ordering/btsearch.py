@@ -297,6 +297,9 @@ register(
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=("order_arcs", "step_rule"),
-        options=frozenset({"plain", "max_states"}),
+        options={
+            "plain": "true for the paper's search without the two additions of opweave",
+            "max_states": "largest number of states to remember, a limit on memory",
+        },
     )
 )

@@ -356,7 +356,7 @@ register(
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=("order_arcs", "step_rule"),
-        options=frozenset({"max_states"}),
+        options={"max_states": "largest number of states to remember, a limit on memory"},
     )
 )
 register(

@@ -166,6 +166,6 @@ register(
         about="reverse post-order, with the parts that hold its peak ordered exactly (Zhong et al., Algorithm 2)",
         features=frozenset({Feature.CALLBACK}),
         supports=("order_arcs",),
-        options=frozenset({"parts"}),
+        options={"parts": "number of parts of the fused graph (k in the paper)"},
     )
 )

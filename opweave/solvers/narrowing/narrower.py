@@ -113,7 +113,7 @@ def device_sets(problem: AnyProblem, constraint: MaxDevices) -> Iterator[Way]:
         usable.insert(1, largest)
     for chosen in usable:
         others = [name for k, name in enumerate(devices) if k not in chosen]
-        yield tuple(Forbid(op=op, device=device) for op in names for device in others)
+        yield tuple(Forbid.model_construct(op=op, device=device) for op in names for device in others)
 
 
 @express(Colocate, NARROWED)
@@ -172,14 +172,18 @@ def ranked_assignments(cost: FloatArray) -> Iterator[IntArray]:
 
 def _cheapest(cost: FloatArray) -> IntArray | None:
     """The columns of the cheapest assignment; None without one."""
-    from scipy.optimize import linear_sum_assignment  # importing takes a quarter of a second, and few problems need it
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    if len(cost) > cost.shape[1]:
+    rows, columns = np.nonzero(np.isfinite(cost))
+    if len(cost) > cost.shape[1] or len(np.unique(rows)) < len(cost):
         return None
+    weights = 1.0 + cost[rows, columns]  # a weight of zero would mean that there is no edge
     try:
-        return np.asarray(linear_sum_assignment(cost)[1], dtype=np.int64)
+        matched = min_weight_full_bipartite_matching(csr_array((weights, (rows, columns)), shape=cost.shape))
     except ValueError:  # no assignment without an infinite cost
         return None
+    return np.asarray(matched[1], dtype=np.int64)
 
 
 Build = TypeVar("Build", bound=Callable[[Any], Solution | None])

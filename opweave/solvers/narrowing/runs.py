@@ -93,9 +93,9 @@ def by_every_way(supports: Sequence[str]) -> Callable[[CarryOut], CarryOut]:
             relaxed = without(problem, rules)
             first = _inner(problem, relaxed, rules, run)
             reason = _tried(carry_out, relaxed, first)  # a contradiction here is one of the whole
-            for each in _first(problem, rules, first.seen):
-                if run.should_stop():
-                    break
+            for number, each in enumerate(_first(problem, rules, first.seen)):
+                if run.should_stop() and (run.candidates or run.stopped or number >= LEAST_TRIES):
+                    break  # a run whose time is up asks simple rules for its first plan
                 try:
                     reason = _tried(carry_out, each, _inner(problem, each, rules, run)) or reason
                 except ContradictionError as error:

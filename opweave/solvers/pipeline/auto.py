@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from opweave.formulations.expressions import expressible
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.solvers.extended import register_plan
 from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
-
-ENGINE = "highs"
 
 MOST_SEARCHES = 6
 SHARP = 1e-7
@@ -43,8 +41,6 @@ def solve_exact(problem: Pipeline, run: Run) -> Outcome:
 
 def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = BottleneckSearch) -> Outcome:
     """Run the solvers of pipelines in turn; ``joint`` is the search for the bottleneck."""
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
-        return find_solver(problem, ENGINE).run(problem, run)
     instance = lower_unless_short(problem)
     best = Best(instance, run)
     if isinstance(run.start, Stages):
@@ -116,7 +112,7 @@ for _name, _run, _about in (
     ("auto", solve_auto, "do not split, simple splits, then cuts and devices together, proved"),
     ("exact", solve_exact, "cuts and devices together: priced walks, dives, beams and exact labels"),
 ):
-    register(
+    (register_plan if _name == "auto" else register)(
         Solver(
             name=_name,
             problem=Pipeline.kind,
@@ -125,6 +121,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            supports=(*SUPPORTS, "flow") if _name == "auto" else SUPPORTS,
+            supports=SUPPORTS,
         )
     )

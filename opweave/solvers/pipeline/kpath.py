@@ -137,6 +137,6 @@ register_rule(
     _carry_out,
     "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7 numbers of classes)",
     supports=SUPPORTS,
-    options=[CLASSES_OPTION],
+    options={CLASSES_OPTION: "number of classes of transfers; without it, several numbers are tried"},
     baseline=True,
 )

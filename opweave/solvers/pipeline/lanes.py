@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.pipeline.instance import SUPPORTS
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.auto import solve_auto
 from opweave.solvers.pipeline.exact import FIRST_WORK, BottleneckSearch, affordable
@@ -66,8 +64,7 @@ class FromBelow(SharedSearch):
 
 def lanes(problem: Pipeline, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto`` and ``exact``."""
-    known = all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints)
-    if not known or problem.objective != "bottleneck" or problem.channel == "shared":
+    if problem.objective != "bottleneck" or problem.channel == "shared":
         return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.lanes:from_above"), Lane(f"{HOME}.lanes:from_below")
 

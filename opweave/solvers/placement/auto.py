@@ -7,10 +7,10 @@ and local search again.
 
 from __future__ import annotations
 
-from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
+from opweave.solvers.extended import register_plan
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
@@ -23,7 +23,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
+from opweave.solvers.registry import Feature, Solver, go_on_with, is_available
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 
@@ -84,8 +84,6 @@ WHOLE = 0.6
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
     lower_unless_short(problem)
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
-        return _solve_by_engines(problem, run)
     search = empty_search(problem, run)
     instance = search.instance
     search.consider_solution(run.start)
@@ -113,18 +111,6 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if run.time_limit is None and not run.closed():
         return Outcome(Termination.BUDGET)
     return Outcome(run.termination())
-
-
-def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
-    """Solve a problem by engines, because only they know its constraints."""
-    if len(problem.graph.operators) > TINY and is_available(problem, CONSTRAINT_ENGINE):
-        supports = find_solver(problem, CONSTRAINT_ENGINE).supports
-        if all(expressible(type(constraint), supports) for constraint in problem.constraints):
-            with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-                outcome = go_on_with(problem, CONSTRAINT_ENGINE, run)
-            if outcome.termination is Termination.COMPLETED or run.should_stop():
-                return outcome
-    return go_on_with(problem, ENGINE, run, head_start=not run.candidates)
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
@@ -211,7 +197,7 @@ def is_whole(search: LocalSearch) -> bool:
     return max(len(window.inner) for window in windows) >= WHOLE * operators
 
 
-register(
+register_plan(
     Solver(
         name="auto",
         problem=Placement.kind,
@@ -220,6 +206,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, "disjunctive", "on", "uses"),
+        supports=SUPPORTS,
     )
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.energetic import quick_bounds
@@ -39,8 +37,6 @@ CLOSE = 0.02
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
-        return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)
     if len(problem.graph.operators) <= PROVABLE and is_whole(empty_search(problem, run)):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores
     return search, bound, Lane(f"{HOME}.local:solve_local", shift=1)

@@ -70,7 +70,7 @@ register(
         proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK, Feature.THREADS}),
         supports=Moirai.supports,
-        options=frozenset({RULES}),
+        options={RULES: f"fusion rules of the coarsening: {', '.join(map(repr, BACKENDS))}"},
         version=Highs().version,
     )
 )

@@ -102,8 +102,13 @@ def _ended(problem: Placement, run: Run, *, over: bool) -> Outcome:
 
 
 for _name, _run, _about, _options in (
-    ("search", solve_search, "branch and bound over a small graph; a large one is decomposed", [NODES]),
-    ("intervals", solve_by_intervals, "local search, then constraint programming from its plan", []),
+    (
+        "search",
+        solve_search,
+        "branch and bound over a small graph; a large one is decomposed",
+        {NODES: "most nodes of the search, whatever the time, so that every machine gives the same plan"},
+    ),
+    ("intervals", solve_by_intervals, "local search, then constraint programming from its plan", {}),
 ):
     register(
         Solver(
@@ -115,6 +120,6 @@ for _name, _run, _about, _options in (
             proves="bound",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
             supports=(*SUPPORTS, NARROWED),
-            options=frozenset(_options),
+            options=_options,
         )
     )

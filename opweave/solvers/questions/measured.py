@@ -45,12 +45,15 @@ class Cap:
         Makes the problem whose plans have at most a value.
     least
         A safe lower bound on it.
+    minimised
+        Makes the problem whose objective it is; None if no problem minimises it.
     """
 
     unit: str
     read: Callable[[Any, Any, Timeline], int]
     limited: Callable[[Any, int], AnyProblem]
     least: Callable[[Any], int]
+    minimised: Callable[[Any], AnyProblem] | None = None
 
 
 def _with(**fields: object) -> Callable[[AnyProblem], AnyProblem]:
@@ -130,7 +133,7 @@ GOALS: Mapping[type, Mapping[str, Goal]] = {
 """Measures that a problem can minimise while others are limited."""
 
 CAPS: Mapping[type, Mapping[str, Cap]] = {
-    MemoryOrdering: {"peak": Cap("bytes", _steps_peak, _below_peak, _least_peak)},
+    MemoryOrdering: {"peak": Cap("bytes", _steps_peak, _below_peak, _least_peak, _with(objective="peak"))},
     Placement: _ON_DEVICES,
     BatchedMapping: _ON_DEVICES,
     Pipeline: _ON_DEVICES,

@@ -26,7 +26,8 @@ def run_solver(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
 
     Before this returns, lanes elsewhere are killed, or left alone if they cannot be killed.
     """
-    if solver.lanes is None or (run.threads == 1 and run.executor is None):
+    alone = solver.lanes is None or (run.threads == 1 and run.executor is None)
+    if alone or run.extend is not None or solver.beyond(problem):  # a default solver has lanes for its searches alone
         return solver.run(problem, run)
     with _exchanging(run) as exchange:
         if run.executor is None:

@@ -5,12 +5,12 @@ It tries every baseline, so it is never worse than any of them. For tiny problem
 
 from __future__ import annotations
 
-from opweave.formulations.expressions import expressible
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register
+from opweave.solvers.extended import register_plan
+from opweave.solvers.registry import Feature, Solver, find_solver, is_available
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
@@ -48,8 +48,6 @@ BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 
 def solve_auto(problem: Slicing, run: Run) -> Outcome:
     """Run the solvers of slicing in turn."""
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
-        return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
     search.baselines()
     if _stays_whole(search.instance) and count_of(search.instance) > INSTANT_PLANS and not run.should_stop():
@@ -113,7 +111,7 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
         search.adopt()
 
 
-register(
+register_plan(
     Solver(
         name="auto",
         problem=Slicing.kind,
@@ -122,6 +120,6 @@ register(
         about="baselines, bounds, annealing and the integer program, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, "cut_program"),
+        supports=SUPPORTS,
     )
 )

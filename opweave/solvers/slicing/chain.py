@@ -158,6 +158,8 @@ register(
         run=solve_chain,
         about="dynamic programming over a grid of shares, for models without branches",
         supports=(*SUPPORTS, NARROWED),
-        options=frozenset({"grid"}),
+        options={
+            "grid": "number of equal shares to hand out to the devices; 0 for as many as fit the number of devices"
+        },
     )
 )

@@ -59,7 +59,10 @@ def keep_fastest(encoding: SlicingEncoding, run: Run, now: Generation) -> None:
         run.found(encoding.decode(now.genes[i]), seconds)
 
 
-OPTIONS = frozenset({"population", "generations", "seeded"})
+OPTIONS = {
+    "population": "number of plans in a generation",
+    "generations": "number of generations; 0 for as many as the time limit allows",
+}
 
 register(
     Solver(
@@ -70,6 +73,10 @@ register(
         about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=(VIOLATIONS,),
-        options=OPTIONS | {"chromosome"},
+        options=OPTIONS
+        | {
+            "seeded": "whether the first generation contains the baselines",
+            "chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points",
+        },
     )
 )

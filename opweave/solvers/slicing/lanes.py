@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.expressions import expressible
-from opweave.formulations.slicing.instance import SUPPORTS, lower_unless_short
+from opweave.formulations.slicing.instance import lower_unless_short
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
@@ -17,10 +16,8 @@ from opweave.solvers.slicing.plans import running_order
 HOME = "opweave.solvers.slicing"
 
 
-def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
+def lanes(_problem: Slicing, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
-        return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
 
 

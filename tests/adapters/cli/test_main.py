@@ -100,6 +100,18 @@ def test_solvers_are_listed_with_what_is_missing(opweave: Run) -> None:
     assert "pip install 'opweave[away]'" in ended.out
 
 
+def test_constraints_are_listed_by_what_solvers_do_with_them(opweave: Run) -> None:
+    ended = opweave("solvers", "--problem", "ordering", "--constraints")
+    assert ended.status == 0
+    assert [line.split() for line in ended.out.splitlines() if line.split()[:1] == ["ordering"]] == [
+        ["ordering", "auto", "no"],
+        ["ordering", "definition", "no"],
+        ["ordering", "ctrl-c", "no"],
+        ["ordering", "away", "no"],
+    ]
+    assert "Precede" in ended.out and "Pin" not in ended.out
+
+
 def test_a_report_is_written(opweave: Run, spec: Path, tmp_path: Path) -> None:
     ended = opweave("solve", spec, "--report", tmp_path / "new" / "report")
     names = {path.name for path in (tmp_path / "new" / "report").iterdir()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from opweave.adapters.cli.progress import live_progress
+from opweave.adapters.report.progress_line import live_progress
 from opweave.adapters.report.tables import Entry, comparison_cells, comparison_table, summary_rows
 from opweave.adapters.report.views import show
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

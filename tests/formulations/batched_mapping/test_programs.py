@@ -13,7 +13,7 @@ from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
 
 needs_cp = pytest.mark.skipif(
-    not any(row.name == "cp-sat" and row.available for row in ow.solvers("batched_mapping")), reason="no ortools"
+    not any(row.name == "cp-sat" and row.available for row in ow.list_solvers("batched_mapping")), reason="no ortools"
 )
 
 

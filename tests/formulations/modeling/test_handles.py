@@ -17,7 +17,7 @@ ENGINES = ["highs", "scip", "cbc", "cp-sat"]
 
 
 def available(problem: ow.Problem) -> list[str]:
-    return [row.name for row in ow.solvers(problem.kind) if row.available and row.name in ENGINES]
+    return [row.name for row in ow.list_solvers(problem.kind) if row.available and row.name in ENGINES]
 
 
 ROWS = {
@@ -69,7 +69,7 @@ def test_a_constraint_of_ones_own_is_written_with_handles() -> None:
 def test_a_missing_handle_says_where_there_is_one() -> None:
     model = build_model(PROBLEMS["pipeline"])
     with pytest.raises(
-        ow.UnsupportedFeatureError, match=r"no handle 'start' \(it has 'on', 'stages'\); no formulation"
+        ow.UnsupportedFeatureError, match=r"no handle 'start' \(it has 'on', 'uses', 'stages'\); no formulation"
     ):
         model.start("a")
     with pytest.raises(ow.OpweaveError, match="'share'"):

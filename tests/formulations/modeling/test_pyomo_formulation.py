@@ -18,7 +18,7 @@ from tests.problems.pipeline.test_spec import four
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> str:
-    ow.solvers("pipeline")
+    ow.list_solvers("pipeline")
     monkeypatch.setattr(formulation, "_FORMULATIONS", dict(formulation._FORMULATIONS))
 
     @register_formulation

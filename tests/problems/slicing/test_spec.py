@@ -163,7 +163,10 @@ def test_problem_and_plan_survive_json() -> None:
         ({"geometry": {"r": ow.Geometry()}}, "names operator 'r'"),
         ({"geometry": {"p": ow.Geometry(stride=3)}}, "reads from row 21"),
         ({"geometry": {"p": ow.Geometry(groups=3)}}, "do not divide into 3 groups"),
-        ({"geometry": {"p": ow.Geometry(channels="joined"), "q": ow.Geometry(channels="joined")}, "order": ["p"]}, "1"),
+        (
+            {"geometry": {"p": ow.Geometry(channels="joined"), "q": ow.Geometry(channels="joined")}, "order": ["p"]},
+            "exactly once",
+        ),
         ({"input_device": "c"}, "input_device is 'c'"),
         ({"order": ["q", "p"]}, "before 'p'"),
         ({"costs": ow.Costs.from_table({"p": {"a": 1.0}})}, "no known time"),

@@ -163,7 +163,7 @@ def test_any_engine_solves_the_modules():
 
 
 @pytest.mark.skipif(
-    not any(row.name == "cp-sat" and row.available for row in ow.solvers("batched_mapping")), reason="no ortools"
+    not any(row.name == "cp-sat" and row.available for row in ow.list_solvers("batched_mapping")), reason="no ortools"
 )
 def test_intervals_solve_the_modules():
     """Rounded to ticks by constraint programming, so that the proof ends within a millionth."""

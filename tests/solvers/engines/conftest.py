@@ -40,7 +40,7 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
                 proves="optimum",
                 features=frozenset(Feature),
                 supports=("order_arcs", "pairwise", "time_indexed"),
-                options=frozenset({"memory_bytes"}),
+                options={"memory_bytes": "most bytes"},
             )
         )
         return "fake"

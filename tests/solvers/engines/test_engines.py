@@ -25,7 +25,9 @@ from tests.solvers.engines.test_highs import knapsack
 from tests.strategies.specs import memory_orderings
 
 CHILDREN = [
-    row.name for row in ow.solvers("memory_ordering") if row.kind == "engine" and row.available and row.name != "highs"
+    row.name
+    for row in ow.list_solvers("memory_ordering")
+    if row.kind == "engine" and row.available and row.name != "highs"
 ]
 PLAIN = {"head_start": False}
 STEPS = "time_indexed"
@@ -52,7 +54,7 @@ def test_agrees_with_brute_force(name, problem):
 
 @pytest.mark.parametrize("name", CHILDREN)
 def test_time_limit_gap_seed_and_threads_reach_the_engine(name):
-    able = next(row.features for row in ow.solvers("memory_ordering") if row.name == name)
+    able = next(row.features for row in ow.list_solvers("memory_ordering") if row.name == name)
     more = {"threads": 2} if "threads" in {feature.value for feature in able} else {}
     if "start" in {feature.value for feature in able}:
         more["start"] = START
@@ -74,7 +76,7 @@ def test_a_time_limit_keeps_the_first_order(name):
 
 
 def test_what_is_missing_is_named():
-    for row in ow.solvers("memory_ordering"):
+    for row in ow.list_solvers("memory_ordering"):
         if row.kind == "engine":
             assert row.available == (row.install is None)
             assert row.available or "install" in row.install

@@ -30,7 +30,7 @@ QUICK = settings(max_examples=25, deadline=None, phases=[Phase.generate], suppre
 
 def objectives_of(problem: ow.Problem, *names: str) -> Objectives:
     """The problem's rows, unless it is evident that it has no solution."""
-    ow.solvers(problem.kind)
+    ow.list_solvers(problem.kind)
     try:
         return Objectives(problem, encoding_of(problem), names or None)
     except ContradictionError:
@@ -122,6 +122,6 @@ def test_seeds_are_the_plans_of_baselines(kind: str) -> None:
     problem = PROBLEMS[kind]
     objectives = objectives_of(problem)
     worth = objectives.judge(np.asarray(list(objectives.encoding.seeds())))
-    simple = [row.name for row in ow.solvers(problem) if row.baseline and row.name != "random"]
+    simple = [row.name for row in ow.list_solvers(problem) if row.baseline and row.name != "random"]
     found = [ow.solve(problem, solver=name).objective for name in simple]
     assert worth.value[worth.legal].min() <= min(each for each in found if each is not None) * (1 + 1e-9)

@@ -195,7 +195,7 @@ def test_ones_own_algorithm(kind: str) -> None:
     judged = problem.evaluate(rows.decode(found.X))
     assert judged.feasible
     assert judged.objective == pytest.approx(float(found.F[0]))
-    simple = [ow.solve(problem, solver=row.name).objective for row in ow.solvers(problem) if row.baseline]
+    simple = [ow.solve(problem, solver=row.name).objective for row in ow.list_solvers(problem) if row.baseline]
     assert judged.objective <= min(each for each in simple if each is not None) * (1 + 1e-9)
 
 
@@ -229,7 +229,7 @@ def rows_latency(timeline: ow.Timeline) -> float:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"algorithm": "gaa"}, "no algorithm 'gaa'"),
+        ({"algorithm": "gaa"}, "no algorithm 'gaa' for plans; did you mean 'ga'"),
         ({"algorithm": "rnsga2"}, "needs ref_points"),
         ({"algorithm": "ga", "objectives": "makespan,peak"}, "minimises one objective"),
         ({"algorithm": 3}, "'algorithm' is 3"),

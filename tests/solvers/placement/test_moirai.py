@@ -117,6 +117,6 @@ def test_its_time_is_kept_and_its_plans_with_it() -> None:
 
 
 def test_it_is_listed() -> None:
-    row = next(row for row in ow.solvers("placement") if row.name == "moirai")
+    row = next(row for row in ow.list_solvers("placement") if row.name == "moirai")
     assert row.available
     assert row.proves == "bound"

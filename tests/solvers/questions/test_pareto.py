@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 
 import pytest
@@ -140,23 +141,37 @@ def test_no_plan_at_all():
 
 
 def test_the_time_limit_is_for_the_whole_front(monkeypatch):
-    given_limits = []
-
     def run(problem, run):
-        given_limits.append(run.time_limit)
         plan = ow.solve(problem, solver="one_device").solution
         if plan is not None:
             run.found(plan, problem.evaluate(plan).objective)
+        while not run.should_stop():
+            time.sleep(0.01)
         return Outcome(run.termination())
 
-    monkeypatch.setitem(
-        registry._SOLVERS,
-        ("placement", "fake"),
-        Solver("fake", "placement", "algorithm", run, "", supports=("assignment",)),
-    )
-    ow.pareto(PLACEMENT, ("makespan", "devices"), solver="fake", time_limit=8.0, points=4)
-    assert given_limits
-    assert all(limit <= 4.0 for limit in given_limits)
+    slow = Solver("slow", "placement", "algorithm", run, "", supports=("assignment",))
+    monkeypatch.setitem(registry._SOLVERS, ("placement", "slow"), slow)
+    began = time.perf_counter()
+    front = ow.pareto(PLACEMENT, ("makespan", "peak"), solver="slow", time_limit=1.0, points=3)
+    assert time.perf_counter() - began < 2.5
+    assert front.rows
+    assert not front.complete
+
+
+def test_time_left_goes_to_unproved_points(monkeypatch):
+    calls = []
+
+    def run(problem, run):
+        calls.append(problem.constraints)
+        plan = ow.solve(problem, solver="heft" if len(calls) > 1 else "one_device").solution
+        run.found(plan, problem.evaluate(plan).objective)
+        return Outcome(run.termination())
+
+    hasty = Solver("hasty", "placement", "algorithm", run, "", supports=("assignment",))
+    monkeypatch.setitem(registry._SOLVERS, ("placement", "hasty"), hasty)
+    front = ow.pareto(PLACEMENT, ("makespan", "devices"), solver="hasty", time_limit=5.0, points=2)
+    assert len(calls) > len(set(calls))
+    assert min(row.objective for row in front.rows) == pytest.approx(2.04)
 
 
 def test_nsga2_for_slicing():

@@ -40,7 +40,7 @@ def test_searches_take_threads_and_executors(name):
 
 @pytest.mark.parametrize("name", HARD)
 def test_what_takes_threads_says_so(name):
-    rows = {row.name: row for row in ow.solvers(HARD[name]())}
+    rows = {row.name: row for row in ow.list_solvers(HARD[name]())}
     assert {Feature.THREADS, Feature.EXECUTOR} <= rows["auto"].features
 
 

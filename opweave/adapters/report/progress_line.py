@@ -1,17 +1,20 @@
-"""A line on the terminal that shows the progress of a solve."""
+"""A line on the terminal, or in a notebook, that shows the progress of a solve."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.report.units import readable, readable_seconds, readable_share
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.solvers.run import Observer, Progress
 
 REFRESHES_PER_SECOND = 8
@@ -19,7 +22,7 @@ REFRESHES_PER_SECOND = 8
 
 @contextmanager
 def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer | None]:
-    """Show objective, bound, gap and elapsed time while the body runs; nothing when the console is not a terminal.
+    """Show objective, bound, gap and elapsed time while the body runs, on a terminal or in a notebook.
 
     Parameters
     ----------
@@ -35,12 +38,29 @@ def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer 
     Observer or None
         Pass it to ``solve(progress=...)``.
     """
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield None
         return
     line = _Line(unit, label)
     with Live(console=console, get_renderable=line.render, refresh_per_second=REFRESHES_PER_SECOND, transient=True):
         yield line.observe
+
+
+def watched(problem: Problem[Any, Any], solver: str, work: Callable[[Observer | None], Result[Any]]) -> Result[Any]:
+    """Show the progress of a solve on standard error, and one line at its end; ``solve(..., progress=True)``.
+
+    Parameters
+    ----------
+    problem, solver
+        What is solved, and the name of the solver.
+    work
+        Solves it, given an observer.
+    """
+    console = Console(stderr=True)
+    with live_progress(console, problem.unit, solver) as observer:
+        result = work(observer)
+    console.print(Text(plain(result.headline)))
+    return result
 
 
 @contextmanager

@@ -142,6 +142,72 @@ def parse_bytes(text: str) -> int:
     return size
 
 
+def read_size(text: str) -> int:
+    """Read a number of bytes with its unit, as :func:`parse_bytes` does; a number without a unit is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text is no such number.
+
+    Examples
+    --------
+    >>> read_size("8GB"), read_size("512 MiB")
+    (8000000000, 536870912)
+    """
+    if not text.strip()[-1:].isalpha():
+        raise InvalidInputError(f"{text!r:.60} has no unit; write a number of bytes, or a text such as '8 GB'")
+    return parse_bytes(text)
+
+
+_PREFIXES = {"": 1.0} | {letter: 1000.0 ** (power + 1) for power, letter in enumerate("kMGTPE")}
+_PREFIXES |= {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")} | {"K": 1000.0}
+_NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*([kKMGTPE]i?|)"
+_OPERATIONS = re.compile(_NUMBER + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*", re.ASCII)
+_BYTES_OR_BITS = re.compile(_NUMBER + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*", re.ASCII)
+
+
+def read_operations(text: str) -> float:
+    """Read a number of floating-point operations, or of those per second, with its unit.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text is no such number.
+
+    Examples
+    --------
+    >>> read_operations("40 GFLOP/s"), read_operations("1.5 TFLOPS")
+    (40000000000.0, 1500000000000.0)
+    """
+    found = _OPERATIONS.fullmatch(text)
+    if found is None:
+        raise InvalidInputError(f"{text!r:.60} is no number of operations; write it as '40 GFLOP/s' or 40e9")
+    return float(found[1]) * _PREFIXES[found[2]]
+
+
+def read_rate(text: str) -> float:
+    """Read a number of bytes per second from a text in bytes or bits per second.
+
+    Raises
+    ------
+    InvalidInputError
+        If the text is no such number, or may mean bits as well as bytes.
+
+    Examples
+    --------
+    >>> read_rate("10 Gbit/s"), read_rate("5 GB/s"), read_rate("100 Mbps")
+    (1250000000.0, 5000000000.0, 12500000.0)
+    """
+    found = _BYTES_OR_BITS.fullmatch(text)
+    if found is None:
+        raise InvalidInputError(f"{text!r:.60} is no rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
+    if found[3] == "b" and found[4] == "/s":
+        bits, size = (text.replace("b/s", unit).strip() for unit in ("bit/s", "B/s"))
+        raise InvalidInputError(f"{text!r:.60} may mean bits or bytes; write {bits!r} or {size!r}")
+    return float(found[1]) * _PREFIXES[found[2]] / (8.0 if found[3] in ("b", "bit", "bits") else 1.0)
+
+
 def precise_seconds(seconds: float) -> str:
     """Write a duration with four digits, so that plans can be told apart.
 

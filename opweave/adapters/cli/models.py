@@ -1,0 +1,64 @@
+"""The commands about models: which formulations there are, a problem as a file, and what another solver made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import check_writable
+from opweave.adapters.load import load_problem
+from opweave.adapters.report.views import view_for
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.units import readable
+
+
+def formulations_command(
+    problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only formulations of this problem.")] = None,
+) -> int:
+    """List the formulations: who solves them, the words for rows of your own, and where they come from."""
+    from opweave.adapters.report.tables import formulations_table
+    from opweave.solvers.engines.listed import list_formulations
+
+    kind = None if problem is None else view_for(problem).problem_type.kind
+    stdout().print(formulations_table(list_formulations(kind)))
+    return 0
+
+
+def model_command(
+    spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the model here: .mps, .lp, .nl, .pb or .pbtxt.")
+    ] = None,
+    formulation: Annotated[str | None, typer.Option("--formulation", help="See 'opweave formulations'.")] = None,
+    judge: Annotated[
+        Path | None, typer.Option("--judge", help="Read this solution file of HiGHS, CBC, SCIP or Gurobi and judge it.")
+    ] = None,
+) -> int:
+    """Write a problem as a model for any solver, or judge what that solver found."""
+    from opweave.formulations.build import read_solution
+    from opweave.formulations.export.write import write_model
+
+    if output is None and judge is None:
+        raise InvalidInputError("name a file for the model with -o, or a solution file with --judge")
+    problem = load_problem(spec)
+    if output is not None:
+        check_writable(output)
+        file = write_model(problem, output, formulation)
+        console = stdout()
+        size = f"formulation {file.formulation!r}: {file.columns:,} columns, {file.rows:,} rows"
+        console.print(plain(size), markup=False, highlight=False)
+        name_files(console, [output])
+    if judge is None:
+        return 0
+    judged = problem.evaluate(read_solution(problem, judge, formulation))
+    for violation in judged.violations:
+        typer.echo(f"not valid: {plain(violation.message)}")
+    if not judged.feasible:
+        return 1
+    typer.echo(f"valid: {readable(judged.objective, problem.unit)} ({problem.assumptions()})")
+    return 0

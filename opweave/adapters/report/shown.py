@@ -1,0 +1,140 @@
+"""What notebooks and shells show of graphs, clusters, problems, solutions and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.load import save as save_json
+from opweave.adapters.report.figures import save_figure
+from opweave.adapters.report.html import table
+from opweave.adapters.report.report import write_report
+from opweave.adapters.report.tables import summary_rows
+from opweave.adapters.report.views import view_alone
+from opweave.problems.cluster import Cluster
+from opweave.problems.graph import OpGraph
+from opweave.problems.looks import brief, brief_fields, changed_fields
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+from opweave.problems.solution import Solution
+from opweave.problems.units import readable_bytes
+from opweave.problems.words import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+VIEWS = {
+    ("Result", "plot"): f"{__name__}:plot",
+    ("Result", "to_pandas"): f"{__name__}:to_pandas",
+    ("Result", "report"): f"{__name__}:report",
+    ("Result", "explain"): f"{__name__}:explain",
+    ("Result", "save"): f"{__name__}:save",
+    ("Result", "html"): f"{__name__}:result_html",
+    ("Problem", "html"): f"{__name__}:problem_html",
+    ("OpGraph", "html"): f"{__name__}:graph_html",
+    ("Cluster", "html"): f"{__name__}:cluster_html",
+    ("Solution", "html"): f"{__name__}:solution_html",
+    ("solve", "progress"): "opweave.adapters.report.progress_line:watched",
+}
+"""The functions for each class and verb; see :func:`~opweave.problems.shown.shown_by`."""
+
+MOST_ROWS = 12
+"""Most rows that a table in a notebook shows of a graph or a solution."""
+
+
+def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
+    """Draw the plan, and write it to a file."""
+    figure = view_alone(result).figure()
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def to_pandas(result: Result[Any]) -> DataFrame:
+    """The runs of the plan by start, one row each: operator, kind, device, start, end, and what the problem notes."""
+    import pandas
+
+    rows = cast("list[dict[str, object]]", view_alone(result).plan()["operators"])
+    return pandas.DataFrame(rows)
+
+
+def report(result: Result[Any], folder: PathLike) -> Path:
+    """Write a report folder; return its page."""
+    return write_report(view_alone(result), folder)[-1]
+
+
+def explain(result: Result[Any]) -> str:
+    """Say what the result means."""
+    return view_alone(result).explain()
+
+
+def save(result: Result[Any], path: PathLike) -> Path:
+    """Write the result as JSON."""
+    save_json(result, path)
+    return Path(path)
+
+
+def result_html(result: Result[Any]) -> str:
+    """The rows of the command line's table, and what they mean."""
+    if result.answers is None:
+        return _titled(
+            result, [(name, text) for name, text in brief_fields(result) if text not in ("None", "()", "{}")]
+        )
+    shown = view_alone(result)
+    return _titled(result, summary_rows(shown), shown.explain())
+
+
+def problem_html(problem: Problem[Any, Any]) -> str:
+    """The graph, the cluster, the constraints, and the choices that are not the defaults."""
+    rows = [("graph", repr(problem.graph))]
+    cluster = getattr(problem, "cluster", None)
+    if isinstance(cluster, Cluster):
+        rows.append(("cluster", repr(cluster)))
+    rows += [
+        (name, text) for name, text in changed_fields(problem, without=frozenset({"graph", "cluster", "constraints"}))
+    ]
+    shown = [repr(constraint) for constraint in problem.constraints[:MOST_ROWS]]
+    more = [f"... {len(problem.constraints):,} in all"] if len(problem.constraints) > len(shown) else []
+    rows += [("constraint", text) for text in (*shown, *more)]
+    return _titled(problem, [*rows, ("counted", problem.assumptions())])
+
+
+def graph_html(graph: OpGraph) -> str:
+    """The size of the graph, and its first operators."""
+    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
+    cells = [
+        (op.id, op.kind, brief(op.inputs), brief(op.outputs), readable_bytes(sum(size[name] for name in op.outputs)))
+        for op in graph.operators[:MOST_ROWS]
+    ]
+    return _listing(repr(graph), ("operator", "kind", "inputs", "outputs", "bytes out"), cells, len(graph.operators))
+
+
+def cluster_html(cluster: Cluster) -> str:
+    """The devices, with every field that one of them has."""
+    fields = ("name", "memory_bytes", "flops_per_second", "memory_bandwidth", "launch_seconds", "group")
+    used = [name for name in fields if any(getattr(device, name) for device in cluster.devices)]
+    cells = [[_cell(name, getattr(device, name)) for name in used] for device in cluster.devices[:MOST_ROWS]]
+    return _listing(repr(cluster), used, cells, len(cluster.devices))
+
+
+def solution_html(solution: Solution) -> str:
+    """The fields of a solution; long ones are cut."""
+    return _titled(solution, list(brief_fields(solution)))
+
+
+def _cell(name: str, value: object) -> str:
+    write: Callable[[Any], str] = readable_bytes if name == "memory_bytes" else "{:,.4g}".format
+    return "-" if value is None else write(value) if isinstance(value, int | float) else str(value)
+
+
+def _titled(what: object, rows: Sequence[Sequence[str]], words: str = "") -> str:
+    title = type(what).__name__.partition("[")[0]
+    return table((title, words), rows)
+
+
+def _listing(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
+    more = f"; the first {len(rows):,} of {counted(count, 'row')}" if count > len(rows) else ""
+    return table(headings, rows, caption=title + more)

@@ -1,0 +1,169 @@
+"""Refusals of wrong data: one error that is both opweave's and pydantic's, and the sentences that it speaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.words import did_you_mean
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_NEEDED = {
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "finite_number": "should be a finite number",
+    "string_type": "should be a text in quotes",
+    "bool_type": "should be true or false",
+    "tuple_type": "should be a list",
+    "model_type": "should be an object with named fields",
+    "dict_type": "should be an object with named fields",
+    "string_too_short": "should not be empty",
+    "string_unicode": "should be a text without halves of characters (lone surrogates)",
+}
+_PYDANTICS = frozenset(get_args(ErrorType))
+_SHOWN = 60
+_LISTED = 5
+"""Most characters of a wrong value, and most sentences, that a message contains."""
+
+
+class InvalidSpecError(InvalidInputError, ValidationError):
+    """Data that does not fit its class. It is an ``InvalidInputError`` and a ``pydantic.ValidationError``.
+
+    Its text is one sentence for each problem; ``errors()`` lists them as pydantic does.
+    """
+
+    data: object = None
+    """What was validated, for the names of places."""
+
+    def __str__(self) -> str:
+        found = list(sentences(self, self.data))
+        more = [f"... and {len(found) - _LISTED:,} more"] if len(found) > _LISTED else []
+        lines = [f"{self.title}: {found[0]}"] if len(found) == 1 else [f"{self.title}:", *found[:_LISTED], *more]
+        return "\n  ".join(lines)
+
+    def __repr__(self) -> str:
+        return f"InvalidSpecError({str(self)!r})"
+
+
+def refusal(error: ValidationError, data: object) -> InvalidSpecError:
+    """Turn pydantic's error into opweave's; ``data`` is what was validated."""
+    if isinstance(error, InvalidSpecError):
+        return error
+    details = [_detail(each) for each in error.errors(include_url=False)]
+    refused = InvalidSpecError.from_exception_data(error.title, details)
+    refused.data = data
+    return refused
+
+
+def _detail(each: Mapping[str, Any]) -> InitErrorDetails:
+    known = each["type"] in _PYDANTICS
+    kind = each["type"] if known else PydanticCustomError(each["type"], each["msg"].replace("{", "{{"))
+    detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"])
+    if known and "ctx" in each:
+        detail["ctx"] = each["ctx"]
+    return detail
+
+
+def plain(text: str) -> str:
+    r"""Put text on one line, without characters that could control a terminal.
+
+    Examples
+    --------
+    >>> plain("two\nlines")
+    'two\\nlines'
+    """
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape", "backslashreplace").decode("ascii"), text)
+
+
+def sentences(error: ValidationError, data: object = None) -> Iterator[str]:
+    """Say what is wrong, one sentence for each error.
+
+    Parameters
+    ----------
+    error
+        The error that pydantic raised.
+    data
+        The validated data; it distinguishes places in the data from pydantic's own labels.
+    """
+    for each in error.errors(include_url=False):
+        path, text = _sentence(each, data, error.title)
+        yield plain(f"{path} {text}" if path else text)
+
+
+def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
+    inner = each.get("ctx", {}).get("error")
+    path, keys = _place(each["loc"], data, missing=each["type"] == "missing")
+    if isinstance(inner, ValidationError):  # a validator that itself validates: its place continues ours
+        deeper, text = _sentence(inner.errors(include_url=False)[0], _at(data, keys), inner.title)
+        return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
+    if each["type"] == "missing":
+        return path, "is missing; add it"
+    if each["type"] == "extra_forbidden":
+        near = did_you_mean(str(each["loc"][-1]), _fields(title, top=len(each["loc"]) == 1))
+        return path, "is an unknown field" + (near or "; remove it or check its spelling")
+    if each["type"] in ("value_error", "assertion_error"):
+        text = str(inner) if inner is not None else each["msg"]
+        return (f"{path}:" if path else ""), text
+    text = _NEEDED.get(each["type"]) or each["msg"].replace("Value error, ", "")
+    text = text.replace("Input should", "should").replace("String should", "should")
+    return path or "the value", f"{text}, but is {_shown(each.get('input'))}"
+
+
+def _fields(title: str, *, top: bool) -> set[str]:
+    """Fields of the class of that name; below the top, of any class of opweave's or the user's."""
+    kinds = list(_subclasses(BaseModel))
+    named = [kind for kind in kinds if kind.__name__ == title] if top else kinds
+    return {name for kind in named for name in kind.model_fields if not name.startswith("_")}
+
+
+def _subclasses(kind: type[BaseModel]) -> Iterable[type[BaseModel]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _at(data: object, keys: Sequence[str | int]) -> object:
+    for key in keys:
+        data = data[key]  # type: ignore[index]
+    return data
+
+
+def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[str, list[str | int]]:
+    """Format a place as ``operators[3].bytes``, without pydantic's labels for union members, which the data lacks."""
+    path, keys = "", list[str | int]()
+    for position, key in enumerate(loc):
+        if isinstance(data, np.ndarray):
+            data = data.tolist()
+        if isinstance(data, Mapping):
+            known = key in data
+        elif isinstance(data, list | tuple):
+            known = isinstance(key, int) and key < len(data)
+        else:
+            known = False
+        if not known and not (missing and position == len(loc) - 1) and data is not None:
+            continue
+        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key
+        if known:
+            keys.append(key)
+            data = data[key]  # type: ignore[index]
+    return path, keys

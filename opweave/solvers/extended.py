@@ -1,0 +1,214 @@
+"""Default solvers where rules, or rows of a user's own, go beyond what their searches understand.
+
+1. The searches and bounds of the problem run on the problem without these rules. Their bounds hold for it. Their plans
+   count if the referee accepts them or, where a user adds rows, if the model with the rows does. If no plan obeys
+   rules about devices, the searches run on devices that the rules allow, near those of the best plan.
+2. Engines solve the problem with everything, from the best of these plans: HiGHS, and CP-SAT if it is installed. They
+   honour what has no expression by asking the referee (:mod:`opweave.solvers.engines.refusals`).
+3. If nothing is proved by then, and all rules have ``violations``, the evolutionary search goes on, if it is installed.
+
+A function that replaces the model's objective is served by the engines alone; the other plans are not offered then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, islice
+from typing import Any
+
+from opweave.formulations.expressions import MODEL, VIOLATIONS
+from opweave.problems.constraints import Constraint, Pin
+from opweave.problems.errors import (
+    EngineError,
+    InfeasibleError,
+    LimitExceededError,
+    OpweaveError,
+    UnsupportedFeatureError,
+)
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.problems.solution import Solution
+from opweave.solvers.arguments import start_run
+from opweave.solvers.engines.device_rules import allowed_devices
+from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
+from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Found
+from opweave.solvers.side_by_side.lead import run_solver
+
+logger = logging.getLogger("opweave")
+
+SEARCH_SHARE, SEARCH_SECONDS = 0.25, 5.0
+"""For the searches without the rules: share of the time left, and seconds if there is no limit."""
+
+ENGINES = ("highs", "cp-sat")
+"""The engines; the second comes first for more than ``TINY`` operators. Up to there, the embedded engine ends before
+the other one's process has started."""
+
+NARROWED_SHARE, NARROWED_SECONDS, MOST_NARROWED = 0.1, 2.0, 3
+"""For each search on devices that the rules allow: share of the time left, and seconds; and how many there may be."""
+
+TINY = 12
+ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
+"""For the first of two engines: share of the time left, and seconds if there is no limit."""
+
+EVOLUTION = "pymoo"
+MOST_OFFERS = 32
+"""Plans of the searches that are put into a model with rows of a user's own."""
+
+
+def register_plan(solver: Solver) -> Solver:
+    """Register a default solver. What its searches do not support is honoured by engines and the referee."""
+    return register(
+        replace(
+            solver,
+            run=partial(_solve, solver),
+            features=solver.features | {Feature.EXTEND},
+            supports=(*solver.supports, MODEL, VIOLATIONS),
+        )
+    )
+
+
+@dataclass(eq=False)
+class RestrictedRun(Run):
+    """A run of the problem without some rules, on devices that they allow: it hands on plans that obey the rules."""
+
+    outer: Run = field(kw_only=True)
+    whole: Problem[Any, Any] = field(kw_only=True)
+    rules: tuple[Constraint, ...] = field(kw_only=True)
+
+    def found(self, solution: Solution, objective: int | float) -> bool:
+        """Report a plan of the problem without the rules."""
+        better = super().found(solution, objective)
+        wanted = self.outer.objective is None or objective < self.outer.objective
+        if better and wanted and not any(True for rule in self.rules for _ in rule.violations(self.whole, solution)):
+            if self.outer.extend is None:
+                self.outer.found(solution, objective)
+            else:
+                self.outer.offers.append(Found(solution, objective))
+                del self.outer.offers[:-MOST_OFFERS]
+        return better
+
+    def enter(self, stage: str) -> None:
+        """Name the current stage."""
+        self.outer.enter(stage)
+
+
+class RelaxedRun(RestrictedRun):
+    """A run of the problem without some rules: its bounds hold with the rules, too."""
+
+    def proved(self, bound: int | float, source: str) -> None:
+        """Report a lower bound."""
+        super().proved(bound, source)
+        self.outer.proved(bound, source)
+
+
+def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run a default solver, and engines after it if there are rules or rows that it does not understand."""
+    if run.extend is None and not plan.beyond(problem):
+        return plan.run(problem, run)
+    searches = _Searches(plan, problem, run, plan.beyond(problem))
+    outcome, like = searches.relaxed()
+    if outcome.infeasible or run.closed() or run.should_stop():
+        return outcome if outcome.infeasible else Outcome(run.termination())
+    if like is not None and run.extend is None:
+        searches.allowed(like)
+    outcome = _by_engines(problem, run)
+    if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
+        return outcome
+    if run.extend is None and is_available(problem, EVOLUTION):
+        go_on_with(problem, EVOLUTION, run)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Searches:
+    """The searches of a default solver, for a problem with rules that they do not understand."""
+
+    plan: Solver
+    problem: Problem[Any, Any]
+    run: Run
+    rules: tuple[Constraint, ...]
+
+    def relaxed(self) -> tuple[Outcome, Solution | None]:
+        """Search without the rules; returns the best plan of that, too."""
+        with self.run.share(SEARCH_SHARE, SEARCH_SECONDS):
+            return self._search(RelaxedRun, without(self.problem, self.rules), self.run.start)
+
+    def allowed(self, like: Solution) -> None:
+        """If the rules are about devices and no plan obeys them so far, search on devices that they allow."""
+        for problem in islice(self._narrower(like), MOST_NARROWED):
+            if self.run.best is not None or self.run.should_stop():
+                return
+            with self.run.share(NARROWED_SHARE, NARROWED_SECONDS), suppress(InfeasibleError):
+                self._search(RestrictedRun, problem, None)
+
+    def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
+        """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""
+        simpler = unknown_rules(self.problem, self.plan.supports)
+        if len(simpler) == len(self.rules):
+            yield from narrower(self.problem, simpler, like)
+            return
+        relaxed = without(self.problem, self.rules)
+        for seed in count(self.run.seed):
+            where = allowed_devices(self.problem, self.rules, like, seed, lambda: not self.run.should_stop())
+            if where is None:
+                return
+            pins = tuple(Pin(op=op, device=device) for op, device in where.items())
+            yield relaxed.model_copy(update={"constraints": (*relaxed.constraints, *pins)})
+
+    def _search(
+        self, kind: type[RestrictedRun], problem: Problem[Any, Any], start: Solution | None
+    ) -> tuple[Outcome, Solution | None]:
+        run = self.run
+        inner = kind(
+            time_limit=run.remaining(),
+            gap=run.gap,
+            seed=run.seed,
+            threads=run.threads,
+            executor=run.executor,
+            start=start,
+            callback=lambda _: run.should_stop(),
+            options=run.options,
+            outer=run,
+            whole=self.problem,
+            rules=self.rules,
+        )
+        start_run(problem, inner)
+        return run_solver(problem, find_solver(problem, self.plan.name), inner), inner.best
+
+
+def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run one engine after the other, until one is done.
+
+    Raises
+    ------
+    UnsupportedFeatureError, LimitExceededError, EngineError
+        If no engine can solve the problem, and there is no plan.
+    """
+    names = [name for name in ENGINES if is_available(problem, name)]
+    if len(problem.graph.operators) > TINY:
+        names.reverse()
+    outcome, failed = Outcome(run.termination()), list[OpweaveError]()
+    for name in names:
+        with nullcontext() if name == names[-1] else run.share(ENGINE_SHARE, ENGINE_SECONDS):
+            try:
+                outcome = go_on_with(problem, name, run, head_start=False)
+            except (UnsupportedFeatureError, LimitExceededError, EngineError) as error:
+                logger.info("the default solver goes on without %s: %s", name, error)
+                failed.append(error)
+                continue
+        done = outcome.termination is Termination.COMPLETED and not outcome.reason
+        if outcome.infeasible or done or run.closed() or run.should_stop():
+            return outcome
+    if len(failed) < len(names):
+        return outcome
+    if not failed:
+        failed.append(UnsupportedFeatureError(f"{type(problem).__name__} has no formulation for any engine here"))
+    if run.best is None and (run.extend is not None or names):
+        raise failed[0]
+    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {failed[0]}")

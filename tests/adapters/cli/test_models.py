@@ -1,0 +1,66 @@
+"""The commands about models: formulations are listed, a problem becomes a file, and a solution file is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.conftest import Run, assert_polite
+from tests.tiny import PROBLEMS
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "spec.json"
+    path.write_text(PROBLEMS["pipeline"].model_dump_json())
+    return path
+
+
+def test_formulations_are_listed_with_who_solves_them_and_where_they_come_from(opweave: Run) -> None:
+    ended = opweave("formulations", "-p", "placement")
+    assert (ended.status, ended.err) == (0, "")
+    for text in ("disjunctive *", "intervals *", "moirai", "highs", "on, start", "doi:10.48550/arXiv.2312.04025"):
+        assert text in ended.out
+    assert "cut_program" not in ended.out
+    assert "cut_program *" in opweave("formulations").out
+
+
+def test_a_problem_becomes_a_file_and_another_solver_s_answer_is_judged(
+    opweave: Run, pipeline: Path, tmp_path: Path
+) -> None:
+    ended = opweave("model", pipeline, "-o", tmp_path / "p.lp")
+    assert (ended.status, ended.err) == (0, "")
+    assert "formulation 'flow': 3 columns, 8 rows" in ended.out
+    assert "z(e,0,1)" in (tmp_path / "p.lp").read_text()
+    (tmp_path / "p.sol").write_text("Optimal - objective value 4\n 1 z(e,0,1) 1 0\n")
+    ended = opweave("model", pipeline, "--judge", tmp_path / "p.sol")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("valid: 4 s")
+
+
+def test_a_plan_that_breaks_a_rule_is_not_valid(opweave: Run, tmp_path: Path) -> None:
+    problem = PROBLEMS["placement"]
+    tight = problem.cluster.model_copy(
+        update={"devices": tuple(d.model_copy(update={"memory_bytes": 9}) for d in problem.cluster.devices)}
+    )
+    (tmp_path / "spec.json").write_text(problem.model_copy(update={"cluster": tight}).model_dump_json())
+    (tmp_path / "p.sol").write_text("x(a,d) 1\nx(b,d) 1\nx(c,d) 1\n")
+    ended = opweave("model", tmp_path / "spec.json", "--judge", tmp_path / "p.sol")
+    assert ended.status == 1
+    assert "not valid: " in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "name a file for the model with -o"),
+        (("-o", "p.xls"), "models are written as .mps"),
+        (("-o", "p.lp", "--formulation", "moirai"), "no formulation 'moirai'"),
+        (("--judge", "none.sol"), "none.sol: cannot be read"),
+    ],
+)
+def test_refusals_are_sentences(opweave: Run, pipeline: Path, tmp_path: Path, arguments, sentence, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = opweave("model", pipeline, *arguments)
+    assert_polite(ended, sentence)

@@ -1,0 +1,95 @@
+"""What a user sees of the package: names, help and dir."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+
+import pytest
+
+import opweave as ow
+import opweave.solvers.run as run_module
+from opweave.formulations.modeling.handles import WORDS
+
+NOUNS = [ow.Placement, ow.MemoryOrdering, ow.Device, ow.OpGraph, ow.Pin, ow.Result, ow.Schedule]
+
+
+def told(thing: object) -> str:
+    return pydoc.render_doc(thing, renderer=pydoc.plaintext)
+
+
+def test_help_fits_a_reader() -> None:
+    assert len(told(ow)) < 100_000
+    for noun in NOUNS:
+        assert len(told(noun)) < 15_000, noun
+    for name in ("Placement", "solve", "list_solvers", "Constraint", "InvalidInputError", "onnx"):
+        assert name in told(ow)
+
+
+@pytest.mark.parametrize("word", [*WORDS, "objective"])
+def test_help_lists_the_handles(word: str) -> None:
+    assert f"``{word}" in (ow.solve.__doc__ or "")
+    assert word == "objective" or f"``{word}(" in (ow.express.__doc__ or "")
+
+
+def test_help_lists_the_targets() -> None:
+    assert all(f'``"{target}"``' in (ow.express.__doc__ or "") for target in ("order_arcs", "step_rule", "on"))
+
+
+def test_dir_has_no_clutter() -> None:
+    for noun in NOUNS:
+        names = dir(noun)
+        assert not [name for name in names if name.startswith(("_", "model_construct", "parse_", "dict"))], noun
+        assert "model_dump_json" in names
+    device = ow.Device(name="a")
+    assert {"name", "memory_bytes", "alike"} <= set(dir(device))
+    assert "Placement" in dir(ow)
+    assert "split_onnx" not in dir(ow)
+    assert "logging" not in dir(ow)
+
+
+def test_every_name_of_dir_is_there() -> None:
+    assert [name for name in dir(ow) if not hasattr(ow, name)] == []
+
+
+def test_signatures_read_like_the_source() -> None:
+    signature = inspect.signature(ow.Device)
+    assert str(signature).startswith("(*, name: Name, memory_bytes: Bytes | None = None")
+    assert "schema_version" not in inspect.signature(ow.OpGraph).parameters
+
+
+def test_solvers_is_the_package() -> None:
+    assert inspect.ismodule(ow.solvers)
+    assert ow.solvers.run is run_module
+
+
+def test_names_of_frameworks_have_namespaces_and_keep_working() -> None:
+    assert ow.onnx.split_onnx is ow.split_onnx
+    assert ow.torch.trace_step is ow.trace_step
+    assert ow.runtimes.vllm_partition is ow.vllm_partition
+    assert "from_keras" in dir(ow.keras)
+    with pytest.raises(AttributeError, match="did you mean 'solve'"):
+        _ = ow.slove
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = ow.onnx.nothing
+
+
+def test_importing_loads_no_framework_and_no_display() -> None:
+    heavy = "('onnx', 'torch', 'keras', 'rich', 'matplotlib', 'pandas', 'pyomo.environ', 'pymoo')"
+    code = f"import sys, opweave as ow; dir(ow); print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_option_has_a_meaning() -> None:
+    rows = ow.list_solvers()
+    assert sum(len(row.options) for row in rows) > 20
+    for row in rows:
+        for name, meaning in row.options.items():
+            assert 10 < len(meaning) < 120, (row.name, name)
+            assert "\n" not in meaning
+    assert "MemoryCap" in next(row.constraints for row in rows if (row.problem, row.name) == ("placement", "highs"))
+    with pytest.raises(ow.InvalidInputError, match="did you mean 'placement'"):
+        ow.list_solvers("placment")
