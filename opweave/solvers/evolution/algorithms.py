@@ -100,7 +100,7 @@ def _find(name: str) -> type:
             return found
     known = algorithm_names()
     raise InvalidInputError(
-        f"pymoo has no algorithm {name!r} for plans{did_you_mean(name, known)}; it has: {', '.join(known)}"
+        f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(known)}{did_you_mean(name, known)}"
     )
 
 
