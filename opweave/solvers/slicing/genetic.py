@@ -62,6 +62,7 @@ def keep_fastest(encoding: SlicingEncoding, run: Run, now: Generation) -> None:
 OPTIONS = {
     "population": "number of plans in a generation",
     "generations": "number of generations; 0 for as many as the time limit allows",
+    "seeded": "whether the first generation contains the baselines",
 }
 
 register(
@@ -73,10 +74,6 @@ register(
         about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=(VIOLATIONS,),
-        options=OPTIONS
-        | {
-            "seeded": "whether the first generation contains the baselines",
-            "chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points",
-        },
+        options=OPTIONS | {"chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points"},
     )
 )
