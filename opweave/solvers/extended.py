@@ -65,16 +65,18 @@ MOST_OFFERS = 32
 """Plans of the searches that are put into a model with rows of a user's own."""
 
 
-def register_plan(solver: Solver) -> Solver:
-    """Register a default solver. What its searches do not support is honoured by engines and the referee."""
-    return register(
-        replace(
-            solver,
-            run=partial(_solve, solver),
-            features=solver.features | {Feature.EXTEND},
-            supports=(*solver.supports, MODEL, VIOLATIONS),
-        )
-    )
+def extend_plans(kind: str) -> None:
+    """Let engines and the referee honour what the searches of a problem's default solvers do not support."""
+    for solver in registered(kind):
+        if solver.kind == "plan" and VIOLATIONS not in solver.supports:
+            register(
+                replace(
+                    solver,
+                    run=partial(_solve, solver),
+                    features=solver.features | {Feature.EXTEND},
+                    supports=(*solver.supports, MODEL, VIOLATIONS),
+                )
+            )
 
 
 @dataclass(eq=False)

@@ -16,8 +16,8 @@ from opweave.problems.result import Termination
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.extended import register_plan
-from opweave.solvers.registry import Feature, Solver, register_solver, registered
+from opweave.solvers.extended import extend_plans
+from opweave.solvers.registry import Feature, Solver, register, register_solver, registered
 from opweave.solvers.run import Outcome, Run
 
 OPWEAVES = "opweave.problems."
@@ -31,7 +31,13 @@ def load_packages() -> None:
 
 
 def complete(kind: str) -> None:
-    """Register what a user's problem lacks: engines if it has formulations, and "auto"."""
+    """Register what a user's problem lacks: engines if it has formulations, and "auto"; extend all default solvers."""
+    _add_missing(kind)
+    extend_plans(kind)
+
+
+def _add_missing(kind: str) -> None:
+    """Register engines, if a user's problem has formulations, and "auto"."""
     found = Problem.kinds().get(kind)
     if found is None or not issubclass(found, Problem) or found.__module__.startswith(OPWEAVES):
         return
@@ -42,7 +48,7 @@ def complete(kind: str) -> None:
         register_engines(found, "a program", HeadStart())
     if "auto" not in known:
         known_targets = {target: None for solver in registered(kind) for target in solver.supports}
-        register_plan(
+        register(
             Solver(
                 name="auto",
                 problem=kind,

@@ -29,8 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.extended import register_plan
-from opweave.solvers.registry import Feature, Solver, find_solver, run_side_by_side
+from opweave.solvers.registry import Feature, Solver, find_solver, register, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -248,7 +247,7 @@ def _stage(run: Run, share: float) -> AbstractContextManager[None]:
     return run.share(share, share * UNTIMED_SECONDS)
 
 
-register_plan(
+register(
     Solver(
         name="auto",
         problem=BatchedMapping.kind,

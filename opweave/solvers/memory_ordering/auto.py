@@ -11,7 +11,6 @@ from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
-from opweave.solvers.extended import register_plan
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import (
@@ -20,7 +19,7 @@ from opweave.solvers.memory_ordering.exact import (
 )
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
-from opweave.solvers.registry import Feature, Solver
+from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
@@ -113,7 +112,7 @@ def _under_the_limit(problem: MemoryOrdering, run: Run, most_states: int) -> Out
     return replace(outcome, termination=run.termination()) if stopped else outcome
 
 
-register_plan(
+register(
     Solver(
         name="auto",
         problem=MemoryOrdering.kind,

@@ -11,7 +11,6 @@ from functools import partial
 
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
-from opweave.solvers.extended import register_plan
 from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
@@ -112,7 +111,7 @@ for _name, _run, _about in (
     ("auto", solve_auto, "do not split, simple splits, then cuts and devices together, proved"),
     ("exact", solve_exact, "cuts and devices together: priced walks, dives, beams and exact labels"),
 ):
-    (register_plan if _name == "auto" else register)(
+    register(
         Solver(
             name=_name,
             problem=Pipeline.kind,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.extended import register_plan
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
@@ -23,7 +22,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.registry import Feature, Solver, go_on_with, is_available
+from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 
@@ -197,7 +196,7 @@ def is_whole(search: LocalSearch) -> bool:
     return max(len(window.inner) for window in windows) >= WHOLE * operators
 
 
-register_plan(
+register(
     Solver(
         name="auto",
         problem=Placement.kind,

@@ -9,8 +9,7 @@ from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.extended import register_plan
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available
+from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
@@ -111,7 +110,7 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
         search.adopt()
 
 
-register_plan(
+register(
     Solver(
         name="auto",
         problem=Slicing.kind,
