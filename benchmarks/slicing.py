@@ -128,29 +128,30 @@ def devices(*, smoke: bool) -> None:
 
 def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Plans per second."""
-    from opweave.formulations.slicing.instance import lower
+    from opweave.solvers.evolution.generations import by_objective, evolve
+    from opweave.solvers.evolution.objectives import Objectives
+    from opweave.solvers.evolution.slicing import SlicingEncoding
     from opweave.solvers.run import Run
-    from opweave.solvers.slicing.arrays import arrays_of, judge
-    from opweave.solvers.slicing.genetic import Vectorised, by_latency, evolve
+    from opweave.solvers.slicing.arrays import judge
+    from opweave.solvers.slicing.local import local_search
 
     for name in list(NETS)[: 1 if smoke else None]:
-        instance = lower(problem_of(name, "x1"))
-        arrays = arrays_of(instance)
-        whole = Vectorised(instance, arrays, memory=False)
-        genes = np.random.default_rng(0).random((5_000, len(whole.lower)))
-        population = whole.judge(genes)
+        problem = problem_of(name, "x1")
+        encoding = SlicingEncoding(local_search(problem, Run()))
+        modes, cuts, _ = encoding.plans(np.random.default_rng(0).random((5_000, len(encoding.lower))))
         found = {}
         for memory in (False, True):
-            judge(arrays, population.modes[:500], population.cuts[:500], memory=memory)
+            judge(encoding.arrays, modes[:500], cuts[:500], memory=memory)
             with timed() as clock:
-                judge(arrays, population.modes, population.cuts, memory=memory)
+                judge(encoding.arrays, modes, cuts, memory=memory)
             found[memory] = 5_000 / clock.seconds
         generations = 20 if smoke else 200
+        objectives, limits = Objectives(problem, encoding), {"population": 100, "generations": generations}
         with timed() as clock:
-            evolve(whole, [], by_latency, Run(), population=100, generations=generations, report=lambda _: None)
+            evolve(objectives, [], by_objective, Run(), **limits, report=lambda _: None)
         yield (
             name,
-            instance.operators,
+            encoding.instance.operators,
             *(f"{found[m]:,.0f}" for m in found),
             f"{100 * generations / clock.seconds:,.0f}",
         )

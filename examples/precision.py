@@ -26,6 +26,7 @@ class MixedPrecision(ow.Problem[Precisions, ow.Details]):
 
     solution_type: ClassVar[type[ow.Solution]] = Precisions
     unit: ClassVar[str] = "loss"
+    restrictions: ClassVar[dict[str, int | str | None]] = {"memory_bytes": 2**53}  # what ow.conflict may leave out
 
     loss: FrozenDict[Name, FrozenDict[str, Amount]]  # {operator: {precision: loss}}
     memory_bytes: Bytes

@@ -12,7 +12,10 @@ side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``; ``register_solver``, ``Solver``
+    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``
+models in your hands, solvers of your own
+    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
+    ``Solver``, ``register_formulation``, ``Formulation``
 results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
     ``progress_figure``, ``verify``, ``load_result``
@@ -94,6 +97,7 @@ from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.own import solver_for
 from opweave.solvers.questions.compare import Comparison, compare
 from opweave.solvers.questions.conflict import Conflict, Proof, conflict
@@ -152,6 +156,7 @@ __version__ = "0.1.0"
 
 shown_by("opweave.adapters.report.shown")
 shown_by("opweave.adapters.report.questions")
+shown_by("opweave.adapters.report.conflict")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -251,6 +256,7 @@ __all__ = [
     "pareto",
     "pareto_front",
     "progress_figure",
+    "pymoo_problem",
     "read_solution",
     "register_formulation",
     "register_solver",

@@ -37,6 +37,9 @@ REFUSING = {"mincut", "partition", "chain", "moirai"}
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
+SHORT = {"pymoo": {"population": 8, "generations": 4}}
+"""Options of solvers that would otherwise run for long."""
+
 RELATIVE = 1e-6
 """Objectives in seconds may differ by this share; bytes are whole numbers, for which it is nothing."""
 
@@ -98,7 +101,7 @@ def named(row: ow.SolverInfo) -> str:
 def solve_or_skip(problem: ow.Problem, solver: str, **arguments: object) -> ow.Result:
     """Solve; an honest refusal of a feature or constraint is no failure."""
     try:
-        return ow.solve(problem, solver=solver, **arguments)
+        return ow.solve(problem, solver=solver, **{"options": SHORT.get(solver), **arguments})
     except ow.UnsupportedFeatureError:
         assume(False)
         raise

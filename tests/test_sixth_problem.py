@@ -104,6 +104,14 @@ def test_auto_is_not_worse_than_the_baseline_and_says_what_it_proved() -> None:
     assert (baseline.bound, baseline.bound_source) == (0.0, "trivial")
 
 
+def test_a_conflict_says_how_many_bytes_are_missing() -> None:
+    """In a quarter of their bytes, the parameters take 600."""
+    found = ow.conflict(THREE.model_copy(update={"memory_bytes": 590}))
+    assert [item.name for item in found.items] == ["memory_bytes=590 bytes"]
+    assert [(mend.words, mend.least) for mend in found.mends] == [("10 bytes more in memory_bytes", True)]
+    assert ow.conflict(THREE).status == "feasible"
+
+
 def test_engines_are_listed_and_take_what_they_always_take() -> None:
     rows = {row.name: row for row in ow.list_solvers(THREE)}
     assert {"auto", "highs", "cbc", "lower_cheapest"} <= rows.keys()

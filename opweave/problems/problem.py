@@ -39,7 +39,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         What the objective counts: "seconds", "bytes", or a word of the problem's own.
     restrictions
         Fields that only restrict solutions, and for each the value that restricts nothing; a conflict may leave them
-        out.
+        out. The larger a number, the less it restricts; a field whose name begins with "min" restricts more.
     """
 
     solution_type: ClassVar[type[Solution]]

@@ -15,8 +15,7 @@ import numpy as np
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue
-from opweave.solvers.run import Run
+from opweave.solvers.run import Run, Setting, Stepping
 
 
 def _refuse(name: str, value: object, takes: str) -> NoReturn:
@@ -64,18 +63,19 @@ def checked_whole(name: str, value: object, least: int) -> int:
     return plain
 
 
-def checked_options(options: object) -> dict[str, OptionValue]:
+def checked_options(options: object) -> dict[str, Setting]:
     """Options by name; an empty dictionary for None."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         _refuse("options", options, "a mapping from option names to values, or None")
-    found: dict[str, OptionValue] = {}
+    found: dict[str, Setting] = {}
     for name, value in options.items():
         plain = _plain(value)
-        if not (plain is None or isinstance(plain, bool | str) or _finite(plain)):
+        stepping = isinstance(plain, Stepping) and not isinstance(plain, type)
+        if not (stepping or plain is None or isinstance(plain, bool | str) or _finite(plain)):
             _refuse(f"option {name!r}", value, "a finite number, a string, true or false, or None")
-        found[name] = cast(OptionValue, plain)
+        found[name] = cast(Setting, plain)
     return found
 
 

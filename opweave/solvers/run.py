@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -67,6 +67,26 @@ class Progress:
         return max(0.0, (self.objective - self.bound) / self.objective) if self.objective else 0.0
 
 
+@runtime_checkable
+class Stepping(Protocol):
+    """An object that searches step by step, such as an algorithm of pymoo's: the only option that is no plain value."""
+
+    def setup(self, problem: Any, **options: Any) -> Any:
+        """Prepare for a problem; returns itself."""
+        ...
+
+    def has_next(self) -> bool:
+        """Whether there is a next step."""
+        ...
+
+    def next(self) -> Any:
+        """Make the next step."""
+        ...
+
+
+Setting = OptionValue | Stepping
+"""The value of an option."""
+
 Observer = Callable[[Progress], None]
 StopCallback = Callable[[Progress], bool]
 Extension = Callable[[Any, Any], None]
@@ -109,7 +129,7 @@ class Run:
     extend: Extension | None = None
     callback: StopCallback | None = None
     progress: Observer | None = None
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    options: Mapping[str, Setting] = field(default_factory=dict)
     began: float = field(default_factory=clock)
     stage: str = ""
     candidates: list[Found] = field(default_factory=list)
@@ -313,7 +333,7 @@ class Run:
         value = self.options.get(name, default)
         if isinstance(default, float) and type(value) is int:
             return float(value)
-        if default is not None and type(value) is not type(default):
+        if isinstance(value, Stepping) or (default is not None and type(value) is not type(default)):
             raise InvalidInputError(f"option {name!r} is {value!r}; it must be {KINDS[type(default)]}")
         return value
 

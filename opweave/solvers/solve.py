@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Result, Termination, Timings
+from opweave.problems.result import Result, Termination, Timings
 from opweave.problems.shown import find_view
 from opweave.problems.solution import Details, Solution
 from opweave.solvers.arguments import (
@@ -28,7 +28,7 @@ from opweave.solvers.fallback import with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, check_abilities, find_solver
-from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback
+from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
 from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.side_by_side.ready import READY
 from opweave.solvers.verdict import Referee, judge_in_any_case, result_of
@@ -53,7 +53,7 @@ def solve(
     extend: Extension | None = None,
     callback: StopCallback | None = None,
     progress: Observer | bool | None = None,
-    options: Mapping[str, OptionValue] | None = None,
+    options: Mapping[str, Setting] | None = None,
 ) -> Result[SolutionT]:
     """Solve a problem and check the solution.
 

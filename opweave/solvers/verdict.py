@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from opweave.problems.problem import Problem
-from opweave.problems.result import Result, Status, Termination, Timings
+from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Timeline
 from opweave.solvers.allowance import LEAST_RESERVE
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver
-from opweave.solvers.run import Outcome, Run, agree
+from opweave.solvers.run import Outcome, Run, Setting, Stepping, agree
 from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
@@ -182,7 +182,7 @@ def result_of(
         solver=solver if isinstance(solver, str) else solver.name,
         solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
         seed=run.seed,
-        options=FrozenDict(run.options),
+        options=FrozenDict({name: _said(value) for name, value in run.options.items()}),
         assumptions=problem.assumptions(),
         timings=timings,
         incumbents=tuple(run.incumbents),
@@ -191,6 +191,11 @@ def result_of(
     result._timeline = judged.timeline
     result._answers = problem
     return result
+
+
+def _said(value: Setting) -> OptionValue:
+    """An option as a result keeps it: an object by the name of its class."""
+    return type(value).__name__ if isinstance(value, Stepping) else value
 
 
 def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:

@@ -37,6 +37,9 @@ PLACES: Mapping[ResourceKind, str] = {
 """The phrase for a bottleneck of each kind."""
 
 
+MORE = "ow.conflict(problem) names the rules that cannot hold together, and what would mend it."
+
+
 class Alone(NamedTuple):
     """The best single device, and the time that it takes, in seconds."""
 
@@ -57,7 +60,7 @@ def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
     reason = result.reason or shortage
     because = f": {reason}" if reason else ""
     if result.status is Status.INFEASIBLE:
-        return f"No {noun} obeys all rules{because}."
+        return f"No {noun} obeys all rules{because}. {MORE}"
     return f"No {noun} was found ({result.termination.value.replace('_', ' ')}){because}."
 
 

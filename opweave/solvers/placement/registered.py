@@ -1,5 +1,17 @@
 """All solvers of placement: importing this module registers them."""
 
+from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
 
-__all__ = ["auto", "baselines", "decompose", "engines", "equal_units", "lanes", "local", "moirai", "small"]
+__all__ = [
+    "auto",
+    "baselines",
+    "decompose",
+    "engines",
+    "equal_units",
+    "evolution",
+    "lanes",
+    "local",
+    "moirai",
+    "small",
+]

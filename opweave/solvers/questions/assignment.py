@@ -26,7 +26,7 @@ from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevice
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.solvers.questions.draft import revised
+from opweave.solvers.questions.fields import rebuilt
 
 AboutDevices = (Pin, Forbid, Colocate, Separate, MaxDevices)
 """Side constraints that are asked of an assignment; without the others, it only has more freedom."""
@@ -43,13 +43,15 @@ class Assigned:
     proof: str | None = None
 
 
-def assigned(problem: Problem[Any, Any], seconds: float) -> Assigned:
+def assigned(problem: Problem[Any, Any], seconds: float, spared: str | None = None) -> Assigned:
     """Look for an assignment; nothing is found for other problems, for large ones, or if the time is up.
 
     Parameters
     ----------
     seconds
         Most seconds for the program.
+    spared
+        A device that should hold as few bytes as possible; None if it does not matter.
     """
     if not isinstance(problem, Placement | BatchedMapping):
         return Assigned()
@@ -59,6 +61,8 @@ def assigned(problem: Problem[Any, Any], seconds: float) -> Assigned:
     model = _Assignment(problem, sizes)
     try:
         model.write()
+        if spared is not None:
+            model.spare(spared)
         values = _solved(to_arrays(model).matrix, seconds)
     except (InfeasibleError, TriviallyInfeasibleError):
         values = None
@@ -72,7 +76,7 @@ def assigned(problem: Problem[Any, Any], seconds: float) -> Assigned:
 
 def with_devices(problem: Problem[Any, Any], devices: tuple[Constraint, ...]) -> Problem[Any, Any]:
     """The problem with the devices of an assignment required."""
-    return revised(problem, {"constraints": (*problem.constraints, *devices)})
+    return rebuilt(problem, constraints=(*problem.constraints, *devices))
 
 
 def _shortage(problem: Placement | BatchedMapping) -> str | None:
@@ -130,6 +134,11 @@ class _Assignment(LinearModel):
             self._links()
         for constraint in self._spec.constraints:
             self._require(constraint)
+
+    def spare(self, device: str) -> None:
+        """Minimise the bytes on a device."""
+        held = self._held(device)
+        self.minimise(held / max([1.0, *held.terms.values()]))
 
     def _held(self, device: str) -> Linear:
         graph = self._spec.graph
@@ -198,7 +207,7 @@ def _solved(matrix: MatrixModel, seconds: float) -> FloatArray | None:
     rows = matrix.rows
     shape = (len(rows), matrix.columns)
     found = milp(
-        np.zeros(matrix.columns),
+        matrix.cost,
         integrality=matrix.whole.astype(np.int64),
         bounds=Bounds(matrix.lower, matrix.upper),
         constraints=LinearConstraint(

@@ -7,13 +7,14 @@ Source of the search: Junker, "QuickXplain: Preferred Explanations and Relaxatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.shown import Shown
+from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import AnySolution
 from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
 from opweave.problems.words import counted
@@ -21,7 +22,8 @@ from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.mend import Mend, mends_of
-from opweave.solvers.questions.requirements import AnyRequirement, requirements_of
+from opweave.solvers.questions.requirement import AnyRequirement
+from opweave.solvers.questions.requirements import further_measures, requirements_of
 from opweave.solvers.run import Observer
 
 AnyProblemType = Problem[Any, Any]
@@ -97,6 +99,11 @@ class Conflict(Shown, Spec):
     def __str__(self) -> str:
         return self.explain()
 
+    @property
+    def headline(self) -> str:
+        """What was found, in one line."""
+        return f"{self.status}: {', '.join(item.name for item in self.items) or self.reason}"
+
     def explain(self) -> str:
         """Say in a few sentences what cannot hold together, how that is known, and what would mend it."""
         if self.status != "conflict":
@@ -120,10 +127,10 @@ class Conflict(Shown, Spec):
 
     def _mended(self) -> Iterable[str]:
         if self.mends:
-            words = [mend.words for mend in self.mends[:SHOWN_MENDS]]
+            words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
             yield f"What would mend it: {', or '.join(words)}."
         elif self.items:
-            yield "No single change was found that would mend it."
+            yield "No single change was found that would mend it; there may be other conflicts beside this one."
 
 
 def conflict(
@@ -132,7 +139,7 @@ def conflict(
     time_limit: float | None = None,
     solver: str = "auto",
     seed: int = 0,
-    progress: Observer | None = None,
+    progress: Observer | bool | None = None,
 ) -> Conflict:
     """Find out why a problem has no solution, and what would mend it.
 
@@ -147,13 +154,14 @@ def conflict(
     problem
         Any problem.
     time_limit
-        Seconds for everything; None for at most 10 seconds for each of the questions that are asked on the way.
+        Seconds for everything; None for at most 10 seconds for each question on the way, and 30 for the mends of
+        each requirement.
     solver
         The solver that is asked whether there is a plan; "auto" asks several.
     seed
         Seed of everything random.
     progress
-        Called with a ``Progress`` whose ``stage`` says what is asked.
+        Called with a ``Progress`` whose ``stage`` says what is asked; True shows it on the terminal.
 
     Returns
     -------
@@ -187,7 +195,13 @@ def conflict(
         raise InvalidInputError(
             f"problem is of type {type(problem).__name__}; it must be a problem, such as a Placement"
         )
-    inquiry = Inquiry(solver, checked_whole("seed", seed, 0), checked_time_limit(time_limit), progress)
+    watch = find_view("solve", "progress") if progress is True else None
+    if watch is not None:
+        asked = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
+        watched: Conflict = watch(problem, "conflict", lambda observer: asked(progress=observer))
+        return watched
+    observer = None if isinstance(progress, bool) else progress
+    inquiry = Inquiry(solver, checked_whole("seed", seed, 0), checked_time_limit(time_limit), observer)
     whole = inquiry.ask(problem, "is there a plan?")
     if whole.plan is not None:
         found = Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")
@@ -222,7 +236,7 @@ class _Search:
             irreducible=all(each.plan is not None for each in answers),
             proofs=(own_proof, *(self._proof(rest, each) for rest, each in proved if each.plan is not None)),
             witnesses=tuple(each.plan for each in answers),
-            mends=mends_of(self._problem, items, self._inquiry),
+            mends=mends_of(self._problem, (*items, *further_measures(self._problem)), self._inquiry),
             reason=own.proof,
         )
 

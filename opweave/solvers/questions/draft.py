@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint
 from opweave.problems.costs import Costs
 from opweave.problems.problem import Problem
-from opweave.problems.spec import Spec
+from opweave.solvers.questions.fields import rebuilt
 
 AnyProblemType = Problem[Any, Any]
-
-SpecT = TypeVar("SpecT", bound=Spec)
 
 NEW_LINK = 1e9
 """Bytes per second of a link that is added where no link has a rate to copy."""
@@ -67,17 +64,17 @@ class Draft:
             update["cluster"] = self._cluster()
         if self.times:
             update["costs"] = self._costs()
-        return revised(self._problem, update)
+        return rebuilt(self._problem, **update)
 
     def _cluster(self) -> Cluster:
         cluster: Cluster = self._problem.cluster  # type: ignore[attr-defined]  # only problems with devices get here
         devices = [
-            revised(each, self.devices[each.name]) if each.name in self.devices else each for each in cluster.devices
+            rebuilt(each, **self.devices[each.name]) if each.name in self.devices else each for each in cluster.devices
         ]
         update: dict[str, object] = {"devices": tuple(devices)}
         if self.links:
             update |= self._linked(cluster)
-        return revised(cluster, update)
+        return rebuilt(cluster, **update)
 
     def _linked(self, cluster: Cluster) -> dict[str, object]:
         """The links with the new ones, which are as fast as the fastest."""
@@ -107,9 +104,3 @@ class Draft:
             for place in range(column[device], column[device] + len(costs.batches)):
                 row[place] = shortest if row[place] is None else row[place]
         return Costs(operators=costs.operators, devices=devices, batches=costs.batches, table=tuple(map(tuple, table)))
-
-
-def revised(spec: SpecT, update: Mapping[str, object]) -> SpecT:
-    """A validated copy of a spec with some fields replaced."""
-    fields = {name: getattr(spec, name) for name in type(spec).model_fields}
-    return type(spec).model_validate({**fields, **update})

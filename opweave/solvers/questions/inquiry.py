@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +14,9 @@ from pydantic import ValidationError
 from opweave.formulations.expressions import expressible
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.questions.assignment import assigned, with_devices
+from opweave.solvers.questions.assignment import Assigned, assigned, with_devices
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.registry import Feature, find_solver, registered
 from opweave.solvers.run import Observer, Progress
@@ -29,6 +30,9 @@ QUESTION_SECONDS = 10.0
 QUICK_SECONDS, SECONDS_PER_OPERATOR = 0.3, 1e-3
 """Seconds for ``auto``, and more for each operator; others get the rest."""
 
+STAGE_SECONDS = 30.0
+"""Most seconds for the mends of one requirement when there is no time limit."""
+
 LEAST_SECONDS = 0.05
 """Seconds below which a question is not asked."""
 
@@ -36,6 +40,9 @@ QUESTION_SHARE = 0.4
 """Most of the time left that one question may take."""
 
 KEPT_PLANS = 32
+
+REVIEW_SHARE = 0.75
+"""Share of a question's time that is left once plans of other questions have been looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,7 @@ class Inquiry:
     time_limit: float | None = None
     progress: Observer | None = None
     asked: int = 0
+    _interrupted: bool = False
     _began: float = field(default_factory=time.perf_counter)
     _plans: deque[Solution] = field(default_factory=lambda: deque(maxlen=KEPT_PLANS))
 
@@ -93,43 +101,84 @@ class Inquiry:
             return None, Answer(proof=f"the changed problem is not valid: {error}")
         return problem, self.ask(problem, about)
 
+    def sparing(self, draft: Draft, device: str, about: str) -> tuple[AnyProblemType | None, Answer]:
+        """As :meth:`of`, but prefer a plan with few bytes on a device, where an assignment shows one."""
+        try:
+            problem = draft.build()
+        except (ValidationError, InvalidInputError):
+            return self.of(draft, about)
+        end = time.perf_counter() + self._seconds() / 2
+        found = assigned(problem, _until(end) / 2, device) if self.solver == "auto" else Assigned()
+        if found.devices:
+            answer = self._answered(with_devices(problem, found.devices), "auto", end)
+            if answer.plan is not None:
+                self._plans.append(answer.plan)
+                return problem, answer
+        return self.of(draft, about)
+
     def ask(self, problem: AnyProblemType, about: str) -> Answer:
         """Whether a problem has a plan; ``about`` says in a few words what is asked."""
         self.asked += 1
         if self.progress is not None:
             self.progress(Progress(self.elapsed(), None, None, False, about))
-        known = next((plan for plan in reversed(self._plans) if problem.evaluate(plan).feasible), None)
-        if known is not None:
-            return Answer(known, proof="a plan that the referee accepts")
         seconds = self._seconds()
-        if seconds < LEAST_SECONDS:
+        if self.is_over:
             return Answer(proof="the time was up")
-        end, answer = time.perf_counter() + seconds, Answer(proof="not decided in time")
-        for attempt in self._attempts(problem, end):
-            answer = attempt
-            if answer.plan is not None or answer.infeasible or end - time.perf_counter() < LEAST_SECONDS:
-                break
-        if answer.plan is not None:
-            self._plans.append(answer.plan)
+        end = time.perf_counter() + seconds
+        answer = self._seen(problem, end - REVIEW_SHARE * seconds)
+        if answer is None:
+            answer = Answer(proof="not decided in time")
+            for attempt in self._attempts(problem, end):
+                answer = attempt
+                if answer.plan is not None or answer.infeasible or end - time.perf_counter() < LEAST_SECONDS:
+                    break
+            if answer.plan is not None:
+                self._plans.append(answer.plan)
         return answer
+
+    def _seen(self, problem: AnyProblemType, end: float) -> Answer | None:
+        """A plan of another question that answers this one; for large problems, only the latest are looked at."""
+        for plan in reversed(self._plans):
+            if problem.evaluate(plan).feasible:
+                return Answer(plan, proof="a plan that the referee accepts")
+            if time.perf_counter() > end:
+                break
+        return None
 
     def _attempts(self, problem: AnyProblemType, end: float) -> Iterator[Answer]:
         """What several solvers say, the quickest first."""
         if self.solver != "auto":
-            yield self._answered(problem, self.solver, end - time.perf_counter())
+            yield self._answered(problem, self.solver, end)
             return
-        found = assigned(problem, end - time.perf_counter())
+        found = assigned(problem, _until(end))
         if found.proof is not None:
             yield Answer(infeasible=True, proof=found.proof)
         seconds = QUICK_SECONDS + len(problem.graph.operators) * SECONDS_PER_OPERATOR
-        yield self._answered(problem, "auto", min(seconds, end - time.perf_counter()))
+        yield self._answered(problem, "auto", min(end, time.perf_counter() + seconds))
         if found.devices:
-            placed = self._answered(with_devices(problem, found.devices), "auto", end - time.perf_counter())
+            placed = self._answered(with_devices(problem, found.devices), "auto", end)
             yield replace(placed, infeasible=False)  # with other devices there may be a plan
         for name in self._provers(problem):
-            yield self._answered(problem, name, end - time.perf_counter())
+            yield self._answered(problem, name, end)
+
+    @contextmanager
+    def stage(self, share: float) -> Iterator[None]:
+        """Let the questions of a stage take a share of the time left, or :data:`STAGE_SECONDS` without a limit."""
+        left = STAGE_SECONDS if self.time_limit is None else share * (self.time_limit - self.elapsed())
+        whole, self.time_limit = self.time_limit, self.elapsed() + left
+        try:
+            yield
+        finally:
+            self.time_limit = whole
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time for further questions."""
+        return self._seconds() < LEAST_SECONDS
 
     def _seconds(self) -> float:
+        if self._interrupted:
+            return 0.0
         if self.time_limit is None:
             return QUESTION_SECONDS
         return min(QUESTION_SECONDS, QUESTION_SHARE * (self.time_limit - self.elapsed()))
@@ -141,11 +190,11 @@ class Inquiry:
         able = [known[name] for name in PROVERS if name in known and known[name].missing() is None]
         return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]
 
-    def _answered(self, problem: AnyProblemType, name: str, seconds: float) -> Answer:
+    def _answered(self, problem: AnyProblemType, name: str, end: float) -> Answer:
         stops = Feature.CALLBACK in find_solver(problem, name).features
         callback = _first_plan if stops else None
         try:
-            found: Result[Any] = solve(problem, solver=name, time_limit=seconds, seed=self.seed, callback=callback)
+            found: Result[Any] = solve(problem, solver=name, time_limit=_until(end), seed=self.seed, callback=callback)
         except UnsupportedFeatureError:
             if name == self.solver:
                 raise
@@ -153,8 +202,15 @@ class Inquiry:
         if found.verified:
             return Answer(found.solution, proof=f"a plan of {name} that the referee accepts")
         if found.status is Status.INFEASIBLE:
-            return Answer(infeasible=True, proof=f"{found.reason or 'there is no plan'} ({name})")
-        return Answer(proof=f"not decided in {seconds:.1f} s")
+            proof = found.reason or "there is no plan"
+            return Answer(infeasible=True, proof=proof if name == "auto" else f"{proof} ({name})")
+        self._interrupted = self._interrupted or found.termination is Termination.INTERRUPTED  # by Ctrl-C
+        return Answer(proof="not decided in time")
+
+
+def _until(end: float) -> float:
+    """Seconds until a moment, or just enough to ask."""
+    return max(LEAST_SECONDS, end - time.perf_counter())
 
 
 PROVERS = ("cp-sat", "highs", "btsearch", "exact")

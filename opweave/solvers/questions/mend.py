@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from opweave.problems.solution import AnySolution, Solution
 from opweave.problems.spec import Count, Number, Spec
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
-from opweave.solvers.questions.requirements import Measured, Requirement
+from opweave.solvers.questions.requirement import Measured, Requirement
 
 AnyProblemType = Problem[Any, Any]
 
@@ -65,7 +65,7 @@ class Mend(Spec):
         return {**super().__getstate__(), "__pydantic_private__": {"_problem": None}}
 
 
-def mends_of(problem: AnyProblemType, items: Iterable[Requirement], inquiry: Inquiry) -> tuple[Mend, ...]:
+def mends_of(problem: AnyProblemType, items: Sequence[Requirement], inquiry: Inquiry) -> tuple[Mend, ...]:
     """Find the mends of an infeasible problem, cheapest first.
 
     Parameters
@@ -73,7 +73,10 @@ def mends_of(problem: AnyProblemType, items: Iterable[Requirement], inquiry: Inq
     items
         Requirements that cannot hold together; a single change must relax one of them.
     """
-    found = [mend for item in items for mend in _mends(problem, item, inquiry)]
+    found: list[Mend] = []
+    for number, item in enumerate(items):
+        with inquiry.stage(1 / (len(items) - number)):
+            found += _mends(problem, item, inquiry)
     return tuple(sorted(found, key=lambda mend: mend.cost))
 
 
@@ -135,11 +138,13 @@ def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | 
     """Relax by the least amount: between amounts proved too small and amounts with a plan."""
     draft = Draft(problem)
     item.drop(draft)
-    best = _accepted(problem, item, *inquiry.of(draft, f"is there a plan without {item.name}?"))
+    about = f"is there a plan without {item.name}?"
+    first = inquiry.of(draft, about) if item.spared is None else inquiry.sparing(draft, item.spared, about)
+    best = _accepted(problem, item, *first)
     if best is None or best.amount is None:
         return None
     found = _Range(best.amount)
-    while found.is_open(PRECISION * (item.amount + found.high)):
+    while found.is_open(PRECISION * (item.amount + found.high)) and not inquiry.is_over:
         more = found.next()
         draft = Draft(problem)
         item.relax(draft, more)
@@ -150,7 +155,7 @@ def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | 
             found.enough(better.amount)
         else:
             found.not_enough(answer.infeasible)
-    return best.model_copy(update={"at_least": found.proved + 1})
+    return best.model_copy(update={"at_least": found.proved + 1}) if item.monotone(problem) else best
 
 
 def _accepted(problem: AnyProblemType, item: Measured, changed: AnyProblemType | None, answer: Answer) -> Mend | None:

@@ -6,79 +6,27 @@ device's memory by some bytes, a limit by some stages.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import Field
 
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import AnyConstraint, Constraint, MaxDevices, MeasuresMemory, MemoryCap, means
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name, Tagged, read_tagged
+from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name
 from opweave.problems.words import counted, joined
-from opweave.solvers.questions.draft import Draft, revised
+from opweave.solvers.questions.draft import Draft
+from opweave.solvers.questions.fields import rebuilt
+from opweave.solvers.questions.requirement import Change, Measured, Requirement, sized
 
 AnyProblemType = Problem[Any, Any]
 
 SHOWN_NAMES = 4
 """Most entries of a list in a name."""
-
-
-class Change(NamedTuple):
-    """A way to relax a requirement that has no amount.
-
-    Attributes
-    ----------
-    words
-        What is changed, such as ``"without Pin('head', 'tpu')"``.
-    draft
-        The problem with this change.
-    """
-
-    words: str
-    draft: Draft
-
-
-class Requirement(Tagged, ABC):
-    """One thing that a problem asks of its solutions."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The requirement in the problem's words, such as ``"Pin('head', 'tpu')"``."""
-
-    @abstractmethod
-    def drop(self, draft: Draft) -> None:
-        """Leave the requirement out."""
-
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        """The ways to relax it that have no amount."""
-        draft = Draft(problem)
-        self.drop(draft)
-        yield Change(f"without {self.name}", draft)
-
-
-class Measured(Requirement):
-    """A requirement with an amount, which can be relaxed by a whole number."""
-
-    @property
-    @abstractmethod
-    def amount(self) -> int:
-        """Bytes or a count."""
-
-    @abstractmethod
-    def relax(self, draft: Draft, more: int) -> None:
-        """Relax the requirement by ``more``."""
-
-    @abstractmethod
-    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        """How much more than the requirement allows a plan takes; ``problem`` is without the requirement."""
-
-    @abstractmethod
-    def relaxed(self, more: int) -> str:
-        """The relaxation in words, such as ``"288 MiB more on 'phone'"``."""
 
 
 class SideConstraint(Requirement):
@@ -114,8 +62,12 @@ class SizedConstraint(SideConstraint, Measured):
         amount: int = getattr(self.constraint, self._field)
         return amount
 
+    @property
+    def spared(self) -> str | None:
+        return self.constraint.device if isinstance(self.constraint, MemoryCap) else None
+
     def relax(self, draft: Draft, more: int) -> None:
-        draft.constraints[self.number] = revised(self.constraint, {self._field: self.amount + more})
+        draft.constraints[self.number] = rebuilt(self.constraint, **{self._field: self.amount + more})
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
         return max((int(each.excess or 0) for each in self.constraint.violations(problem, plan)), default=0)
@@ -139,6 +91,10 @@ class Memory(Measured):
     @property
     def amount(self) -> int:
         return self.bytes
+
+    @property
+    def spared(self) -> str | None:
+        return self.device
 
     def drop(self, draft: Draft) -> None:
         draft.change_device(self.device, "memory_bytes", None)
@@ -211,7 +167,10 @@ class Limit(Setting, Measured):
         yield from ()
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        return max(0, self._sign * (_used(problem, plan, self.field) - self.value))
+        if self.field in USED:
+            return max(0, self._sign * (USED[self.field](problem, plan) - self.value))
+        broken = rebuilt(problem, **{self.field: self.value}).evaluate(plan).violations
+        return max((math.ceil(each.excess or 0) for each in broken), default=0)
 
     def relaxed(self, more: int) -> str:
         if self._in_bytes:
@@ -248,6 +207,42 @@ class BatchSizes(Requirement):
 
     def drop(self, draft: Draft) -> None:
         draft.change_device(self.device, "batch_sizes", None)
+
+
+class Inputs(Measured):
+    """The number of inputs of a batch. It is no requirement that can be left out; a smaller batch may have a plan."""
+
+    batch: Count
+
+    @property
+    def name(self) -> str:
+        return f"batch={self.batch}"
+
+    @property
+    def amount(self) -> int:
+        return self.batch
+
+    def drop(self, draft: Draft) -> None:
+        """Ask for one input alone."""
+        draft.fields["batch"] = 1
+
+    def relax(self, draft: Draft, more: int) -> None:
+        draft.fields["batch"] = self.batch - more
+
+    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
+        """None: a batch has some inputs."""
+        yield from ()
+
+    def monotone(self, problem: AnyProblemType) -> bool:
+        """A batch may lie in a gap of the batch sizes."""
+        return False
+
+    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
+        assert isinstance(problem, BatchedMapping)
+        return self.batch - problem.batch
+
+    def relaxed(self, more: int) -> str:
+        return f"batch={self.batch - more}"
 
 
 class UnknownTimes(Requirement):
@@ -294,13 +289,19 @@ def requirements_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
     return tuple(_requirements(problem))
 
 
+def further_measures(problem: AnyProblemType) -> tuple[Measured, ...]:
+    """What else of a problem may be relaxed, although it is no requirement that can be left out."""
+    return (Inputs(batch=problem.batch),) if isinstance(problem, BatchedMapping) and problem.batch > 1 else ()
+
+
 def _requirements(problem: AnyProblemType) -> Iterator[Requirement]:
     for number, constraint in enumerate(problem.constraints):
         yield _side_constraint(number, constraint)
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
         if value != free:
-            yield (Limit if field in USED else Setting)(field=field, value=value, free=free)
+            kind = Limit if isinstance(value, int) and not isinstance(value, bool) else Setting
+            yield kind(field=field, value=value, free=free)
     for name in getattr(problem, "forbidden_devices", ()):
         yield ForbiddenDevice(device=name)
     cluster = getattr(problem, "cluster", None)
@@ -355,33 +356,7 @@ def _crossing(problem: Any, plan: Any) -> int:
 
 
 USED = {"limit_bytes": _peak, "min_stages": _stages, "max_stages": _stages, "max_tensors": _crossing}
-"""For settings with an amount: how much of it a plan takes."""
-
-
-def _used(problem: AnyProblemType, plan: Solution, field: str) -> int:
-    return USED[field](problem, plan)
-
-
-def _read_requirement(data: object) -> object:
-    return read_tagged(Requirement, data)  # type: ignore[type-abstract]  # only its registered subclasses are built
-
-
-AnyRequirement = Annotated[SerializeAsAny[Requirement], BeforeValidator(_read_requirement)]
-"""Any requirement, told apart in JSON by its ``kind``."""
-
-
-def sized(size: int) -> str:
-    """Write bytes exactly, in the largest unit that needs no fraction.
-
-    Examples
-    --------
-    >>> sized(288 * 2**20), sized(1500), sized(1)
-    ('288 MiB', '1,500 bytes', '1 byte')
-    """
-    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size and size % 2**power == 0:
-            return f"{size >> power:,} {unit}"
-    return counted(size, "byte")
+"""How much of a setting with an amount a plan takes; of other settings, the referee says by how much it is exceeded."""
 
 
 def _shown(value: object) -> str:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Outcome, Run, Setting
 from opweave.solvers.side_by_side.exchange import Exchange
 
 SEEDS_APART = 7919
@@ -41,7 +40,7 @@ class Lane:
 
     function: str
     shift: int = 0
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    options: Mapping[str, Setting] = field(default_factory=dict)
     cores: int = 1
 
     def again(self, times: int) -> Lane:
@@ -64,7 +63,7 @@ class Job:
     lane: Lane
     gap: float
     seed: int
-    options: Mapping[str, OptionValue]
+    options: Mapping[str, Setting]
 
     @classmethod
     def of(cls, problem: bytes, lane: Lane, run: Run) -> Job:

@@ -1,7 +1,6 @@
-"""Latency against peak memory: NSGA-II's ranking on whole populations.
+"""Latency against peak memory: NSGA-II's ranking on whole populations (:mod:`opweave.solvers.evolution.generations`).
 
-Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Trans. Evolutionary Computation
-6(2), 2002, doi:10.1109/4235.996017. Peak memory is the largest number of bytes that any device holds at a time.
+Peak memory is the largest number of bytes that any device holds at a time.
 """
 
 from __future__ import annotations
@@ -9,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from opweave.formulations.slicing.instance import SUPPORTS
-from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
+from opweave.solvers.evolution.generations import Generation, by_fronts, evolve, sizes
+from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives
+from opweave.solvers.evolution.slicing import SlicingEncoding
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, keep_fastest, sizes
-from opweave.solvers.slicing.local import LocalSearch, ended, local_search
+from opweave.solvers.slicing.genetic import OPTIONS, keep_fastest
+from opweave.solvers.slicing.local import ended, local_search
 
 ANNEALING_SHARE, ANNEALING_SECONDS = 0.2, 20.0
 """Share of the time limit for a plan near the fast end of the front to begin from."""
@@ -95,48 +94,31 @@ def pareto_front(
         options=checked_options({"population": population, "generations": generations}),
     )
     check_abilities(problem, find_solver(problem, "nsga2"), run)
-    search, front = _search(problem, run)
-    return _undominated(search, front)
+    return _undominated(*_search(problem, run))
 
 
-def _undominated(search: LocalSearch, front: Generation) -> tuple[Compromise, ...]:
+def _undominated(encoding: SlicingEncoding, front: Generation) -> tuple[Compromise, ...]:
     """Legal plans by latency, each with a smaller peak than the one before."""
-    found = sorted(zip(front.seconds.tolist(), front.peaks.max(axis=1).tolist(), range(len(front.genes)), strict=True))
+    order = sorted(range(len(front.genes)), key=lambda i: tuple(front.objectives[i].tolist()))
     kept: list[Compromise] = []
-    for seconds, peak, i in found:
+    for i in order:
+        seconds, peak = front.objectives[i].tolist()
         if front.violation[i] == 0 and (not kept or peak < kept[-1].peak_bytes):
-            kept.append(Compromise(seconds, peak, search.instance.solution(front.modes[i], front.cuts[i])))
+            solution = encoding.decode(front.genes[i])
+            kept.append(Compromise(seconds, int(peak), solution))
     return tuple(kept)
 
 
-def by_fronts(generation: Generation) -> IntArray:
-    """Legal individuals by front and crowding distance, then the others by violation."""
-    from pymoo.operators.survival.rank_and_crowding.metrics import calc_crowding_distance
-    from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
-
-    legal = np.flatnonzero(generation.violation == 0)
-    rest = np.flatnonzero(generation.violation > 0)
-    rest = rest[np.argsort(generation.violation[rest], kind="stable")]
-    if len(legal) == 0:
-        return rest.astype(np.int64)
-    both: FloatArray = np.stack([generation.seconds[legal], generation.peaks[legal].max(axis=1)], axis=1)
-    ordered = []
-    for front in NonDominatedSorting().do(both):
-        distance = calc_crowding_distance(both[front])
-        ordered.append(legal[front[np.argsort(-distance, kind="stable")]])
-    return np.concatenate([*ordered, rest]).astype(np.int64)
-
-
-def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
-    search = local_search(problem, run)
-    vectorised = Vectorised(search.instance, search.arrays, memory=True)
-    population, generations = sizes(run, len(vectorised.lower))
+def _search(problem: Slicing, run: Run) -> tuple[SlicingEncoding, Generation]:
+    encoding = SlicingEncoding(local_search(problem, run))
+    population, generations = sizes(run, len(encoding.lower))
     with run.share(ANNEALING_SHARE, ANNEALING_SECONDS):
-        search.rounds(2)
+        encoding.search.rounds(2)
     run.enter("generations")
-    seeds, report = [vectorised.encode(plan) for plan in search.known()], partial(keep_fastest, search)
-    front = evolve(vectorised, seeds, by_fronts, run, population=population, generations=generations, report=report)
-    return search, front
+    objectives = Objectives(problem, encoding, (OBJECTIVE, "peak_bytes"))
+    seeds, report = list(encoding.seeds()), partial(keep_fastest, encoding, run)
+    front = evolve(objectives, seeds, by_fronts, run, population=population, generations=generations, report=report)
+    return encoding, front
 
 
 def solve_nsga2(problem: Slicing, run: Run) -> Outcome:

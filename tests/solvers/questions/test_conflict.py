@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
@@ -48,9 +49,9 @@ def check_by_brute_force(subject: Subject, problem: ow.Problem, found: Conflict)
     for mend in found.mends:
         assert mend.problem.evaluate(mend.plan).feasible
         assert subject.optimum(mend.problem) is not None
-        item = next(item for item in found.items if item.name == mend.requirement)
-        if mend.amount is not None:
-            assert mend.least
+        if mend.amount is not None and not mend.requirement.startswith("batch="):
+            item = next(item for item in found.items if item.name == mend.requirement)
+            assert mend.least == (mend.amount == 1 or item.monotone(problem))
             draft = Draft(problem)
             item.relax(draft, mend.amount - 1)
             assert subject.optimum(draft.build()) is None
@@ -217,12 +218,46 @@ def test_one_device_more() -> None:
     assert "1 device more in MaxDevices(2)" in words(found)
 
 
+def test_a_smaller_batch_is_a_mend_but_none_that_is_called_the_least() -> None:
+    graph = chain(2)
+    known = ow.Costs.from_table({"a": {"d0": dict.fromkeys((1, 2, 3, 4), 1.0)}})
+    found = ow.conflict(ow.BatchedMapping(graph=graph, cluster=cluster(4), costs=known, batch=4))
+    assert names(found) == ["memory of 'd0' (4 bytes)"]
+    assert words(found) == ["2 bytes more on 'd0'", "batch=2"]
+    assert [mend.least for mend in found.mends] == [True, False]
+
+
 def test_two_conflicts_have_no_single_mend() -> None:
     pins = [ow.Pin(op=op, device=device) for op in "ab" for device in ("d0", "d1")]
     found = ow.conflict(placement(chain(1, 1), cluster(9, 9), *pins))
     assert len(found.items) == 2
     assert found.mends == ()
     assert "No single change" in str(found)
+
+
+class AtMost(ow.Constraint):
+    """A device runs at most so many operators."""
+
+    device: str
+    count: int
+
+    def violations(self, problem: ow.Problem, solution: ow.Schedule) -> Iterator[ow.Violation]:
+        there = sum(device == self.device for device in solution.device.values())
+        if there > self.count:
+            yield self.broken(f"{self.device!r} runs {there} operators")
+
+
+@ow.express(AtMost, "on")
+def _at_most(_formulation: object, model: ow.LinearModel, rule: AtMost) -> None:
+    model.add(sum(model.on(op.id, rule.device) for op in model.problem.graph.operators) <= rule.count)
+
+
+def test_a_rule_of_ones_own_is_part_of_a_conflict() -> None:
+    rules = [ow.Pin(op="a", device="d0"), AtMost(device="d0", count=1), ow.Pin(op="b", device="d0")]
+    found = ow.conflict(placement(chain(1, 1), cluster(9, 9), *rules))
+    assert names(found) == ["Pin('a', 'd0')", "AtMost('d0', 1)", "Pin('b', 'd0')"]
+    assert words(found) == [f"without {name}" for name in names(found)]
+    assert found.irreducible
 
 
 def test_packing_is_proved_at_a_size_that_no_schedule_solver_masters() -> None:
@@ -281,6 +316,13 @@ def test_progress_says_what_is_asked() -> None:
     assert any("enough" in stage for stage in stages)
 
 
+def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ow.conflict(placement(chain(6), cluster(5)), progress=True)
+    assert found.status == "conflict"
+    assert "conflict: memory of 'd0' (5 bytes)" in capsys.readouterr().err
+    assert ow.conflict(placement(chain(6), cluster(5)), progress=False).status == "conflict"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [({"time_limit": -1}, "time_limit"), ({"seed": "x"}, "seed"), ({"solver": "nobody"}, "nobody")],
@@ -290,3 +332,11 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], words: str) -> 
         ow.conflict(placement(chain(1), cluster(9)), **arguments)
     with pytest.raises(ow.InvalidInputError, match="must be a problem"):
         ow.conflict("problem.json")
+
+
+def test_ctrl_c_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was known by then is returned."""
+    problem = placement(chain(6), cluster(5))
+    inquiry = Inquiry()
+    monkeypatch.setattr(inquiry, "_interrupted", True)
+    assert inquiry.ask(problem, "anything") == Answer(proof="the time was up")

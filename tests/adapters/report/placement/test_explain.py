@@ -86,7 +86,7 @@ def test_why_nothing_fits() -> None:
     assert "needs 3,000 bytes" in ow.explain(problem, nothing)
     assert "1,000 bytes short" in ow.explain(problem, nothing)
     said = nothing.model_copy(update={"reason": "the solver's own words"})
-    assert ow.explain(problem, said) == "No placement obeys all rules: the solver's own words."
+    assert "No placement obeys all rules: the solver's own words. ow.conflict" in ow.explain(problem, said)
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
     assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
 

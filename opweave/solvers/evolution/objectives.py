@@ -1,0 +1,130 @@
+"""Rows judged with everything that counts: objectives, the encoding's limits, and every other side constraint.
+
+An encoding judges many rows at once. A side constraint that it does not know is asked for its ``violations``, plan by
+plan; so are measures that it does not know. This is slow but right for any rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.constraints import Constraint
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.measures import MEASURES
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
+from opweave.solvers.evolution.encoding import Encoding
+
+OBJECTIVE = "objective"
+"""The problem's own objective, among the names of objectives."""
+
+SHORT: Mapping[str, str] = {"peak": "peak_bytes", "total": "total_bytes"}
+"""Short names of measures."""
+
+LARGER_IS_BETTER = frozenset({"throughput"})
+"""Measures that are minimised with their sign changed."""
+
+
+class Worth(NamedTuple):
+    """Rows judged.
+
+    Attributes
+    ----------
+    objectives
+        What is minimised, finite for every row. Shape (rows, objectives).
+    violations
+        0 where a rule holds, else more than 0. Shape (rows, rules).
+    value
+        The problem's own objective; inf where a row cannot be carried out. Shape (rows,).
+    """
+
+    objectives: FloatArray
+    violations: FloatArray
+    value: FloatArray
+
+    @property
+    def legal(self) -> BoolArray:
+        """Which rows break nothing. Shape (rows,)."""
+        return np.asarray(np.isfinite(self.value) & (self.violations <= 0.0).all(axis=1))
+
+
+class Objectives:
+    """What is minimised, and what must hold, for rows of an encoding.
+
+    Attributes
+    ----------
+    names
+        The objectives: ``"objective"`` or measures of the timeline.
+    rules
+        Names of the columns of :attr:`Worth.violations`: the encoding's limits, then kinds of side constraints.
+    """
+
+    def __init__(self, problem: Problem[Any, Any], encoding: Encoding, names: Sequence[str] | None = None) -> None:
+        self.problem = problem
+        self.encoding = encoding
+        self.names = tuple(_known(name) for name in ((OBJECTIVE,) if names is None else names))
+        self._asked = tuple(each for each in problem.constraints if not encoding.knows(each))
+        self.rules = (*encoding.limits, *(each.kind for each in self._asked))
+        fast = {OBJECTIVE} | encoding.measures
+        self._played = tuple(name for name in self.names if name not in fast)
+
+    def judge(self, rows: FloatArray) -> Worth:
+        """Judge rows. Shape (rows, genes)."""
+        judged = self.encoding.judge(rows, [name for name in self.names if name in self.encoding.measures])
+        carried_out = np.isfinite(judged.objective)
+        asked = np.zeros((len(rows), len(self._asked)))
+        asked[~carried_out] = 1.0
+        columns = {OBJECTIVE: judged.objective, **judged.measures}
+        columns |= {name: np.full(len(rows), np.inf) for name in self._played}
+        if self._asked or self._played:
+            for p in np.flatnonzero(carried_out).tolist():
+                solution = self.encoding.decode(rows[p])
+                asked[p] = [broken(self.problem, each, solution) for each in self._asked]
+                for name, value in self._measured(solution).items():
+                    columns[name][p] = value
+        objectives = np.stack([columns[name] for name in self.names], axis=1)
+        worst = np.where(np.isfinite(objectives), objectives, self.encoding.worst)
+        return Worth(worst, np.concatenate([judged.excess, asked], axis=1), judged.objective)
+
+    def _measured(self, solution: Solution) -> dict[str, float]:
+        """The measures of a solution that the encoding does not know.
+
+        Raises
+        ------
+        InvalidInputError
+            For a measure that this problem has not.
+        """
+        timeline = self.problem.play(solution) if self._played else None
+        found = {}
+        for name in self._played:
+            value = None if timeline is None else MEASURES[name](timeline)
+            if value is None:
+                raise InvalidInputError(f"{name!r} has no meaning for this {type(self.problem).__name__}")
+            found[name] = -float(value) if name in LARGER_IS_BETTER else float(value)
+        return found
+
+
+def broken(problem: Problem[Any, Any], constraint: Constraint, solution: Solution) -> float:
+    """How badly a solution breaks a side constraint: 1 for each violation, and the logarithm of its excess."""
+    violations = constraint.violations(problem, solution)
+    return float(sum(1.0 + math.log1p(max(0.0, violation.excess or 0.0)) for violation in violations))
+
+
+def _known(name: str) -> str:
+    """The full name of an objective.
+
+    Raises
+    ------
+    InvalidInputError
+        For a name that is no measure.
+    """
+    full = SHORT.get(name, name)
+    if full != OBJECTIVE and full not in MEASURES:
+        known = ", ".join(map(repr, (OBJECTIVE, *MEASURES)))
+        raise InvalidInputError(f"{name!r} is no objective; these are: {known}")
+    return full

@@ -1,0 +1,162 @@
+"""Solver "pymoo": any algorithm of pymoo's over the rows of a problem's encoding."""
+
+from __future__ import annotations
+
+import copy
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.formulations.expressions import VIOLATIONS
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.solvers.evolution.encoding import Encoding, encoding_of
+from opweave.solvers.evolution.generations import GENERATIONS, sizes
+from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run, Stepping
+from opweave.solvers.trivial import trivial_bound
+
+if TYPE_CHECKING:
+    from opweave.solvers.evolution.pymoo_problem import PymooProblem
+
+OPTIONS = {
+    "algorithm": "name of a class of pymoo in small letters, or an object of such a class",
+    "population": "rows of a generation",
+    "generations": "most generations; 0 for as many as time allows; without a time limit, more for larger problems",
+    "seeded": "whether the first rows contain the plans of baselines and list schedulers",
+    "objectives": "names with commas between them; the result is the plan that is best by the problem's own objective",
+}
+"""The options, and what each means."""
+
+
+LEAST_GENERATIONS = 20
+"""Without a limit, small problems get this many generations and one more for each gene, up to the default."""
+
+
+class _OverError(Exception):
+    """The run is over in the middle of a generation."""
+
+
+class Reporter:
+    """Reports the best legal rows to a run, after the referee has judged their plans."""
+
+    def __init__(self, problem: Problem[Any, Any], encoding: Encoding, run: Run) -> None:
+        self._problem = problem
+        self._encoding = encoding
+        self._run = run
+
+    def watch(self, rows: FloatArray, worth: Worth) -> None:
+        """Report the best row; end the search if the run is over."""
+        value = np.where(worth.legal, worth.value, np.inf)
+        best = int(value.argmin()) if len(value) else 0
+        known = self._run.objective
+        if len(value) and np.isfinite(value[best]) and (known is None or value[best] < known):
+            solution = self._encoding.decode(rows[best])
+            judged = self._problem.evaluate(solution)
+            if judged.feasible and judged.objective is not None:
+                self._run.found(solution, judged.objective)
+        if self._run.should_stop():
+            raise _OverError
+
+
+def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run an algorithm of pymoo's; its population begins with the start and the plans of the baselines."""
+    from opweave.solvers.evolution.pymoo_problem import PymooProblem
+
+    encoding = encoding_of(problem, run)
+    names = str(run.option("objectives", OBJECTIVE)).replace(" ", "").split(",")
+    objectives = Objectives(problem, encoding, names)
+    bound = trivial_bound(problem)
+    if bound is not None:
+        run.proved(bound, "trivial")
+    reporter = Reporter(problem, encoding, run)
+    try:
+        if len(encoding.lower):
+            _search(PymooProblem(objectives, reporter.watch), run)
+        else:  # nothing to decide
+            row = np.zeros((1, 0))
+            reporter.watch(row, objectives.judge(row))
+    except _OverError:
+        return _ended(run, run.termination())
+    return _ended(run, Termination.BUDGET)
+
+
+def _search(problem: PymooProblem, run: Run) -> None:
+    """Judge the first plans, then step through the algorithm until it ends or the run is over."""
+    population, generations = sizes(run, problem.n_var)
+    if run.time_limit is None and not run.option("generations", 0):
+        generations = min(GENERATIONS, LEAST_GENERATIONS + problem.n_var)
+    algorithm = _algorithm(problem, run, population, generations, _first_rows(problem, run))
+    run.enter("generations")
+    done = 0
+    try:
+        while algorithm.has_next() and (generations is None or done <= generations):
+            algorithm.next()
+            done += 1
+    except (_OverError, OpweaveError):
+        raise
+    except Exception as error:
+        hint = "; some algorithms need several: option 'objectives'" if problem.n_obj == 1 else ""
+        said = f"{type(error).__name__}: {error}"
+        raise EngineError(f"{type(algorithm).__name__} of pymoo failed with {said}{hint}") from error
+
+
+def _first_rows(problem: PymooProblem, run: Run) -> FloatArray:
+    """The start and the plans of the baselines; each is judged, and so reported, as soon as it is built."""
+    run.enter("baselines")
+    rows: dict[bytes, FloatArray] = {}
+    start = () if run.start is None else (problem.encode(run.start),)
+    for row in chain(start, problem.encoding.seeds() if run.option("seeded", default=True) else ()):
+        problem.evaluate(row[None])
+        rows.setdefault(row.tobytes(), row)
+    return np.asarray([*rows.values()]).reshape(len(rows), problem.n_var)
+
+
+def _algorithm(problem: PymooProblem, run: Run, population: int, generations: int | None, rows: FloatArray) -> Any:
+    """The user's algorithm, copied so that it stays as it is, or one by name, which runs as long as the run lets it.
+
+    Raises
+    ------
+    InvalidInputError
+        When the algorithm does not take this problem.
+    """
+    from pymoo.core.termination import NoTermination
+
+    from opweave.solvers.evolution.algorithms import make_algorithm
+
+    chosen = run.options.get("algorithm", "ga")
+    given: dict[str, Any] = {"seed": run.seed + 1, "verbose": False}  # 0 stands for "by the clock" in some of them
+    if isinstance(chosen, Stepping):
+        algorithm = copy.deepcopy(chosen)
+    else:
+        algorithm = make_algorithm(str(run.option("algorithm", "ga")), problem, population, rows)
+        given["termination"] = NoTermination() if generations is None else ("n_gen", generations + 1)
+    try:
+        return algorithm.setup(problem, **given)
+    except Exception as error:
+        raise InvalidInputError(f"{type(algorithm).__name__} of pymoo does not take this problem: {error}") from error
+
+
+def _ended(run: Run, termination: Termination) -> Outcome:
+    reason = None if run.best is not None else "no plan was found that breaks no rule, and no proof that there is none"
+    return Outcome(termination, reason=reason)
+
+
+def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
+    """Register the solver for a problem that has an encoding."""
+    register(
+        Solver(
+            name="pymoo",
+            problem=problem.kind,
+            kind="algorithm",
+            run=solve_pymoo,
+            about="any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule",
+            features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+            supports=(VIOLATIONS,),
+            options=OPTIONS,
+        )
+    )
