@@ -41,9 +41,6 @@ from opweave.problems.constraints import (
 )
 from opweave.problems.problem import Problem
 
-VIOLATIONS = "violations"
-"""The target of solvers that judge plans by the constraints' own ``violations``."""
-
 Expression = Callable[..., Any]
 ExpressionT = TypeVar("ExpressionT", bound=Expression)
 

@@ -6,11 +6,13 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from math import comb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
@@ -77,7 +79,9 @@ def _begin(
     if "ref_dirs" in takes:
         from pymoo.util.ref_dirs import get_reference_directions
 
-        found["ref_dirs"] = get_reference_directions("energy", problem.n_obj, population, seed=1)
+        objectives = problem.n_obj
+        even = (n for n in range(population, 1, -1) if comb(n + objectives - 1, objectives - 1) <= population)
+        found["ref_dirs"] = get_reference_directions("das-dennis", objectives, n_partitions=next(even, 1))
     return found
 
 
@@ -94,7 +98,10 @@ def _find(name: str) -> type:
         found = _classes(module).get(name)
         if found is not None:
             return found
-    raise InvalidInputError(f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(algorithm_names())}")
+    known = algorithm_names()
+    raise InvalidInputError(
+        f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(known)}{did_you_mean(name, known)}"
+    )
 
 
 def _modules(*packages: str, first: str = "") -> Iterator[ModuleType]:
