@@ -3,7 +3,7 @@
 import opweave as ow
 
 graph = ow.OpGraph(
-    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 2, "a": 8, "b": 4, "c": 1}.items()],
+    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 2_000, "a": 8_000, "b": 4_000, "c": 1_000}.items()],
     operators=[
         ow.Operator(id="a", inputs=["x"], outputs=["a"]),
         ow.Operator(id="b", inputs=["x"], outputs=["b"]),
@@ -11,8 +11,8 @@ graph = ow.OpGraph(
     ],
     outputs=["c"],
 )
-cluster = ow.Cluster(devices=[ow.Device(name="cpu"), ow.Device(name="gpu")], shared=100.0)
-seconds = {"a": {"cpu": 2.0, "gpu": 1.0}, "b": {"cpu": 2.0, "gpu": 1.0}, "c": {"cpu": 1.0, "gpu": 1.0}}
+cluster = ow.Cluster(devices=[ow.Device(name="cpu"), ow.Device(name="gpu")], shared=1e6)
+seconds = {"a": {"cpu": 0.2, "gpu": 0.1}, "b": {"cpu": 0.2, "gpu": 0.1}, "c": {"cpu": 0.1, "gpu": 0.1}}
 costs = ow.Costs.from_table(seconds)
 batches = {op: {device: {1: s, 2: 2 * s} for device, s in row.items()} for op, row in seconds.items()}
 

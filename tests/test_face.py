@@ -35,7 +35,7 @@ def test_help_lists_the_handles(word: str) -> None:
 
 
 def test_help_lists_the_targets() -> None:
-    assert all(f'``"{target}"``' in (ow.express.__doc__ or "") for target in ("order_arcs", "step_rule", "on"))
+    assert all(f'``"{target}"``' in (ow.express.__doc__ or "") for target in ("order_arcs", "step_rule", "model"))
 
 
 def test_dir_has_no_clutter() -> None:

@@ -68,11 +68,22 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     constraint
         The class of the rule.
     target
-        ``"model"`` for all engines and ``"auto"``: ``function(model, rule)`` adds rows. For the others see
-        :mod:`opweave.formulations.expressions`.
+        ``"model"``: ``function(model, constraint)`` adds rows to the model of any formulation, for all engines and
+        "auto": ``model.add(row)``. A row compares handles of the model: ``on(op, device)``, ``start(op)``,
+        ``end(op)``, ``before(a, b)``, ``position(op)``, ``batch(op, device)``, ``stage(op)``, ``share(op, device)``,
+        ``uses(device)``, ``held(device)`` and ``objective``; ``model.problem`` is the problem.
 
+        A formulation's name: ``function(formulation, model, constraint)`` does the same for that one alone.
+
+        ``"order_arcs"``: ``function(problem, constraint)`` returns pairs (before, after) of operators, for searches
+        over orders. ``"step_rule"``: it returns ``rule(done, op)``, which says whether ``op`` may run next when exactly
+        the operators in ``done`` have run.
+
+    Notes
+    -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
-    their own.
+    their own. Engines pass over formulations without a handle that the function uses. Rows about times hold up to
+    rounding, so ``violations`` should allow for some.
 
     Examples
     --------
