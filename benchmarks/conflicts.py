@@ -38,17 +38,17 @@ def processor_seconds() -> float:
 
 def packing(operators: int, kind: str) -> ow.Problem[Any, Any]:
     """Equal operators on three devices that have bytes, but not places, for all."""
-    each, per_device = 60, (operators - 1) // 3
+    mib, each, per_device = 2**20, 60, (operators - 1) // 3
     graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{k}", bytes=1) for k in range(operators)],
-        parameters=[ow.Parameter(id=f"w{k}", bytes=each - 1) for k in range(operators)],
+        tensors=[ow.Tensor(id=f"t{k}", bytes=mib) for k in range(operators)],
+        parameters=[ow.Parameter(id=f"w{k}", bytes=(each - 1) * mib) for k in range(operators)],
         operators=[
             ow.Operator(id=f"o{k}", inputs=[f"t{k - 1}"] if k else [], outputs=[f"t{k}"], parameters=[f"w{k}"])
             for k in range(operators)
         ],
     )
-    memory = each * per_device + each - 10
-    cluster = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=memory) for name in "abc"], shared=1e3)
+    memory = (each * per_device + each - 10) * mib
+    cluster = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=memory) for name in "abc"], shared=1e9)
     costs = ow.Costs.from_table({op.id: {"a": 1.0, "b": 2.0, "c": 3.0} for op in graph.operators})
     rules = [ow.Forbid(op="o0", device="a"), ow.MaxDevices(count=3)]
     return {"placement": ow.Placement, "pipeline": ow.Pipeline}[kind](

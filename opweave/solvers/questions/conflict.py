@@ -7,13 +7,14 @@ Source of the search: Junker, "QuickXplain: Preferred Explanations and Relaxatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import PrivateAttr
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.shown import Shown
+from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import AnySolution
 from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
 from opweave.problems.words import counted
@@ -98,6 +99,11 @@ class Conflict(Shown, Spec):
     def __str__(self) -> str:
         return self.explain()
 
+    @property
+    def headline(self) -> str:
+        """What was found, in one line."""
+        return f"{self.status}: {', '.join(item.name for item in self.items) or self.reason}"
+
     def explain(self) -> str:
         """Say in a few sentences what cannot hold together, how that is known, and what would mend it."""
         if self.status != "conflict":
@@ -133,7 +139,7 @@ def conflict(
     time_limit: float | None = None,
     solver: str = "auto",
     seed: int = 0,
-    progress: Observer | None = None,
+    progress: Observer | bool | None = None,
 ) -> Conflict:
     """Find out why a problem has no solution, and what would mend it.
 
@@ -155,7 +161,7 @@ def conflict(
     seed
         Seed of everything random.
     progress
-        Called with a ``Progress`` whose ``stage`` says what is asked.
+        Called with a ``Progress`` whose ``stage`` says what is asked; True shows it on the terminal.
 
     Returns
     -------
@@ -189,7 +195,13 @@ def conflict(
         raise InvalidInputError(
             f"problem is of type {type(problem).__name__}; it must be a problem, such as a Placement"
         )
-    inquiry = Inquiry(solver, checked_whole("seed", seed, 0), checked_time_limit(time_limit), progress)
+    watch = find_view("solve", "progress") if progress is True else None
+    if watch is not None:
+        asked = partial(conflict, problem, time_limit=time_limit, solver=solver, seed=seed)
+        watched: Conflict = watch(problem, "conflict", lambda observer: asked(progress=observer))
+        return watched
+    observer = None if isinstance(progress, bool) else progress
+    inquiry = Inquiry(solver, checked_whole("seed", seed, 0), checked_time_limit(time_limit), observer)
     whole = inquiry.ask(problem, "is there a plan?")
     if whole.plan is not None:
         found = Conflict(problem=problem.kind, status="feasible", plan=whole.plan, reason="There is a plan.")

@@ -316,6 +316,13 @@ def test_progress_says_what_is_asked() -> None:
     assert any("enough" in stage for stage in stages)
 
 
+def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found = ow.conflict(placement(chain(6), cluster(5)), progress=True)
+    assert found.status == "conflict"
+    assert "conflict: memory of 'd0' (5 bytes)" in capsys.readouterr().err
+    assert ow.conflict(placement(chain(6), cluster(5)), progress=False).status == "conflict"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [({"time_limit": -1}, "time_limit"), ({"seed": "x"}, "seed"), ({"solver": "nobody"}, "nobody")],
