@@ -12,7 +12,10 @@ side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``; ``register_solver``, ``Solver``
+    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``
+models in your hands, solvers of your own
+    ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
+    ``Solver``, ``register_formulation``, ``Formulation``
 results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
     ``progress_figure``, ``verify``, ``load_result``

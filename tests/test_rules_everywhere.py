@@ -12,7 +12,13 @@ import pytest
 import opweave as ow
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.placement.model import PlacementModel
-from opweave.solvers.engines.device_rules import _cover, allowed_devices, cores_of, devices_read
+from opweave.solvers.engines.device_rules import (
+    Count,
+    _cover,
+    allowed_devices,
+    devices_read,
+    rows_of,
+)
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
@@ -263,7 +269,7 @@ def test_cores_forbid_what_is_refused_and_nothing_else(shape: tuple[int, ...]) -
     for share in (0.0, 0.3, 0.7, 1.0):
         refused = draw.random(shape) < share if shape else np.asarray(share > 0.5)
         forbidden = np.zeros(shape, dtype=bool)
-        for core in _cover(refused, lambda: True):
+        for core in _cover(refused, refused, lambda: True):
             forbidden[tuple(core.get(axis, slice(None)) for axis in range(len(shape)))] = True
         assert (forbidden == refused).all()
 
@@ -271,11 +277,13 @@ def test_cores_forbid_what_is_refused_and_nothing_else(shape: tuple[int, ...]) -
 def test_rules_about_few_operators_are_asked_about_few_choices() -> None:
     problem, rule = PROBLEMS["batched_mapping"], Apart(ops=("a", "c"))
     like = ow.solve(problem).solution
-    cores = cores_of(rule, problem, like, frozenset("a"))
-    d, e, both = frozenset("d"), frozenset("e"), frozenset("de")
-    assert {frozenset(core.items()) for core in cores} == {
-        frozenset(core.items()) for core in ({"a": d, "c": d}, {"a": e, "c": e}, {"a": both}, {"c": both})
-    }
+    cores = rows_of(rule, problem, like, frozenset("a"))
+    assert cores == [Count(("a", "c"), "d", 1, 1), Count(("a", "c"), "e", 1, 1)]
+    few = Few(device="d", most=1)
+    assert rows_of(few, PROBLEMS["placement"], ow.solve(PROBLEMS["placement"]).solution, frozenset("a")) == [
+        Count(("a", "b", "c"), "d", 0, 1),
+        Count(("a", "b", "c"), "e", 2, 3),
+    ]
     where = allowed_devices(PROBLEMS["placement"], [rule], ow.solve(PROBLEMS["placement"]).solution, 0)
     assert where is not None
     assert where["a"] != where["c"]

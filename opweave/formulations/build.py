@@ -84,7 +84,7 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     factor, concrete.objective_unit = objective_unit(problem.unit, coefficient_of(model))
     concrete.objective.set_value(concrete.objective.expr * (tick / factor))
     concrete.opweave.note_objective()
-    concrete.opweave.source.problem = problem
+    concrete.problem = concrete.opweave.source.problem = problem
     concrete.formulation = model.formulation
     return concrete
 

@@ -112,11 +112,12 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     if run.extend is None and not plan.beyond(problem):
         return plan.run(problem, run)
     searches = _Searches(plan, problem, run, plan.beyond(problem))
-    outcome, like = searches.relaxed()
+    outcome, found = searches.relaxed()
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome if outcome.infeasible else Outcome(run.termination())
-    if like is not None and run.extend is None:
-        searches.allowed(like)
+    if found is not None and run.extend is None:
+        run.offers.append(found)  # engines ask the rules about it before they begin
+        searches.allowed(found.solution)
     outcome = _by_engines(problem, run)
     if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
         return outcome
@@ -134,7 +135,7 @@ class _Searches:
     run: Run
     rules: tuple[Constraint, ...]
 
-    def relaxed(self) -> tuple[Outcome, Solution | None]:
+    def relaxed(self) -> tuple[Outcome, Found | None]:
         """Search without the rules; returns the best plan of that, too."""
         with self.run.share(SEARCH_SHARE, SEARCH_SECONDS):
             return self._search(RelaxedRun, without(self.problem, self.rules), self.run.start)
@@ -163,7 +164,7 @@ class _Searches:
 
     def _search(
         self, kind: type[RestrictedRun], problem: Problem[Any, Any], start: Solution | None
-    ) -> tuple[Outcome, Solution | None]:
+    ) -> tuple[Outcome, Found | None]:
         run = self.run
         inner = kind(
             time_limit=run.remaining(),
@@ -179,7 +180,8 @@ class _Searches:
             rules=self.rules,
         )
         start_run(problem, inner)
-        return run_solver(problem, find_solver(problem, self.plan.name), inner), inner.best
+        outcome = run_solver(problem, find_solver(problem, self.plan.name), inner)
+        return outcome, inner.candidates[-1] if inner.candidates else None
 
 
 def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -48,7 +48,8 @@ def solver_for(
         The optional arguments of ``solve`` that it honours; others are refused.
     supports
         The targets of :func:`express` that it understands: side constraints that are registered for none of them are
-        refused. Name a target of its own to teach it rules.
+        refused. Name a target of its own to teach it rules, or ``"violations"`` if it asks ``problem.evaluate`` about
+        its plans before it reports them: then it takes every rule.
 
     Raises
     ------

@@ -113,8 +113,9 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``offers`` are plans for a model with a user's rows, which has to accept them. ``kept`` holds what solvers
-    keep between their turns in this run, by their names.
+    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. ``kept`` holds what solvers
+    keep between their turns in this run, by their names,
+    and ``asked`` what engines have learned of users' rules.
     """
 
     time_limit: float | None = None
@@ -142,6 +143,7 @@ class Run:
     callback_error: Exception | None = None
     on_first: Callable[[Solution], None] | None = None
     kept: dict[str, object] = field(default_factory=dict)
+    asked: dict[int, Any] = field(default_factory=dict)
     _stopped: float | None = None
     _last_log: float = 0.0
     _halt: IntArray | None = None

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ def test_a_plan_that_is_not_valid_is_said_to_be_none():
     assert result.solution is None or result.verified
     assert "not valid" in result.reason
     assert ow.solve(ORDERING, solver="silent").status is not ow.Status.OPTIMAL
+
+
+def test_one_that_asks_the_referee_takes_every_rule():
+    @ow.solver_for(ow.MemoryOrdering, supports=["violations"])
+    def all_orders(problem, run):
+        for order in permutations(["a", "b", "c"]):
+            judged = problem.evaluate(ow.Ordering(order=order))
+            if judged.feasible:
+                run.found(ow.Ordering(order=order), judged.objective)
+
+    rule = ow.MemoryOrdering(graph=ORDERING.graph, constraints=[ow.Precede(before="b", after="a")])
+    assert ow.solve(rule, solver="all_orders").solution.order == ("b", "a", "c")
 
 
 def test_a_solver_that_returns_nonsense_ends_as_a_failed_engine():

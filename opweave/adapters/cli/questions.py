@@ -17,7 +17,7 @@ from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem, save
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
-from opweave.problems.units import parse_bytes
+from opweave.problems.units import parse_bytes, read_rate
 
 if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
@@ -150,7 +150,8 @@ def axis_value(axis: str, text: str) -> OptionValue:
     name = axis.partition(":")[0]
     if name in ("memory", "limit") or name.endswith("_bytes"):
         return parse_bytes(text)
-    return parse_bytes(text.removesuffix("/s")) if name == "bandwidth" else option_value(text)
+    plain_value = option_value(text)
+    return read_rate(text) if name == "bandwidth" and isinstance(plain_value, str) else plain_value
 
 
 def _split(text: str) -> list[str]:

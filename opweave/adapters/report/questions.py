@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
+from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.problems.result import OptionValue, Status
-from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
+from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
-from opweave.solvers.questions.answers import Answer
+from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
@@ -32,7 +35,7 @@ Cells = tuple[Sequence[str], list[Sequence[str]]]
 """Headings and rows."""
 
 _HERE = "opweave.adapters.report.questions"
-VIEWS: Mapping[tuple[str, str], str] = {
+VIEWS: dict[tuple[str, str], str] = {
     (name, verb): f"{_HERE}{module}:{function}"
     for name in ("Comparison", "Sweep", "Front")
     for verb, module, function in (
@@ -44,30 +47,8 @@ VIEWS: Mapping[tuple[str, str], str] = {
         ("report", "", "report"),
     )
 }
+VIEWS["questions", "progress"] = f"{_HERE}:bar"
 """What shows them, by class and verb; see :func:`~opweave.problems.shown.shown_by`."""
-
-
-def readable_value(axis: str, value: OptionValue) -> str:
-    """Write a value of an axis or a measure of a sweep or front.
-
-    Examples
-    --------
-    >>> readable_value("memory", 2**30), readable_value("batch", 8), readable_value("peak", None)
-    ('1 GiB', '8', 'no limit')
-    """
-    name = axis.partition(":")[0]
-    if value is None:
-        return "no limit"
-    if isinstance(value, bool | str):
-        return str(value)
-    if name in _IN_BYTES or name.endswith("_bytes"):
-        return readable_bytes(value)
-    if name == "bandwidth":
-        return f"{readable_bytes(value)}/s"
-    return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
-
-
-_IN_BYTES = ("memory", "limit", "peak", "total")
 
 
 def cells_of(answered: Answered) -> Cells:
@@ -176,17 +157,21 @@ def _explained_comparison(found: Comparison) -> str:
     return text if not bounds else f"{text} No plan needs less than {readable(max(bounds), found.unit)}."
 
 
-def _explained_sweep(found: Sweep) -> str:
+def counts_of(found: Sweep) -> str:
+    """Say how many points have what."""
     status = [row.status for row in found.rows]
-    planned = [row for row in found.rows if row.objective is not None]
     kinds = (
         (status.count(Status.OPTIMAL), "proved optimal"),
         (status.count(Status.FEASIBLE), "with a plan and a bound"),
         (status.count(Status.INFEASIBLE), "proved infeasible"),
-        (len(found.rows) - len(planned) - status.count(Status.INFEASIBLE), "without a plan"),
+        (status.count(Status.UNKNOWN) + status.count(None), "without a plan"),
     )
     counts = ", ".join(f"{number:,} {what}" for number, what in kinds if number)
-    text = f"{counted(len(found.rows), 'point')}: {counts}."
+    return f"{counted(len(found.rows), 'point')}: {counts}."
+
+
+def _explained_sweep(found: Sweep) -> str:
+    text, planned = counts_of(found), [row for row in found.rows if row.objective is not None]
     if not planned:
         return text
     best = min(planned, key=lambda row: row.objective or 0)
@@ -240,6 +225,11 @@ def to_html(answered: Answered) -> str:
 def escaped(value: str) -> str:
     """Text for a page, without characters that could be code."""
     return html.escape(plain(value))
+
+
+def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
+    """Show a progress bar on standard error."""
+    return progress_bar(Console(stderr=True), label)
 
 
 def save(answered: Answered, path: PathLike) -> Path:

@@ -21,10 +21,10 @@ from opweave.adapters.report.figures import (
     safe_text,
     save_figure,
 )
-from opweave.adapters.report.questions import Answered, explain, readable_measure, readable_value
+from opweave.adapters.report.questions import Answered, counts_of, explain, readable_measure
 from opweave.problems.result import OptionValue, Status
 from opweave.problems.units import readable, unit_of
-from opweave.solvers.questions.answers import Answer
+from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
@@ -109,7 +109,7 @@ def sweep_figure(found: Sweep) -> Figure:
     axes.set_ylabel(f"objective ({name})")
     axes.margins(x=0.05, y=0.1)
     left_out = len(curves) - MOST_CURVES
-    entitle(axes, f"{found.problem.replace('_', ' ')} by {main.replace('_', ' ')}", explain(found))
+    entitle(axes, f"{found.problem.replace('_', ' ')} by {main.replace('_', ' ')}", counts_of(found))
     _from_zero(axes)
     _legend(figure, axes, found.rows, f"{left_out} curves left out" if left_out > 0 else "")
     return figure

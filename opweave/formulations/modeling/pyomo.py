@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +140,10 @@ class PyomoView:
 
     def handle(self, word: str) -> Callable[..., LinearExpression]:
         """A handle of the linear model, returning Pyomo expressions."""
-        return lambda *arguments: self.expression(getattr(self.source, word)(*arguments))
+        return partial(self._said, word)  # unlike a lambda, it follows a copy of the model
+
+    def _said(self, word: str, *arguments: str) -> LinearExpression:
+        return self.expression(getattr(self.source, word)(*arguments))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
         """Add one row, such as ``model.start("a") >= 0.5 + model.on("b", "gpu")``."""

@@ -2,8 +2,8 @@
 
 While a rule judges, it is noted what it reads. If it reads nothing but devices, it can be asked about any choice of
 devices without a plan. A rule about few operators, or a small problem, has few choices: then all of them are tried, and
-the rule is written as rows at once. Each row forbids a *core*: devices of some operators that the rule refuses whatever
-the others have.
+the rule is written as rows at once. A row limits the number of operators on a device, or forbids a *core*: devices of
+some operators that the rule refuses whatever the others have.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from dataclasses import dataclass
+from itertools import combinations, islice, product
 from typing import Any, TypeVar
 
 import numpy as np
 
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.constraints import Constraint, PlacesOperators
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
@@ -24,6 +26,9 @@ ValueT = TypeVar("ValueT")
 
 Devices = Mapping[str, frozenset[str]]
 """The devices of some operators."""
+
+Choices = BoolArray
+"""One entry for every choice of devices, with an axis for each operator and a place on it for each set of devices."""
 
 WHOLE = ("placement", "pipeline")
 """Problems in which every operator has one device."""
@@ -39,6 +44,16 @@ MOST_STEPS = 5_000
 
 ASKED = 256
 """Choices between two looks at the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """From ``least`` to ``most`` of the operators have a part on the device."""
+
+    ops: tuple[str, ...]
+    device: str
+    least: int
+    most: int
 
 
 class _ReadsMoreError(Exception):
@@ -101,8 +116,10 @@ def _says_devices(solution: Any) -> bool:
     return isinstance(named, Mapping) and {op: frozenset((named[op],)) for op in named} == dict(where)
 
 
-def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices) -> tuple[int, set[str]]:
-    """How often a rule objects to a choice of devices, and the operators whose devices it reads for that.
+def _judged(
+    rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices, most: int | None = None
+) -> tuple[int, set[str]]:
+    """How often, but at ``most``, a rule objects to devices, and the operators whose devices it reads for that.
 
     Raises
     ------
@@ -111,7 +128,7 @@ def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where:
     """
     read = set[str]()
     try:
-        return sum(1 for _ in rule.violations(problem, _Devices(like, where, read))), read
+        return sum(1 for _ in islice(rule.violations(problem, _Devices(like, where, read)), most)), read
     except Exception as error:  # a rule of its own kind, which needs the solution itself
         raise _ReadsMoreError(read) from error
 
@@ -127,14 +144,14 @@ def devices_read(rule: Constraint, problem: Problem[Any, Any], solution: Solutio
     return frozenset(read) if objections else None
 
 
-def cores_of(
+def rows_of(
     rule: Constraint,
     problem: Problem[Any, Any],
     like: Solution,
     ops: frozenset[str],
     keep_going: Callable[[], bool] = lambda: True,
-) -> list[dict[str, frozenset[str]]]:
-    """Devices of some operators that a rule refuses whatever the others have; empty where there are too many choices.
+) -> list[Count | Devices]:
+    """A rule as counts and cores, which exclude nothing but what it refuses; empty if there are too many choices.
 
     Parameters
     ----------
@@ -152,7 +169,7 @@ def cores_of(
                 if number % ASKED == 0 and not keep_going():
                     return []
                 where = {op: options[k] for op, k in zip(names, choice, strict=True)}
-                objections, _ = _judged(rule, problem, like, where)
+                objections, _ = _judged(rule, problem, like, where, most=1)
                 refused[choice] = objections > 0
         except _ReadsMoreError as error:
             more = frozenset(error.args[0]) - ops
@@ -160,7 +177,10 @@ def cores_of(
                 return []
             ops |= more
             continue
-        return [{names[axis]: options[k] for axis, k in core.items()} for core in _cover(refused, keep_going)]
+        counts = list(_counts(refused, names, options))
+        left = refused & np.logical_and.reduce([_within(each, refused.shape, options) for each in counts] or [refused])
+        cores = _cover(refused, left, keep_going)
+        return [*counts, *({names[axis]: options[k] for axis, k in core.items()} for core in cores)]
     return []
 
 
@@ -170,9 +190,33 @@ def _options(problem: Any, most: int) -> list[frozenset[str]]:
     return [frozenset(some) for size in range(1, min(most, len(names)) + 1) for some in combinations(names, size)]
 
 
-def _cover(refused: np.ndarray[Any, np.dtype[np.bool_]], keep_going: Callable[[], bool]) -> Iterator[dict[int, int]]:
-    """Cores that together forbid exactly what is refused, unless there are too many of them."""
-    left = refused.copy()
+def _counts(refused: Choices, names: list[str], options: list[frozenset[str]]) -> Iterator[Count]:
+    """The numbers of operators on each device that occur among the choices that are not refused."""
+    for device in sorted(frozenset().union(*options)) if not refused.all() else ():
+        found = _number(device, refused.shape, options)[~refused]
+        least, most = int(found.min()), int(found.max())
+        if least > 0 or most < len(names):
+            yield Count(tuple(names), device, least, most)
+
+
+def _number(device: str, shape: tuple[int, ...], options: list[frozenset[str]]) -> IntArray:
+    """How many operators are on a device, for every choice."""
+    there = np.asarray([device in each for each in options], dtype=np.int64)
+    number = np.zeros(shape, dtype=np.int64)
+    for axis in range(len(shape)):
+        number += there.reshape([-1 if other == axis else 1 for other in range(len(shape))])
+    return number
+
+
+def _within(count: Count, shape: tuple[int, ...], options: list[frozenset[str]]) -> Choices:
+    """Whether every choice obeys a count."""
+    number = _number(count.device, shape, options)
+    return (number >= count.least) & (number <= count.most)
+
+
+def _cover(refused: Choices, left: Choices, keep_going: Callable[[], bool]) -> Iterator[dict[int, int]]:
+    """Cores that forbid what is ``left`` to forbid, and nothing that is not refused, unless there are too many."""
+    left = left.copy()
     for _ in range(MOST_CORES):
         if not left.any() or not keep_going():
             return

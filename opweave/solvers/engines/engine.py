@@ -178,7 +178,8 @@ def _solve_as(
     if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
         return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
-    refusals = Refusals(problem, written)
+    refusals = Refusals(problem, written, run.asked)
+    refusals.learn([plan.solution for plan in run.offers], lambda: not run.should_stop())
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())

@@ -14,10 +14,8 @@ from opweave.formulations.formulation import (
 )
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
-from opweave.problems.words import did_you_mean
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.registration import ENGINES
 from opweave.solvers.registry import Solver, list_solvers, registered
@@ -84,8 +82,8 @@ def list_formulations(
 
     Returns
     -------
-    tuple
-        The rows; the defaults of a problem come first.
+    Rows
+        A tuple that prints as a table, the defaults of each problem first; ``.to_pandas()`` makes a pandas table of it.
 
     Raises
     ------
@@ -103,13 +101,9 @@ def list_formulations(
     >>> list_formulations("placement")[0].handles
     ('on', 'start', 'end', 'uses', 'held')
     """
+    list_solvers(problem)  # loads them with their formulations, or refuses the problem
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     known = {name: each for name, each in Problem.kinds().items() if issubclass(each, Problem)}
-    if kind is not None and kind not in known:
-        raise InvalidInputError(
-            f"no problem is called {kind!r:.60}; there are: {', '.join(known)}{did_you_mean(kind, known)}"
-        )
-    list_solvers(kind)  # loads them, with their formulations
     return Rows(row for name, each in known.items() if kind in (None, name) for row in _rows(each))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, expressible, expression
@@ -29,7 +30,7 @@ from opweave.problems.constraints import Constraint, PlacesOperators, means
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.device_rules import WHOLE, Devices, cores_of, devices_read
+from opweave.solvers.engines.device_rules import WHOLE, Count, Devices, devices_read, rows_of
 
 TRIES = 3
 """Plans with the same devices that are cut off one by one before all plans with these devices are left out."""
@@ -60,6 +61,8 @@ class Refusals:
     ----------
     rules
         Those rules.
+    asked
+        Rules about devices as rows, by the identity of the rule; it may be shared among engines.
     pending
         Whether the engine's latest plan was refused.
     exact
@@ -68,10 +71,10 @@ class Refusals:
 
     problem: Problem[Any, Any]
     formulation: type[Formulation[Any, Any]]
+    asked: dict[int, list[Count | Devices]] = field(default_factory=dict)
     pending: bool = False
     exact: bool = True
-    _found: dict[object, Devices | Solution] = field(default_factory=dict)
-    _written: set[int] = field(default_factory=set)
+    _found: dict[object, Count | Devices | Solution] = field(default_factory=dict)
     _tried: Counter[object] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,12 @@ class Refusals:
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def learn(self, plans: Iterable[Solution], keep_going: Callable[[], bool]) -> None:
+        """Ask the rules without an expression about plans from elsewhere; what they say of devices is remembered."""
+        for rule, plan in product(unexpressed(self.problem, self.formulation), plans):
+            if devices_read(rule, self.problem, plan) is not None:
+                self._remember(rule, plan, keep_going)
 
     def refuse(self, solution: Solution, keep_going: Callable[[], bool]) -> bool:
         """Whether a rule objects to an engine's plan; if so, it is remembered."""
@@ -93,10 +102,13 @@ class Refusals:
     def _remember(self, rule: Constraint, solution: Solution, keep_going: Callable[[], bool]) -> None:
         ops = devices_read(rule, self.problem, solution)
         if ops is not None:
-            if id(rule) not in self._written:
-                self._written.add(id(rule))
-                for core in cores_of(rule, self.problem, solution, ops, keep_going):
-                    self._forbid(core)
+            if id(rule) not in self.asked:
+                self.asked[id(rule)] = rows_of(rule, self.problem, solution, ops, keep_going)
+            for row in self.asked[id(rule)]:
+                if isinstance(row, Count):
+                    self._found[row] = row
+                else:
+                    self._forbid(row)
             self._forbid(_devices(solution, ops))
             return
         self.exact = self.exact and self.formulation.tells_apart(self.problem)
@@ -129,6 +141,10 @@ class Refusals:
         for refused in self._found.values():
             if isinstance(refused, Solution):
                 formulation.exclude(model, refused)
+            elif isinstance(refused, Count):
+                number = sum(model.on(op, refused.device) for op in refused.ops)
+                model.add(number >= refused.least)
+                model.add(number <= refused.most)
             else:
                 _exclude_devices(model, refused)
         if not self.exact:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import PlainSerializer, PlainValidator
 
-from opweave.problems.errors import OpweaveError
+from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Status, Termination
+from opweave.problems.rows import Rows
+from opweave.problems.shown import Shown, find_view
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import FrozenDict, Spec
+from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
+from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.solvers.questions.relaxation import plan_for, relaxes
 from opweave.solvers.run import agree
 from opweave.solvers.solve import solve
@@ -106,6 +110,69 @@ class Answer(Spec):
     def timeline(self) -> Timeline | None:
         """What happens when the solution is carried out; None without a solution, or after reading from JSON."""
         return None if self.result is None else self.result.timeline
+
+
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
+_IN_BYTES = ("memory", "limit", "peak", "total")
+
+
+def readable_value(axis: str, value: OptionValue) -> str:
+    """Write a value of an axis or a measure of a sweep or front.
+
+    Examples
+    --------
+    >>> readable_value("memory", 2**30), readable_value("batch", 8), readable_value("peak", None)
+    ('1 GiB', '8', 'no limit')
+    """
+    name = axis.partition(":")[0]
+    if value is None:
+        return "no limit"
+    if isinstance(value, bool | str):
+        return str(value)
+    if name in _IN_BYTES or name.endswith("_bytes"):
+        return readable_bytes(value)
+    if name == "bandwidth":
+        factor, unit = next((each for each in _RATES if value >= each[0]), _RATES[-1])
+        return f"{value / factor:.4g} {unit}"
+    return precise_seconds(float(value)) if name == "latency" else f"{value:,g}"
+
+
+class Answers(Shown, Spec):
+    """Several answers, which print as a table."""
+
+    problem: str
+    rows: Many[Answer]
+
+    def __repr__(self) -> str:
+        unit = getattr(self, "unit", getattr(self, "units", ("",))[0])
+        table = Rows([_cells(row, unit) for row in self.rows])
+        return f"{type(self).__name__} ({self.problem.replace('_', ' ')})\n{table!r}"
+
+
+def _cells(answer: Answer, unit: str) -> dict[str, object]:
+    return {
+        "solver": answer.solver,
+        **{name: readable_value(name, value) for name, value in answer.values.items()},
+        "objective": readable(answer.objective, unit),
+        "bound": readable(answer.bound, unit),
+        "gap": readable_share(answer.gap),
+        "status": None if answer.status is None else answer.status.value,
+        "time": None if answer.seconds is None else readable_seconds(answer.seconds),
+        "reason": answer.reason,
+    }
+
+
+@contextmanager
+def reporting(progress: Report | bool | None, label: str) -> Iterator[Report | None]:
+    """Report to a function, or, for True, to a progress bar; this layer does not know how to draw one."""
+    if progress is not True:
+        yield progress or None
+        return
+    bar = find_view("questions", "progress")
+    if bar is None:
+        raise InvalidInputError("nothing here shows progress; import opweave, or pass progress=f")
+    with bar(label) as report:
+        yield report
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,15 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import OptionValue
-from opweave.problems.shown import Shown
 from opweave.problems.solution import Solution
-from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
-from opweave.solvers.questions.answers import Answer, Question, Report, in_turn, row
+from opweave.problems.spec import SCHEMA_VERSION
+from opweave.solvers.questions.answers import Answer, Answers, Question, Report, in_turn, reporting, row
 from opweave.solvers.registry import Feature, Solver, find_solver, is_available, registered
 
 AUTO = "auto"
 
 
-class Comparison(Shown, Spec):
+class Comparison(Answers):
     """What several solvers found for one problem.
 
     Attributes
@@ -33,9 +32,7 @@ class Comparison(Shown, Spec):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    problem: str
     unit: str
-    rows: Many[Answer]
     baseline: str | None = None
 
     @property
@@ -77,7 +74,7 @@ def compare(
     start: SolutionT | None = None,
     options: Mapping[str, Mapping[str, OptionValue]] | None = None,
     executor: Executor | None = None,
-    progress: Report | None = None,
+    progress: Report | bool | None = None,
 ) -> Comparison:
     """Solve a problem with several solvers and put their answers side by side.
 
@@ -99,7 +96,7 @@ def compare(
         Any ``concurrent.futures.Executor``: the solvers run side by side there, so they may slow each other down. None:
         one after another in this process.
     progress
-        Called with the number of solvers that are done and the number of all.
+        Called with the number of solvers that are done and the number of all; True for a progress bar.
 
     Returns
     -------
@@ -138,10 +135,11 @@ def compare(
         honoured = _honoured(known[name], gap=gap, threads=threads, start=start)
         questions.append(Question(problem, name, {**common, **honoured, "options": given.get(name)}))
     rows: dict[int, Answer] = {}
-    for position, found in in_turn(questions, executor):
-        rows[position] = row(questions[position], found)
-        if progress is not None:
-            progress(len(rows), len(questions))
+    with reporting(progress, "solvers") as report:
+        for position, found in in_turn(questions, executor):
+            rows[position] = row(questions[position], found)
+            if report is not None:
+                report(len(rows), len(questions))
     skipped = "interrupted before its turn"
     answers = [rows.get(number) or row(each, skipped) for number, each in enumerate(questions)]
     return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(answers), baseline=_baseline(answers, known))

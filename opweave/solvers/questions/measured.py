@@ -185,8 +185,19 @@ def _refusal(problem: AnyProblem, measures: tuple[str, ...], goals: Mapping[str,
     text = f"{type(problem).__name__} has no exact front over {' and '.join(map(repr, measures)):.120}"
     if not goals or not caps:
         why = "its rule for dimensions depends on the memory limits" if isinstance(problem, Slicing) else "it has none"
-        return f"{text}; {why} (method='nsga2' searches without proofs where pareto_front does)"
+        return f"{text}; {why} (method='nsga2' searches without proofs)"
     pairs = [repr((goal, cap)) for goal in goals for cap in caps]
     three = [repr((goal, *caps)) for goal in goals] if len(caps) > 1 else []
-    others = "; Slicing also takes method='nsga2'" if isinstance(problem, Slicing) else ""
-    return f"{text}; it has {', '.join([*pairs, *three])}{others}"
+    return (
+        f"{text}; it has {', '.join([*pairs, *three])}; method='nsga2' searches any measures of the timeline, "
+        "without proofs"
+    )
+
+
+def unit_of_measure(name: str, problem: AnyProblem) -> str:
+    """The unit of a measure of a timeline, in words for tables."""
+    if name in CAPS.get(type(problem), {}):
+        return CAPS[type(problem)][name].unit
+    if name in ("peak", "total", "peak_bytes", "total_bytes", "traffic"):
+        return "bytes"
+    return {"energy": "joules", "throughput": "inputs per second"}.get(name, "seconds")

@@ -9,18 +9,19 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
-from opweave.problems.shown import Shown
-from opweave.problems.slicing.spec import Slicing
-from opweave.problems.spec import SCHEMA_VERSION, Many, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Many
 from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.answers import (
     Answer,
+    Answers,
     Lesson,
     Report,
     improved,
+    reporting,
     unsolved,
 )
-from opweave.solvers.questions.measured import asked
+from opweave.solvers.questions.genetic_front import genetic_front
+from opweave.solvers.questions.measured import asked, unit_of_measure
 from opweave.solvers.questions.moving_limits import MovingLimits
 from opweave.solvers.trivial import trivial_bound
 
@@ -28,7 +29,7 @@ AnyProblem = Problem[Any, Any]
 Method = Literal["epsilon", "nsga2"]
 
 
-class Front(Shown, Spec):
+class Front(Answers):
     """Plans of which none is better than another in all measures.
 
     Attributes
@@ -49,11 +50,9 @@ class Front(Shown, Spec):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    problem: str
     measures: Many[str]
     units: Many[str]
     method: Method
-    rows: Many[Answer]
     steps: Many[Answer] = ()
     complete: bool = False
 
@@ -72,7 +71,7 @@ def pareto(
     threads: int = 1,
     options: Mapping[str, OptionValue] | None = None,
     executor: Executor | None = None,
-    progress: Report | None = None,
+    progress: Report | bool | None = None,
 ) -> Front:
     """Find plans that trade one measure against others.
 
@@ -87,8 +86,9 @@ def pareto(
     points
         Most points; there may be fewer.
     method
-        ``"epsilon"``: a solve for every point, each with a bound. ``"nsga2"``: one genetic search without proofs, for
-        slicing (:func:`~opweave.solvers.slicing.pareto.pareto_front`).
+        ``"epsilon"``: a solve for every point, each with a bound. ``"nsga2"``: one genetic search, quick and
+        without proofs, over any measures of the timeline (:data:`~opweave.problems.measures.MEASURES`); of the
+        arguments below it takes ``time_limit`` and ``seed``. Without a time limit it ends after 200 generations.
     solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`, for each solve.
     time_limit
@@ -96,7 +96,7 @@ def pareto(
     seed
         Seed of every solve.
     progress
-        Called with the number of points that are found and the number asked for.
+        Called with the number of points that are found and the number asked for; True for a progress bar.
 
     Returns
     -------
@@ -143,8 +143,10 @@ def pareto(
         "executor": executor,
         "formulation": formulation,
     }
-    search = MovingLimits(question.goal.minimised(problem), question, solver, points, time_limit, arguments, progress)
-    search.run()
+    goal = question.goal.minimised(problem)
+    with reporting(progress, "points") as report:
+        search = MovingLimits(goal, question, solver, points, time_limit, arguments, report)
+        search.run()
     return _front(search)
 
 
@@ -175,20 +177,20 @@ def _searched(
     problem: AnyProblem, measures: tuple[str, ...], points: int, time_limit: float | None, seed: int
 ) -> Front:
     """The front that NSGA-II finds."""
-    if not isinstance(problem, Slicing) or {*measures} not in ({"latency", "peak"}, {"latency", "peak_bytes"}):
-        raise InvalidInputError(
-            f"method 'nsga2' searches Slicing over ('latency', 'peak'), not {type(problem).__name__} over "
-            f"{measures!r:.80}; take method='epsilon'"
-        )
-    from opweave.solvers.slicing.pareto import pareto_front
-
-    found = pareto_front(problem, time_limit=time_limit, seed=seed)
+    try:
+        question = asked(problem, measures)
+        names: tuple[str, ...] = (question.goal_name, *question.caps)
+        searched = question.goal.minimised(problem)
+        bound = trivial_bound(searched)
+    except InvalidInputError:  # measures that no problem limits can still be traded against each other
+        names, searched, bound = measures, problem, None
+    found = genetic_front(searched, names, time_limit=time_limit, seed=seed)
     step = max(1.0, (len(found) - 1) / max(1, points - 1))
     chosen = found if len(found) <= points else [found[round(k * step)] for k in range(points)]
-    names = tuple(sorted(measures))  # latency comes before peak
     rows = []
-    for plan in chosen:
-        learnt = Lesson(plan.solution, problem.evaluate(plan.solution), trivial_bound(problem), "trivial")
-        result = improved(problem, unsolved(problem, "nsga2", seed), learnt)
-        rows.append(Answer.of("nsga2", result, dict(zip(names, (plan.seconds, plan.peak_bytes), strict=True))))
-    return Front(problem=problem.kind, measures=names, units=("seconds", "bytes"), method="nsga2", rows=tuple(rows))
+    for values, solution in chosen:
+        learnt = Lesson(solution, searched.evaluate(solution), bound, "trivial")
+        result = improved(searched, unsolved(searched, "nsga2", seed), learnt)
+        rows.append(Answer.of("nsga2", result, dict(zip(names, values, strict=True))))
+    units = tuple(unit_of_measure(name, problem) for name in names)
+    return Front(problem=problem.kind, measures=names, units=units, method="nsga2", rows=tuple(rows))

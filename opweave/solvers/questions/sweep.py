@@ -10,10 +10,10 @@ from typing import Any, Literal
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result
-from opweave.problems.shown import Shown
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Spec
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
 from opweave.solvers.questions.answers import (
     Answer,
+    Answers,
     Question,
     Report,
     Solved,
@@ -21,6 +21,8 @@ from opweave.solvers.questions.answers import (
     improved,
     in_turn,
     lesson,
+    readable_value,
+    reporting,
     row,
     unsolved,
     was_interrupted,
@@ -32,7 +34,7 @@ from opweave.solvers.registry import Feature, find_solver
 AnyProblem = Problem[Any, Any]
 
 
-class Sweep(Shown, Spec):
+class Sweep(Answers):
     """What a solver found at every point of a grid.
 
     Attributes
@@ -48,11 +50,9 @@ class Sweep(Shown, Spec):
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    problem: str
     unit: str
     solver: str
     axes: FrozenDict[str, Many[OptionValue]]
-    rows: Many[Answer]
 
     def at(self, **values: OptionValue) -> Answer:
         """The first row with these values.
@@ -80,7 +80,7 @@ def sweep(
     threads: int = 1,
     options: Mapping[str, OptionValue] | None = None,
     executor: Executor | None = None,
-    progress: Report | None = None,
+    progress: Report | bool | None = None,
 ) -> Sweep:
     """Solve a problem at every point of a grid over its fields.
 
@@ -114,7 +114,7 @@ def sweep(
         after another in this process, where a point begins from the best plan of its neighbours if the solver takes a
         start, and is not solved at all if what is known from other points settles it.
     progress
-        Called with the number of points that are done and the number of all.
+        Called with the number of points that are done and the number of all; True for a progress bar.
 
     Returns
     -------
@@ -152,11 +152,12 @@ def sweep(
         "options": options,
         "formulation": formulation,
     }
-    work = _Work(points, solver, arguments, progress, takes_start=takes_start)
-    if executor is None:
-        work.one_after_another()
-    else:
-        work.side_by_side(executor)
+    with reporting(progress, "points") as report:
+        work = _Work(points, solver, arguments, report, takes_start=takes_start)
+        if executor is None:
+            work.one_after_another()
+        else:
+            work.side_by_side(executor)
     return Sweep(
         problem=problem.kind,
         unit=problem.unit,
@@ -168,12 +169,6 @@ def sweep(
 
 def _distinct(values: Iterable[OptionValue]) -> tuple[OptionValue, ...]:
     return tuple(dict.fromkeys(values))
-
-
-def _written(value: OptionValue) -> str:
-    if value is None:
-        return "without limit"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(slots=True)
@@ -248,7 +243,7 @@ class _Work:
         if isinstance(found, str):
             self.refused[position] = found
         else:
-            name = ", ".join(f"{axis} {_written(value)}" for axis, value in values.items())
+            name = ", ".join(f"{axis} {readable_value(axis, value)}" for axis, value in values.items())
             self.solved[position] = Solved(self._problem(position), name, found, learnt)
         row(Question(self._problem(position), self.solver), found, values)
         if self.progress is not None:

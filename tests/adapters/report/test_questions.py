@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report.questions import cells_of, explain, readable_value, table_of, to_html
+from opweave.adapters.report.questions import cells_of, explain, table_of, to_html
 from opweave.adapters.report.questions_figures import figure_of
+from opweave.solvers.questions.answers import readable_value
 from opweave.solvers.questions.fields import varied
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
 
@@ -99,7 +100,7 @@ def test_names_do_no_harm():
     [
         ("memory:phone", 2**20, "1 MiB"),
         ("limit_bytes", 900, "900 B"),
-        ("bandwidth", 2**30, "1 GiB/s"),
+        ("bandwidth", 12.5e6, "12.5 MB/s"),
         ("latency", 0.002, "2 ms"),
         ("memory", "0.5x", "0.5x"),
         ("batch", 16, "16"),
@@ -108,3 +109,17 @@ def test_names_do_no_harm():
 )
 def test_values_as_people_write_them(axis, value, text):
     assert readable_value(axis, value) == text
+
+
+def test_they_print_as_tables(found):
+    lines = repr(found["sweep"]).splitlines()
+    assert lines[0] == "Sweep (pipeline)"
+    assert lines[1].split()[:4] == ["solver", "memory", "stages", "objective"]
+    assert len(lines) == 2 + 6
+
+
+def test_a_progress_bar(capsys):
+    found = ow.sweep(PLACEMENT, {"memory": [9, 13]}, solver="heft", progress=True)
+    assert [row.solver for row in found.rows] == ["heft", "heft"]
+    assert ow.compare(PLACEMENT, ["heft"], progress=False).rows
+    assert capsys.readouterr().out == ""

@@ -120,6 +120,26 @@ def test_a_user_s_own_solver_factory_solves_the_model(kind: str, name: str) -> N
     assert (judged.feasible, judged.objective) == (True, pytest.approx(OPTIMUM[kind]))
 
 
+def test_a_copy_of_a_model_and_an_objective_of_one_s_own_are_taken_as_they_are(tmp_path) -> None:
+    import pyomo.environ as pyo
+
+    problem = PROBLEMS["placement"]
+    model = ow.build_model(problem)
+    copy = model.clone()
+    copy.add(copy.on("b", "d") == 1)
+    pyo.SolverFactory("appsi_highs").solve(copy)
+    assert ow.read_solution(copy).device["b"] == "d"
+    assert model.problem is problem
+
+    model.objective.deactivate()
+    model.mine = pyo.Objective(expr=2 * model.end("b") + 5)
+    file = ow.write_model(model, tmp_path / "p.mps")
+    assert "objective_in_units_of_your_own" in file.path.read_text()
+    solver = opened(file.path)
+    solver.run()
+    assert solver.getObjectiveValue() == pytest.approx(7.0)  # b runs for a second on 'e', at once
+
+
 SOLVE = """
 import json, sys
 from google.protobuf import text_format

@@ -175,12 +175,26 @@ def test_time_left_goes_to_unproved_points(monkeypatch):
 
 
 def test_nsga2_for_slicing():
-    front = ow.pareto(PROBLEMS["slicing"], ("peak", "latency"), method="nsga2", time_limit=2)
+    front = ow.pareto(PROBLEMS["slicing"], ("peak", "latency"), method="nsga2", time_limit=1)
     assert front.method == "nsga2"
     assert not front.complete
     for row in front.rows:
         assert row.objective == pytest.approx(row.values["latency"])
         assert row.bound <= row.objective
+
+
+def test_nsga2_for_any_measures():
+    exact = ow.pareto(PLACEMENT, ("makespan", "peak"))
+    quick = ow.pareto(PLACEMENT, ("peak", "makespan"), method="nsga2", time_limit=1)
+    same(quick, measured(exact))
+    assert not quick.complete
+    front = ow.pareto(PLACEMENT, ("makespan", "traffic", "peak"), method="nsga2", time_limit=1)
+    assert front.units == ("seconds", "bytes", "bytes")
+    for row in front.rows:
+        assert PLACEMENT.evaluate(row.solution).feasible
+        assert row.bound is None or row.bound <= row.objective
+    throughput = ow.pareto(PLACEMENT, ("throughput", "peak"), method="nsga2", time_limit=1)
+    assert max(row.values["throughput"] for row in throughput.rows) == pytest.approx(1 / 2.04)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +221,9 @@ def test_bad_requests():
     for wrong in ({"points": 0}, {"method": "weights"}, {"time_limit": -1}):
         with pytest.raises(ow.InvalidInputError, match=next(iter(wrong))):
             ow.pareto(PLACEMENT, ("makespan", "peak"), **wrong)
-    with pytest.raises(ow.InvalidInputError, match="nsga2"):
-        ow.pareto(PLACEMENT, ("makespan", "peak"), method="nsga2")
+    for unknown, words in (("colour", "is no objective"), ("energy", "has no meaning"), ("devices", "is no objective")):
+        with pytest.raises(ow.InvalidInputError, match=words):
+            ow.pareto(PLACEMENT, ("makespan", unknown), method="nsga2", time_limit=1)
     with pytest.raises(ow.UnknownSolverError):
         ow.pareto(PLACEMENT, ("makespan", "peak"), solver="heftt")
 
