@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.batched_mapping.shortage import shortage as batched_shortage
-from opweave.formulations.expressions import expression
+from opweave.formulations.expressions import MODEL, expression
 from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -179,9 +179,9 @@ class _Assignment(LinearModel):
             inputs = Linear(0, {column: size for size, column in columns.items()})
             self.rows("shares").add(inputs == constraint.inputs)
         elif means(constraint, *AboutDevices):
-            write = expression(type(constraint), "on") or expression(type(constraint), "uses")
+            write = expression(type(constraint), MODEL)
             assert write is not None
-            write(None, self, constraint)
+            write(self, constraint)
 
     def devices(self, values: FloatArray) -> Iterator[Constraint]:
         """The assignment as side constraints."""

@@ -247,8 +247,8 @@ class AtMost(ow.Constraint):
             yield self.broken(f"{self.device!r} runs {there} operators")
 
 
-@ow.express(AtMost, "on")
-def _at_most(_formulation: object, model: ow.LinearModel, rule: AtMost) -> None:
+@ow.express(AtMost, "model")
+def _at_most(model: ow.LinearModel, rule: AtMost) -> None:
     model.add(sum(model.on(op.id, rule.device) for op in model.problem.graph.operators) <= rule.count)
 
 
