@@ -3,6 +3,7 @@
 1. The searches and bounds of the problem run on the problem without these rules. Their bounds hold for it. Their plans
    count if the referee accepts them or, where a user adds rows, if the model with the rows does. If no plan obeys
    rules about devices, the searches run on devices that the rules allow, near those of the best plan.
+   Then come the baselines that obey the rules, exactly or by simpler ones.
 2. Engines solve the problem with everything, from the best of these plans: HiGHS, and CP-SAT if it is installed. They
    honour what has no expression by asking the referee (:mod:`opweave.solvers.engines.refusals`).
 3. If nothing is proved by then, and all rules have ``violations``, the evolutionary search goes on, if it is installed.
@@ -20,7 +21,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
-from opweave.formulations.expressions import MODEL, VIOLATIONS
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.errors import (
     EngineError,
@@ -35,7 +36,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.arguments import start_run
 from opweave.solvers.engines.device_rules import allowed_devices
 from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
-from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
+from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register, registered
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Found
 from opweave.solvers.side_by_side.lead import run_solver
@@ -51,6 +52,9 @@ the other one's process has started."""
 
 NARROWED_SHARE, NARROWED_SECONDS, MOST_NARROWED = 0.1, 2.0, 3
 """For each search on devices that the rules allow: share of the time left, and seconds; and how many there may be."""
+
+SIMPLE_SHARE = 0.4
+"""Largest share of the time left for the baselines that obey the rules, in seconds at most those of the searches."""
 
 TINY = 12
 ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
@@ -118,12 +122,23 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     if found is not None and run.extend is None:
         run.offers.append(found)  # engines ask the rules about it before they begin
         searches.allowed(found.solution)
+    if run.extend is None:
+        _simple_plans(problem, run)
     outcome = _by_engines(problem, run)
     if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
         return outcome
     if run.extend is None and is_available(problem, EVOLUTION):
         go_on_with(problem, EVOLUTION, run)
     return outcome
+
+
+def _simple_plans(problem: Problem[Any, Any], run: Run) -> None:
+    """Run the baselines that obey all rules, exactly or by simpler ones, so that no result is worse than theirs."""
+    with run.share(SIMPLE_SHARE, SEARCH_SECONDS):
+        for row in registered(problem.kind):
+            knows = all(expressible(type(rule), row.supports) for rule in problem.constraints)
+            if row.baseline and knows and not run.should_stop():
+                go_on_with(problem, row.name, run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from opweave.solvers.run import Outcome, Run
 MOST_TRIES, LEAST_TRIES = 32, 4
 """Most narrower problems that a simple rule tries, for small problems and for large ones."""
 
-WORK = 1_000_000
+WORK = 50_000
 """Operators times devices that a simple rule sees in all of its tries, if they are more than the fewest."""
 
 PROBING_SHARE = 0.3

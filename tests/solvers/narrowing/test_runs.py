@@ -110,6 +110,14 @@ def test_local_search_is_no_worse_than_its_start(kind: str) -> None:
     assert ow.solve(problem, solver="local", time_limit=0.3).objective == pytest.approx(best.objective)
 
 
+def test_auto_is_no_worse_than_the_heuristics_that_obey() -> None:
+    rules = [ow.Separate(ops=["l0.in", "l3.h1"]), ow.MaxDevices(count=2)]
+    problem = with_rules(layered_problem(8, 4), rules)
+    best = ow.solve(problem, time_limit=1.0)
+    for solver in ("heft", "cpop", "peft", "etf", "fill"):
+        assert best.objective <= ow.solve(problem, solver=solver).objective
+
+
 def test_a_run_whose_time_is_up_gets_a_plan_that_obeys() -> None:
     bare = layered_problem(40, 4)
     problem = with_rules(bare, [ow.Separate(ops=["l0.in", "l3.h1"]), ow.Colocate(ops=["l1.in", "l2.h0"])])
