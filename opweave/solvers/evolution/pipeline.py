@@ -112,7 +112,9 @@ class PipelineEncoding:
         over = np.where(there, np.maximum(0, ends - instance.reach[devices, begins]), 0)
         excess[:, 1] = over.sum(axis=1) / instance.last
         excess[:, 2] = (crossing & (rate <= 0)).sum(axis=1)
-        return Judged(self._objective(computing, sending), excess, {})
+        objective = self._objective(computing, sending)
+        objective[np.isinf(computing).any(axis=1)] = np.inf  # also where only transfers count
+        return Judged(objective, excess, {})
 
     def _objective(self, computing: FloatArray, sending: FloatArray) -> FloatArray:
         instance = self.instance

@@ -136,6 +136,6 @@ register(
         about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=SUPPORTS,
-        options=OPTIONS,
+        options={name: about for name, about in OPTIONS.items() if name != "seeded"},
     )
 )
