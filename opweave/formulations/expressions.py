@@ -71,9 +71,14 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     constraint
         The class of the rule.
     target
-        ``"model"`` for all engines and ``"auto"``: ``function(model, rule)`` adds rows. For the others see
-        :mod:`opweave.formulations.expressions`.
+        ``"model"`` for all engines and ``"auto"``: ``function(model, rule)`` adds rows with the handles
+        ``model.on(op, device)``, ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``,
+        ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)`` and
+        ``model.held(device)``. ``"order_arcs"`` and ``"step_rule"`` for searches over orders; a single handle, such as
+        ``"on"``, or the name of a formulation: see :mod:`opweave.formulations.expressions`.
 
+    Notes
+    -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own.
 
