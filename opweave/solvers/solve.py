@@ -85,7 +85,8 @@ def solve(
         ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``. Rows
         compare handles, which are the same for all engines: ``model.on(op, device)``, ``model.start(op)``,
         ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
-        ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)``, ``model.objective``, in seconds, bytes and counts.
+        ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``,
+        ``model.held(device)``, ``model.objective``, in seconds, bytes and counts.
         :func:`~opweave.list_formulations` lists those of each formulation.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
