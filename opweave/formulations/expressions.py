@@ -73,9 +73,9 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     target
         ``"model"`` for all engines and ``"auto"``: ``function(model, rule)`` adds rows with the handles
         ``model.on(op, device)``, ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``,
-        ``model.position(op)``, ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``
-        and ``model.held(device)``. ``"order_arcs"`` and ``"step_rule"`` for searches over orders; a single handle, such as
-        ``"on"``, or the name of a formulation: see :mod:`opweave.formulations.expressions`.
+        ``model.position(op)``, ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``,
+        ``model.uses(device)`` and ``model.held(device)``. ``"order_arcs"`` and ``"step_rule"`` for searches over
+        orders; a single handle, such as ``"on"``, or the name of a formulation: see :mod:`opweave.formulations.expressions`.
 
     Notes
     -----
