@@ -75,7 +75,8 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         ``model.on(op, device)``, ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``,
         ``model.position(op)``, ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``,
         ``model.uses(device)`` and ``model.held(device)``. ``"order_arcs"`` and ``"step_rule"`` for searches over
-        orders; a single handle, such as ``"on"``, or the name of a formulation: see :mod:`opweave.formulations.expressions`.
+        orders; a single handle, such as ``"on"``, or the name of a formulation: see
+        :mod:`opweave.formulations.expressions`.
 
     Notes
     -----
