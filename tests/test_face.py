@@ -30,8 +30,8 @@ def test_help_fits_a_reader() -> None:
 
 @pytest.mark.parametrize("word", [*WORDS, "objective"])
 def test_help_lists_the_handles(word: str) -> None:
-    assert f"``{word}" in (ow.solve.__doc__ or "")
-    assert word == "objective" or f"``{word}(" in (ow.express.__doc__ or "")
+    assert f"``model.{word}" in (ow.solve.__doc__ or "")
+    assert word == "objective" or f"``model.{word}(" in (ow.express.__doc__ or "")
 
 
 def test_help_lists_the_targets() -> None:
