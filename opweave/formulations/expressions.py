@@ -69,9 +69,10 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         The class of the rule.
     target
         ``"model"``: ``function(model, constraint)`` adds rows to the model of any formulation, for all engines and
-        "auto": ``model.add(row)``. A row compares handles of the model: ``on(op, device)``, ``start(op)``,
-        ``end(op)``, ``before(a, b)``, ``position(op)``, ``batch(op, device)``, ``stage(op)``, ``share(op, device)``,
-        ``uses(device)``, ``held(device)`` and ``objective``; ``model.problem`` is the problem.
+        "auto": ``model.add(row)``. A row compares handles of the model: ``model.on(op, device)``, ``model.start(op)``,
+        ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
+        ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)`` and
+        ``model.objective``; ``model.problem`` is the problem.
 
         A formulation's name: ``function(formulation, model, constraint)`` does the same for that one alone.
 

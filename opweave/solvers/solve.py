@@ -83,9 +83,10 @@ def solve(
         A valid solution to improve on.
     extend
         ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``. A row
-        compares handles of the model, which are the same for all engines, in seconds, bytes and counts:
-        ``on(op, device)``, ``start(op)``, ``end(op)``, ``before(a, b)``, ``position(op)``, ``batch(op, device)``,
-        ``stage(op)``, ``share(op, device)``, ``uses(device)``, ``held(device)`` and ``objective``.
+        compares handles, which are the same for all engines, in seconds, bytes and counts: ``model.on(op, device)``,
+        ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``,
+        ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``,
+        ``model.held(device)`` and ``model.objective``.
         :func:`~opweave.list_formulations` lists those of each formulation.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
