@@ -30,8 +30,8 @@ from opweave.solvers.batched_mapping.split import (
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
 from opweave.solvers.registry import Feature, Solver, find_solver, register, run_side_by_side
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 logger = logging.getLogger("opweave")

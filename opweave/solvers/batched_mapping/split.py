@@ -44,8 +44,8 @@ from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, pla
 from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, is_available, register
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 
 MOST_STATES = 9
 """Most spreads of the channels of a cut. If there are more, only one device for all channels and the best plan's

@@ -24,8 +24,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from numba.core import types as numba_types
+from numba.extending import overload
+
 from opweave.problems.errors import InvalidInputError
-from opweave.solvers.compiling.copies import assign
 
 FEW = 28
 """Largest number of arguments; Python calls functions with more arguments in another way."""
@@ -323,3 +325,46 @@ class _Rewriter(ast.NodeTransformer):
 
 def _is_everything(index: ast.expr) -> bool:
     return isinstance(index, ast.Slice) and index.lower is None and index.upper is None and index.step is None
+
+
+def assign(into: Any, value: Any) -> None:
+    """``into[:] = value`` for arrays of one or two dimensions, with less generated code than NumPy's."""
+    into[:] = value
+
+
+_OPTIONS: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+
+
+@overload(assign, jit_options=_OPTIONS)
+def _assign(into: Any, value: Any) -> Any:
+    if not isinstance(value, numba_types.Array):
+        return _fill if into.ndim == 1 else _fill_rows
+    if into.ndim != value.ndim:
+        return _plain
+    return _copy if into.ndim == 1 else _copy_rows
+
+
+def _plain(into: Any, value: Any) -> None:
+    into[:] = value
+
+
+def _fill(into: Any, value: Any) -> None:
+    for i in range(len(into)):
+        into[i] = value
+
+
+def _fill_rows(into: Any, value: Any) -> None:
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] = value
+
+
+def _copy(into: Any, value: Any) -> None:
+    for i in range(len(into)):
+        into[i] = value[i]
+
+
+def _copy_rows(into: Any, value: Any) -> None:
+    for i in range(into.shape[0]):
+        for j in range(into.shape[1]):
+            into[i, j] = value[i, j]

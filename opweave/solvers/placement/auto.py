@@ -23,8 +23,8 @@ from opweave.solvers.placement.local import (
 )
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 
 ENGINE, CONSTRAINT_ENGINE = "highs", "cp-sat"
 

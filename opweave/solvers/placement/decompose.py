@@ -46,8 +46,8 @@ from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.exchange import Fact, Key
 
 

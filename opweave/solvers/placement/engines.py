@@ -21,8 +21,8 @@ from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.best import bound
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 
 WORTH_SEARCHING = 12
 """Least number of operators for which local search and bounds run first. Smaller problems are solved sooner without

@@ -35,8 +35,8 @@ from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, pr
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import Unit, units_of
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 
 LEAST_SHARE = 0.5
 """Least share of operators in repeated units for which the search is worth its time."""

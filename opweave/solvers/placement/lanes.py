@@ -17,8 +17,8 @@ from opweave.solvers.placement.local import (
 )
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import run_side_by_side
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"

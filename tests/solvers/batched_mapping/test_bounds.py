@@ -19,8 +19,8 @@ from opweave.solvers.batched_mapping.bounds.modules import lbound
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.modules import modules_of
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
 

@@ -17,8 +17,8 @@ from opweave.solvers.placement.bounds.critical_path import longest, operator_ord
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 

@@ -20,8 +20,8 @@ from opweave.solvers.placement.module_intervals import (
 )
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import solution_of
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 from tests.formulations.placement.instances import random_placement
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem

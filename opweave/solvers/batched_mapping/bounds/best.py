@@ -14,8 +14,8 @@ from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
 from opweave.solvers.batched_mapping.bounds.one_input import least_span
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, module_problem, modules_of
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000

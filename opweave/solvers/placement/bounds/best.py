@@ -17,8 +17,8 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 
 LONGEST_PROGRAM = 5.0

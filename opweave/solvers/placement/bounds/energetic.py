@@ -26,7 +26,7 @@ from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
-from opweave.solvers.scheduling.best_bound import Best
+from opweave.solvers.rounding import Best
 
 THRESHOLDS = 400
 """Number of heads, and of tails, that are tried as thresholds."""
