@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,6 +18,15 @@ RowT_co = TypeVar("RowT_co", covariant=True)
 
 WIDE, NARROW = 40, 10
 """Most characters of a printed cell, with and without room on the line. The last column gets the rest."""
+
+
+def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> DataFrame:
+    """Make a pandas table; an error says how to install pandas where it is missing."""
+    try:
+        import pandas
+    except ImportError:
+        raise InvalidInputError("a table needs a package; to get it: pip install 'opweave[pandas]'") from None
+    return pandas.DataFrame(list(rows), columns=columns)
 
 
 class Rows(tuple[RowT_co, ...]):
@@ -67,9 +78,7 @@ class Rows(tuple[RowT_co, ...]):
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas table; needs pandas (``pip install pandas``)."""
-        import pandas
-
-        return pandas.DataFrame.from_records([_values(row) for row in self])
+        return data_frame([_values(row) for row in self])
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Names of the columns in which any row has something, and the rows as text."""

@@ -37,9 +37,14 @@ def find_view(name: str, verb: str) -> Callable[..., Any] | None:
 
 
 class ShownInNotebooks:
-    """A mixin: notebooks show the object as HTML."""
+    """A mixin: notebooks show the object as HTML, and it writes itself to a file."""
 
     __slots__ = ()
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a JSON file; return its path."""
+        written: Path = self._show("save", path)
+        return written
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
@@ -81,8 +86,3 @@ class Shown(ShownInNotebooks):
         """Say in a few sentences what this means."""
         words: str = self._show("explain")
         return words
-
-    def save(self, path: str | Path) -> Path:
-        """Write it to a JSON file; return its path."""
-        written: Path = self._show("save", path)
-        return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from opweave.problems.errors import EngineError
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from tests.tiny import PROBLEMS
 
 GOOD = ow.Ordering(order=["a", "b", "c"])
 ALSO_GOOD = ow.Ordering(order=["b", "a", "c"])
@@ -308,3 +310,15 @@ def test_every_solver_row_says_what_it_needs() -> None:
     for row in ow.list_solvers():
         assert row.available == (row.install is None)
         assert row.about
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_the_default_solver_needs_no_optional_package(problem: ow.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    for row in ow.list_solvers(problem):
+        if row.kind == "engine" and row.name != "highs":
+            key = (problem.kind, row.name)
+            absent = dataclasses.replace(registry._SOLVERS[key], missing=lambda: "pip install it")
+            monkeypatch.setitem(registry._SOLVERS, key, absent)
+    result = ow.solve(problem, time_limit=5)
+    assert result.verified
+    assert result.objective == ow.solve(problem, solver="highs").objective

@@ -11,6 +11,7 @@ from opweave.adapters.files import PathLike, make_folder, write_bytes, write_tex
 from opweave.adapters.load import save as save_json
 from opweave.adapters.report.figures import BEST, GIVEN, entitle, new_figure, png, safe_text, save_figure, shortened
 from opweave.adapters.report.questions import PAGE, escaped
+from opweave.problems.rows import data_frame
 from opweave.solvers.questions.conflict import Conflict
 from opweave.solvers.questions.mend import Mend
 
@@ -56,12 +57,8 @@ def _words(mend: Mend) -> str:
 
 def to_pandas(found: Conflict) -> DataFrame:
     """The mends as a pandas table, cheapest first."""
-    import pandas as pd
-
     fields = ("words", "requirement", "cost", "amount", "at_least", "least")
-    return pd.DataFrame.from_records(
-        [{name: getattr(mend, name) for name in fields} for mend in found.mends], columns=fields
-    )
+    return data_frame([{name: getattr(mend, name) for name in fields} for mend in found.mends], fields)
 
 
 def to_html(found: Conflict) -> str:

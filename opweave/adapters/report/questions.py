@@ -20,6 +20,7 @@ from opweave.adapters.files import PathLike, make_folder, write_bytes, write_tex
 from opweave.adapters.load import save as save_json
 from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.problems.result import OptionValue, Status
+from opweave.problems.rows import data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
@@ -193,9 +194,7 @@ def _explained_front(found: Front) -> str:
 
 def to_pandas(answered: Answered) -> DataFrame:
     """The rows as a pandas table, with one column for each value or measure."""
-    import pandas as pd
-
-    return pd.DataFrame.from_records(
+    return data_frame(
         [
             {
                 "solver": row.solver,

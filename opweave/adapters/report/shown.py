@@ -18,6 +18,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.looks import brief, brief_fields, changed_fields
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
+from opweave.problems.rows import data_frame
 from opweave.problems.solution import Solution
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
@@ -25,18 +26,19 @@ from opweave.problems.words import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from pydantic import BaseModel
 
 VIEWS = {
     ("Result", "plot"): f"{__name__}:plot",
     ("Result", "to_pandas"): f"{__name__}:to_pandas",
     ("Result", "report"): f"{__name__}:report",
     ("Result", "explain"): f"{__name__}:explain",
-    ("Result", "save"): f"{__name__}:save",
     ("Result", "html"): f"{__name__}:result_html",
     ("Problem", "html"): f"{__name__}:problem_html",
     ("OpGraph", "html"): f"{__name__}:graph_html",
     ("Cluster", "html"): f"{__name__}:cluster_html",
     ("Solution", "html"): f"{__name__}:solution_html",
+    **{(name, "save"): f"{__name__}:save" for name in ("OpGraph", "Cluster", "Problem", "Solution", "Result")},
     ("solve", "progress"): "opweave.adapters.report.progress_line:watched",
 }
 """The functions for each class and verb; see :func:`~opweave.problems.shown.shown_by`."""
@@ -55,10 +57,8 @@ def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
 
 def to_pandas(result: Result[Any]) -> DataFrame:
     """The runs of the plan by start, one row each: operator, kind, device, start, end, and what the problem notes."""
-    import pandas
-
     rows = cast("list[dict[str, object]]", view_alone(result).plan()["operators"])
-    return pandas.DataFrame(rows)
+    return data_frame(rows)
 
 
 def report(result: Result[Any], folder: PathLike) -> Path:
@@ -71,9 +71,9 @@ def explain(result: Result[Any]) -> str:
     return view_alone(result).explain()
 
 
-def save(result: Result[Any], path: PathLike) -> Path:
-    """Write the result as JSON."""
-    save_json(result, path)
+def save(value: BaseModel, path: PathLike) -> Path:
+    """Write it as JSON."""
+    save_json(value, path)
     return Path(path)
 
 

@@ -29,7 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, Solver, find_solver, register, run_side_by_side
+from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -215,9 +215,9 @@ def _count(search: BatchSearch) -> Outcome | None:
     run, instance = search.run, search.instance
     cells = instance.operators * len(instance.devices)
     for name, (most, share) in COUNTED.items():
-        solver = find_solver(search.problem, name)
-        usable = solver.missing() is None and _known(search.problem, solver.supports)
-        if cells > most or run.should_stop() or not usable:
+        if cells > most or run.should_stop() or not is_available(search.problem, name):
+            continue
+        if not _known(search.problem, find_solver(search.problem, name).supports):
             continue
         if cells > INSTANT_CELLS:
             search_from(search, rounds=1)

@@ -7,9 +7,9 @@ import math
 
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.precedence import ancestors
-from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError, UnsupportedFeatureError
+from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.registry import find_solver
+from opweave.solvers.registry import find_solver, is_available
 from opweave.solvers.run import Outcome, Progress, Run
 
 logger = logging.getLogger("opweave")
@@ -37,17 +37,9 @@ def engine_for(problem: MemoryOrdering) -> str | None:
     pairs = count * (count - 1) // 2 - int(ancestors(lower(problem).after).sum())
     if pairs > MOST_PAIRS:
         return None
-    if problem.objective == "peak" and pairs <= CP_PAIRS and _available(problem, "cp-sat"):
+    if problem.objective == "peak" and pairs <= CP_PAIRS and is_available(problem, "cp-sat"):
         return "cp-sat"
-    return "highs" if _available(problem, "highs") else None
-
-
-def _available(problem: MemoryOrdering, name: str) -> bool:
-    try:
-        find_solver(problem, name)
-    except SolverNotAvailableError:
-        return False
-    return True
+    return "highs" if is_available(problem, "highs") else None
 
 
 def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -103,6 +104,23 @@ def test_a_result_from_a_file_asks_for_its_problem(
         with pytest.raises(ow.InvalidInputError, match=r"result\.of_problem\(problem\)"):
             verb()
     assert read.of_problem(problem).explain() == result.explain()
+
+
+def test_a_table_without_pandas_says_how_to_get_it(
+    result: ow.Result[ow.Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for rows in (result, ow.list_solvers("pipeline")):
+        with pytest.raises(ow.InvalidInputError, match=r"pip install 'opweave\[pandas\]'"):
+            rows.to_pandas()
+
+
+def test_a_saved_problem_is_read_back(problem: ow.Placement, result: ow.Result[ow.Schedule], tmp_path: Path) -> None:
+    assert ow.load_problem(problem.save(tmp_path / "spec.json")) == problem
+    assert ow.load(problem.graph.save(tmp_path / "graph.json.gz")) == problem.graph
+    assert ow.clusters.load(problem.cluster.save(tmp_path / "cluster.json")) == problem.cluster
+    plan = result.solution.save(tmp_path / "plan.json")
+    assert ow.Schedule.model_validate_json(plan.read_text()) == result.solution
 
 
 def test_the_referee_judges_results(problem: ow.Placement, result: ow.Result[ow.Schedule]) -> None:
