@@ -20,7 +20,7 @@ WIDE, NARROW = 40, 10
 """Most characters of a printed cell, with and without room on the line. The last column gets the rest."""
 
 
-def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> DataFrame:
+def data_frame(rows: Sequence[Mapping[str, object]], columns: list[str] | None = None) -> DataFrame:
     """Make a pandas table; an error says how to install pandas where it is missing."""
     try:
         import pandas

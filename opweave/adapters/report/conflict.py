@@ -57,7 +57,7 @@ def _words(mend: Mend) -> str:
 
 def to_pandas(found: Conflict) -> DataFrame:
     """The mends as a pandas table, cheapest first."""
-    fields = ("words", "requirement", "cost", "amount", "at_least", "least")
+    fields = ["words", "requirement", "cost", "amount", "at_least", "least"]
     return data_frame([{name: getattr(mend, name) for name in fields} for mend in found.mends], fields)
 
 

@@ -25,6 +25,9 @@ FIRST, EARLIEST = 1e-2, 1e-4
 NEAR_ZERO = 0.25
 """The axis begins at zero if the smallest value is less than this share of the largest."""
 
+ROUNDING = 1e-9
+"""Relative range of values that comes from rounding only; the axis does not magnify it."""
+
 MARGIN = 0.06
 """Space below and above the values, as a share of their range."""
 
@@ -229,7 +232,8 @@ def _range(runs: Sequence[_Run], scale: _Scale) -> tuple[float, float]:
     low, high = min(values), max(values)
     near = [bound for bound in bounds if max(high, bound) - min(low, bound) <= 2 * (high - low)]
     low, high = min([low, *near]), max([high, *near])
-    room = MARGIN * (high - low) or MARGIN * high or 1.0
+    spread = high - low if high - low > ROUNDING * high else high
+    room = MARGIN * spread or 1.0
     return (0.0 if low < NEAR_ZERO * high else max(0.0, low - room)), high + room
 
 

@@ -27,6 +27,7 @@ from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
+from opweave.solvers.run import agree
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,14 +64,15 @@ def _compared(found: Comparison) -> Cells:
     rows: list[Sequence[str]] = []
     for row in found.rows:
         share = found.relative(row.solver)
-        against = (
-            "-"
-            if share is None
-            else f"{'+' if share > 1 else '-' if share < 1 else ''}{readable_share(abs(share - 1))}"
-        )
+        against = "-" if share is None else _signed(share - 1)
         rows.append((row.solver, readable(row.objective, found.unit), against, *_proof(row, found.unit), _note(row)))
     headings = ("solver", "objective", f"against {found.baseline}" if found.baseline else "against", *_PROOF, "")
     return headings, rows
+
+
+def _signed(share: float) -> str:
+    text = readable_share(abs(share))
+    return text if text == "0 %" else f"{'+' if share > 0 else '-'}{text}"
 
 
 _PROOF = ("bound", "gap", "status", "time")
@@ -150,7 +152,7 @@ def _explained_comparison(found: Comparison) -> str:
     best = found.best
     if best is None or best.objective is None:
         return "No solver found a plan."
-    equal = [row.solver for row in found.rows if row.objective == best.objective]
+    equal = [row.solver for row in found.rows if row.objective is not None and agree(row.objective, best.objective)]
     text = f"The best plan needs {readable(best.objective, found.unit)} (found by {', '.join(equal)})."
     bounds = [row.bound for row in found.rows if row.bound is not None]
     if any(row.status is Status.OPTIMAL for row in found.rows):

@@ -63,6 +63,9 @@ def test_the_axis_begins_below_the_smallest_value_unless_that_is_near_zero(batch
     assert far.axes[0].get_ylim()[0] == 0
     both = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.35))}
     assert ow.progress_figure(batched, both).axes[0].get_ylim()[1] > 8 / 0.35
+    rounded = {"a": ended(batched.kind, (0.1, 0.5, 0.4999999999999999))}
+    low, high = ow.progress_figure(batched, rounded).axes[0].get_ylim()
+    assert high - low > 1
     weak = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.001))}
     assert ow.progress_figure(batched, weak).axes[0].get_ylim()[1] < 25
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from rich.console import Console
@@ -40,6 +41,15 @@ def test_a_comparison_in_words(found):
     assert (
         explain(found["comparison"]) == "The best plan needs 2.04 s (found by auto). It is proved that none is better."
     )
+
+
+def test_rounding_makes_no_plan_better(found):
+    baseline, auto, _ = found["comparison"].rows
+    result = auto.result.model_copy(update={"objective": math.nextafter(baseline.objective, 0)})
+    rounded = auto.model_copy(update={"result": result})
+    same = ow.Comparison(**{**dict(found["comparison"]), "rows": (baseline, rounded)})
+    assert [row[2] for row in cells_of(same)[1]] == ["0 %", "0 %"]
+    assert "(found by one_device, auto)" in explain(same)
 
 
 def test_a_sweep_in_words(found):
