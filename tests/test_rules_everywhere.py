@@ -362,3 +362,18 @@ def test_a_rule_that_returns_no_violations_object_is_refused_with_the_line_to_wr
     for rule in (Forgot(), Alone(), Words()):
         with pytest.raises(ow.InvalidInputError, match=r"violations gave .*yield self\.broken"):
             ow.solve(under(PROBLEMS["pipeline"], rule), solver=solver, time_limit=2.0)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_a_chained_comparison_never_loses_half_of_itself(solver: str) -> None:
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    with pytest.raises(Exception, match=r"a comparison of handles is a row|to bool"):
+        ow.solve(
+            PROBLEMS["placement"],
+            solver=solver,
+            extend=lambda model, _: model.add(2 <= model.on("a", "d") + model.on("b", "d") <= 2),
+        )
+    for wrong in (True, False, None, "x <= 1"):
+        with pytest.raises(ow.InvalidInputError, match=r"model\.add takes a row"):
+            ow.solve(PROBLEMS["placement"], solver=solver, extend=lambda model, _, row=wrong: model.add(row))

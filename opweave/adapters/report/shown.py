@@ -54,11 +54,12 @@ def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
 
 
 def to_pandas(result: Result[Any]) -> DataFrame:
-    """The runs of the plan by start, one row each: operator, kind, device, start, end, and what the problem notes."""
+    """The plan by start, one row for each run of an operator, each stage of a pipeline, or each step of an order."""
     import pandas
 
-    rows = cast("list[dict[str, object]]", view_alone(result).plan()["operators"])
-    return pandas.DataFrame(rows)
+    plan = view_alone(result).plan()
+    rows = next(plan[name] for name in ("operators", "stages", "steps") if name in plan)
+    return pandas.DataFrame(cast("list[dict[str, object]]", rows))
 
 
 def report(result: Result[Any], folder: PathLike) -> Path:
