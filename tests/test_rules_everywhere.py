@@ -327,3 +327,53 @@ def test_a_refusal_shows_the_two_lines_to_write() -> None:
     with pytest.raises(ow.UnsupportedConstraintError, match=r"(?s)these can: .*auto, .*highs") as caught:
         ow.solve(under(PROBLEMS["memory_ordering"], RULES["memory_ordering"]), solver="btsearch")
     assert '@ow.express(NotFirst, "order_arcs")' in str(caught.value)
+
+
+def test_a_rule_that_refuses_everything_unread_is_never_misreported() -> None:
+    """It reads no device, so there are no choices to count: nothing may crash, and no plan may come back."""
+
+    class Never(ow.Constraint):
+        def violations(self, problem, solution):
+            yield self.broken("never")
+
+    for problem in PROBLEMS.values():
+        for solver in ("auto", "highs"):
+            result = ow.solve(under(problem, Never()), solver=solver, time_limit=2.0)
+            assert result.status in (ow.Status.INFEASIBLE, ow.Status.UNKNOWN)
+            assert result.solution is None
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "pymoo"])
+def test_a_rule_that_returns_no_violations_object_is_refused_with_the_line_to_write(solver: str) -> None:
+    class Forgot(ow.Constraint):
+        def violations(self, problem, solution):
+            return None
+
+    class Alone(ow.Constraint):
+        def violations(self, problem, solution):
+            return self.broken("one")
+
+    class Words(ow.Constraint):
+        def violations(self, problem, solution):
+            yield "a sentence"
+
+    if solver == "pymoo":
+        pytest.importorskip("pymoo")
+    for rule in (Forgot(), Alone(), Words()):
+        with pytest.raises(ow.InvalidInputError, match=r"violations gave .*yield self\.broken"):
+            ow.solve(under(PROBLEMS["pipeline"], rule), solver=solver, time_limit=2.0)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_a_chained_comparison_never_loses_half_of_itself(solver: str) -> None:
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    with pytest.raises(Exception, match=r"a comparison of handles is a row|to bool"):
+        ow.solve(
+            PROBLEMS["placement"],
+            solver=solver,
+            extend=lambda model, _: model.add(2 <= model.on("a", "d") + model.on("b", "d") <= 2),
+        )
+    for wrong in (True, False, None, "x <= 1"):
+        with pytest.raises(ow.InvalidInputError, match=r"model\.add takes a row"):
+            ow.solve(PROBLEMS["placement"], solver=solver, extend=lambda model, _, row=wrong: model.add(row))

@@ -10,11 +10,12 @@ own meaning (:func:`means`), and solvers no longer apply what they know about th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
 from opweave.problems.words import did_you_mean
@@ -138,6 +139,26 @@ class Constraint(Tagged, ABC):
                     f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
                     f"{did_you_mean(name, known)}"
                 )
+
+
+def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iterator[Violation]:
+    """Ask a rule for its violations, one by one.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``violations`` returned anything but violations, such as None.
+    """
+    found: object = rule.violations(problem, solution)
+    # A violation is a spec, and specs are iterable; returned alone, it would count as its fields.
+    wrong = isinstance(found, Violation) or not isinstance(found, Iterable)
+    for each in (found,) if wrong or not isinstance(found, Iterable) else found:
+        if wrong or not isinstance(each, Violation):
+            raise InvalidInputError(
+                f"{type(rule).__name__}.violations gave {each!r:.60}; write 'yield self.broken(message)' for each "
+                "violation, or return a list of them, which is empty if there is none"
+            )
+        yield each
 
 
 class Precede(Constraint):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
-from opweave.problems.constraints import AnyConstraint, Constraint
+from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.looks import Bare, brief, changed_fields
@@ -104,7 +104,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             needed, given = self.solution_type.__name__, type(solution).__name__
             raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
         replayed = self._replay(solution)
-        broken = [violation for constraint in self.constraints for violation in constraint.violations(self, solution)]
+        broken = [violation for constraint in self.constraints for violation in objections(constraint, self, solution)]
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
     @abstractmethod

@@ -22,7 +22,7 @@ from itertools import count, islice
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
-from opweave.problems.constraints import Constraint, Pin
+from opweave.problems.constraints import Constraint, Pin, objections
 from opweave.problems.errors import (
     EngineError,
     InfeasibleError,
@@ -91,7 +91,7 @@ class RestrictedRun(Run):
         """Report a plan of the problem without the rules."""
         better = super().found(solution, objective)
         wanted = self.outer.objective is None or objective < self.outer.objective
-        if better and wanted and not any(True for rule in self.rules for _ in rule.violations(self.whole, solution)):
+        if better and wanted and not any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
             if self.outer.extend is None:
                 self.outer.found(solution, objective)
             else:

@@ -56,9 +56,10 @@ def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
 
 
 def to_pandas(result: Result[Any]) -> DataFrame:
-    """The runs of the plan by start, one row each: operator, kind, device, start, end, and what the problem notes."""
-    rows = cast("list[dict[str, object]]", view_alone(result).plan()["operators"])
-    return data_frame(rows)
+    """The plan by start, one row for each run of an operator, each stage of a pipeline, or each step of an order."""
+    plan = view_alone(result).plan()
+    rows = next(plan[name] for name in ("operators", "stages", "steps") if name in plan)
+    return data_frame(cast("list[dict[str, object]]", rows))
 
 
 def report(result: Result[Any], folder: PathLike) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import InfeasibleError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 
 __all__ = ["CONSTANT_TOLERANCE", "ZERO", "InfeasibleError", "Linear", "Row", "total"]
 
@@ -114,6 +114,13 @@ class Row:
     terms: Mapping[int, float]
     low: float
     high: float
+
+    def __bool__(self) -> bool:
+        """Refuse: ``1 <= x <= 2`` asks for the truth of ``1 <= x`` and would leave that row out in silence."""
+        raise InvalidInputError(
+            "a comparison of handles is a row, which is neither true nor false; write '1 <= x <= 2' as two rows, and "
+            "no 'if', 'and' or '!=' with handles"
+        )
 
     def decided(self) -> bool:
         """Whether the row holds because all its columns have cancelled out.

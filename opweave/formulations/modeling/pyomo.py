@@ -20,6 +20,7 @@ from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.modeling.reading import bounds_of, names_of, program_of, read_arrays, row_of, variables_of
 from opweave.formulations.modeling.rows import Block, Rows
+from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -150,6 +151,8 @@ class PyomoView:
         from pyomo.environ import Any as AnyKey
         from pyomo.environ import Constraint
 
+        if row is None or isinstance(row, bool | str):
+            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
         rows = self.concrete.component(OWN_ROWS)
         if rows is None:
             rows = Constraint(AnyKey)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
-from opweave.problems.constraints import Constraint, PlacesOperators
+from opweave.problems.constraints import Constraint, PlacesOperators, objections
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
@@ -128,7 +128,7 @@ def _judged(
     """
     read = set[str]()
     try:
-        return sum(1 for _ in islice(rule.violations(problem, _Devices(like, where, read)), most)), read
+        return sum(1 for _ in islice(objections(rule, problem, _Devices(like, where, read)), most)), read
     except Exception as error:  # a rule of its own kind, which needs the solution itself
         raise _ReadsMoreError(read) from error
 
@@ -216,7 +216,7 @@ def _within(count: Count, shape: tuple[int, ...], options: list[frozenset[str]])
 
 def _cover(refused: Choices, left: Choices, keep_going: Callable[[], bool]) -> Iterator[dict[int, int]]:
     """Cores that forbid what is ``left`` to forbid, and nothing that is not refused, unless there are too many."""
-    left = left.copy()
+    refused, left = np.asarray(refused), np.array(left)  # operations on arrays without axes return scalars
     for _ in range(MOST_CORES):
         if not left.any() or not keep_going():
             return

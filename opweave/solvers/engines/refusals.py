@@ -26,7 +26,7 @@ from typing import Any
 
 from opweave.formulations.expressions import MODEL, expressible, expression
 from opweave.formulations.formulation import Formulation
-from opweave.problems.constraints import Constraint, PlacesOperators, means
+from opweave.problems.constraints import Constraint, PlacesOperators, means, objections
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
@@ -93,7 +93,7 @@ class Refusals:
         """Whether a rule objects to an engine's plan; if so, it is remembered."""
         self.pending = False
         for rule in self.rules:
-            if any(True for _ in rule.violations(self.problem, solution)):
+            if any(True for _ in objections(rule, self.problem, solution)):
                 self.pending = True
                 self._remember(rule, solution, keep_going)
                 break

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.problems.constraints import Constraint
+from opweave.problems.constraints import Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.measures import MEASURES
 from opweave.problems.problem import Problem
@@ -111,7 +111,7 @@ class Objectives:
 
 def broken(problem: Problem[Any, Any], constraint: Constraint, solution: Solution) -> float:
     """How badly a solution breaks a side constraint: 1 for each violation, and the logarithm of its excess."""
-    violations = constraint.violations(problem, solution)
+    violations = objections(constraint, problem, solution)
     return float(sum(1.0 + math.log1p(max(0.0, violation.excess or 0.0)) for violation in violations))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction
-from opweave.problems.constraints import Constraint
+from opweave.problems.constraints import Constraint, objections
 from opweave.problems.solution import Solution
 from opweave.solvers.narrowing.narrower import AnyProblem, devices_of, narrower, unknown_rules, without
 from opweave.solvers.reduced import ReducedRun
@@ -53,7 +53,7 @@ class NarrowerRun(ReducedRun):
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a solution if it obeys the rules."""
         self.seen = solution
-        if any(True for rule in self.rules for _ in rule.violations(self.whole, solution)):
+        if any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
             return False
         return super().found(solution, objective)
 

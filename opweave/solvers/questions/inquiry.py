@@ -181,7 +181,8 @@ class Inquiry:
             return 0.0
         if self.time_limit is None:
             return QUESTION_SECONDS
-        return min(QUESTION_SECONDS, QUESTION_SHARE * (self.time_limit - self.elapsed()))
+        left = self.time_limit - self.elapsed()
+        return min(QUESTION_SECONDS, max(QUESTION_SHARE * left, min(LEAST_SECONDS, left)))
 
     def _provers(self, problem: AnyProblemType) -> list[str]:
         """Solvers of the problem that prove optima and know all its side constraints."""

@@ -15,6 +15,7 @@ from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.requirements import UnknownTimes, requirements_of
 from tests.test_conformance import SUBJECTS, Subject
+from tests.tiny import PROBLEMS
 
 MOST_REQUIREMENTS = 6
 """Requirements up to which every set of them is judged by brute force."""
@@ -340,3 +341,11 @@ def test_ctrl_c_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     inquiry = Inquiry()
     monkeypatch.setattr(inquiry, "_interrupted", True)
     assert inquiry.ask(problem, "anything") == Answer(proof="the time was up")
+
+
+def test_a_tenth_of_a_second_is_enough_to_ask_at_least_once() -> None:
+    """Cold loops and busy machines may need longer to answer, so "unknown" is right as well; the reason is not."""
+    found = ow.conflict(PROBLEMS["pipeline"], time_limit=0.1)
+    assert found.status in ("feasible", "unknown")
+    if found.status == "unknown":
+        assert "the time was up" not in str(found)
