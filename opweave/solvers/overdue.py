@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -69,6 +70,7 @@ class Interrupter(threading.Thread):
         self._thread = threading.get_ident()
         self._base: FrameType | None = None
         self._done = threading.Event()
+        self._raised = False
         self._hook: Callable[[sys.UnraisableHookArgs], object] | None = None
 
     def __enter__(self) -> None:
@@ -81,7 +83,11 @@ class Interrupter(threading.Thread):
             try:
                 self._done.set()
                 self.join()
-                _raise_in(self._thread, None)
+                if self._raised:  # collect it, wherever it is: cancelling would make CPython 3.11 hang when traced
+                    self._raised = False
+                    _raise_in(self._thread)
+                    while True:
+                        time.sleep(0)
                 self._base = None
                 if self._hook is not None:
                     sys.unraisablehook = self._hook
@@ -101,7 +107,8 @@ class Interrupter(threading.Thread):
             if left <= 0.0 and _interruptible(sys._current_frames().get(self._thread), self._base):
                 if self._hook is None:
                     self._hook, sys.unraisablehook = sys.unraisablehook, self._quietly
-                _raise_in(self._thread, OverdueError)
+                self._raised = True
+                _raise_in(self._thread)
                 self._done.wait(AGAIN_SECONDS)
 
 
@@ -119,7 +126,6 @@ def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
     return True
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Make a thread raise an exception as soon as it runs Python again; None cancels one that is still pending."""
-    argument = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)
+def _raise_in(thread: int) -> None:
+    """Make a thread raise :class:`OverdueError` as soon as it runs Python again."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(OverdueError))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -142,3 +144,31 @@ def test_threads_end_with_their_blocks() -> None:
         assert any(thread.name == "opweave-overdue" for thread in threading.enumerate())
     assert not any(thread.name == "opweave-overdue" for thread in threading.enumerate())
     assert overdue.sys.unraisablehook is not None
+
+
+TRACED = """
+import sys, time
+from opweave.solvers.overdue import Interrupter, OverdueError
+
+def step():
+    return sum(range(3))
+
+sys.setprofile(lambda *_: None)
+sys.settrace(lambda *_: None)
+with Interrupter(lambda: 1.0):
+    step()
+step()
+try:
+    with Interrupter(lambda: 0.0):
+        while True:
+            step()
+except OverdueError:
+    print("interrupted")
+step()
+"""
+
+
+def test_debuggers_and_profilers_go_on_after_it() -> None:
+    """A cancelled exception leaves a mark with which a traced interpreter of Python 3.11 never ends."""
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "interrupted\n"
