@@ -102,7 +102,7 @@ class StageFormulation(Formulation[Pipeline, Stages]):
         self._unit = 1.0
 
     def _unit_of(self, instance: PipelineInstance, parts: float) -> float:
-        """One of so many parts of the best known solution or, without one, of the longest sum of times."""
+        """A fixed share of the best known solution's objective; without a solution, of the longest sum of times."""
         horizon = self.context.ceiling
         if horizon is None or horizon <= 0.0:
             rate = instance.rate.min(initial=np.inf, where=instance.rate > 0)

@@ -185,7 +185,7 @@ def rows_of(
 
 
 def _options(problem: Any, most: int) -> list[frozenset[str]]:
-    """The sets of at most so many devices."""
+    """The sets of devices up to a given size."""
     names = [device.name for device in problem.cluster.devices]
     return [frozenset(some) for size in range(1, min(most, len(names)) + 1) for some in combinations(names, size)]
 
