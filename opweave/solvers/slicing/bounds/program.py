@@ -58,7 +58,7 @@ def _unit(blocks: Blocks) -> float:
 
 
 def written(blocks: Blocks, unit: float) -> LinearProgram:
-    """The program, with times in units of a given number of seconds; upper bounds are those that some optimal solution keeps."""
+    """The program; times are counted in ``unit`` seconds. Upper bounds are those that some optimal solution keeps."""
     program = _Program(blocks, unit)
     for v in range(blocks.operators):
         sets = [members for members in subsets(blocks.devices) if all(blocks.most[v, k] > 0.0 for k in members)]
