@@ -22,7 +22,7 @@ import opweave as ow
 from benchmarks.tables import show
 from opweave.problems.problem import AnyProblem
 
-INFEASIBLE = Path(__file__).parents[1] / "tests/data/infeasible.json.gz"
+INFEASIBLE = Path(__file__).parents[1] / "tests/data/infeasible/problems.json.gz"
 
 
 def infeasible_problems() -> list[tuple[str, ow.Problem[Any, Any]]]:

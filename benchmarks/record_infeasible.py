@@ -1,6 +1,6 @@
 """A pytest plugin that collects the infeasible problems of the test suite for ``benchmarks.conflicts``.
 
-``python -m pytest -p benchmarks.record_infeasible tests`` writes ``tests/data/infeasible.json.gz``: at most
+``python -m pytest -p benchmarks.record_infeasible tests`` writes ``tests/data/infeasible/problems.json.gz``: at most
 :data:`MOST` problems of every test, without those whose rules only live in a test's module.
 """
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import opweave as ow
+
+warnings.simplefilter("ignore", ow.ImplausibleWarning)  # the sizes are as small as the graph
 
 CLUSTER = ow.Cluster(devices=[ow.Device(name="d", memory_bytes=40), ow.Device(name="e", memory_bytes=40)], shared=100.0)
 SECONDS = {"a": (1.0, 2.0), "b": (3.0, 1.0), "c": (1.0, 1.0)}

@@ -345,7 +345,8 @@ class PairwisePositions(Pairwise):
     def link(self, model: PairModel, number: int) -> None:
         """Add the two position rows of a pair that a handle asked for."""
         facts, x = model.facts, Linear.of(model.pair_columns[number])
-        g, h = (Linear.of(model.column("begin", ends[number])) for ends in (facts.pairs.first, facts.pairs.second))
+        begin = model.families["begin"].columns  # one for each group
+        g, h = (Linear.of(begin[ends[number]]) for ends in (facts.pairs.first, facts.pairs.second))
         steps = facts.instance.operators
         model.rows("more_positions").add(g + 1 - h <= steps * (1 - x))
         model.rows("more_positions").add(h + 1 - g <= steps * x)

@@ -104,7 +104,7 @@ def test_constraints_are_listed_by_what_solvers_do_with_them(opweave: Run) -> No
     ended = opweave("solvers", "--problem", "ordering", "--constraints")
     assert ended.status == 0
     assert [line.split() for line in ended.out.splitlines() if line.split()[:1] == ["ordering"]] == [
-        ["ordering", "auto", "no"],
+        ["ordering", "auto", "yes"],
         ["ordering", "definition", "no"],
         ["ordering", "ctrl-c", "no"],
         ["ordering", "away", "no"],
