@@ -14,7 +14,15 @@ from pydantic import Field
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import AnyConstraint, Constraint, MaxDevices, MeasuresMemory, MemoryCap, means
+from opweave.problems.constraints import (
+    AnyConstraint,
+    Constraint,
+    MaxDevices,
+    MeasuresMemory,
+    MemoryCap,
+    means,
+    objections,
+)
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name
@@ -70,7 +78,7 @@ class SizedConstraint(SideConstraint, Measured):
         draft.constraints[self.number] = rebuilt(self.constraint, **{self._field: self.amount + more})
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        return max((int(each.excess or 0) for each in self.constraint.violations(problem, plan)), default=0)
+        return max((int(each.excess or 0) for each in objections(self.constraint, problem, plan)), default=0)
 
     def relaxed(self, more: int) -> str:
         if isinstance(self.constraint, MemoryCap):
