@@ -15,8 +15,8 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
 
     The ids are those of :func:`~opweave.problems.language.workload.parts`. A cache is a parameter of its own,
     "layers.3.cache", because it stays where it is as weights do. A tied matrix is one parameter, "tied", of the
-    embedding and the head; no operator reads "idle", the tensors that are never read. Experts and the feed-forward part beside them read the same activation, and the last of
-    them writes the layer's result.
+    embedding and the head; no operator reads "idle", the tensors that are never read. Experts and the feed-forward part
+    beside them read the same activation, and the last of them writes the layer's result.
 
     Returns
     -------
@@ -34,7 +34,6 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
     operators = []
     entering, latest = "tokens", "tokens"  # what the layer's groups read, and what was written last
     for index, part in enumerate(found):
-        group = model.groups[index]
         last = part.role in ("embedding", "attention", "head") or _ends_layer(found, index)
         if part.role == "router":
             size = TOKEN_BYTES * model.groups[index + 1].used * 2 * work.tokens

@@ -101,7 +101,7 @@ def row_bytes(numbers: int, name: str) -> int:
     kind = number_type(name)
     if numbers % kind.numbers:
         raise InvalidInputError(
-            f"rows of {numbers:,} numbers cannot be stored as {name.lower()}, whose blocks have {kind.numbers} numbers; "
-            "take another type"
+            f"rows of {numbers:,} numbers cannot be stored as {name.lower()}, whose blocks have {kind.numbers}; take "
+            "another type"
         )
     return numbers // kind.numbers * kind.bytes
