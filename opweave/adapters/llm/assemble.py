@@ -88,7 +88,7 @@ def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel
     return LanguageModel(
         name=frame.name,
         architecture=frame.architecture,
-        layers=[shared.setdefault(layer, layer) for layer in layers],
+        layers=tuple(shared.setdefault(layer, layer) for layer in layers),
         embedding=_embedding(outside["embedding"], table),
         head=_weights("head", [*head, table] if tied else head),
         tied_bytes=table.bytes if tied else 0,
@@ -117,7 +117,7 @@ def _layer(number: int, groups: dict[str, list[Held]], frame: Frame, where: str)
             flops = weights.flops * frame.used / frame.experts
             weights = Weights(**{**dict(weights), "flops": flops, "pieces": frame.experts, "used": frame.used})
         made.append(weights)
-    return Layer(groups=made, cache=frame.caches[number])
+    return Layer(groups=tuple(made), cache=frame.caches[number])
 
 
 def _embedding(tensors: Sequence[Held], table: Held) -> Weights:

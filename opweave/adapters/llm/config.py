@@ -151,7 +151,7 @@ class Config:
 
     def _windowed(self) -> Callable[[int], bool] | None:
         spread = self.family.windows
-        switch = self.data.get("use_sliding_window", not self.kind.startswith("qwen"))  # type: ignore[union-attr]
+        switch = self.data.get("use_sliding_window", not str(self.kind).startswith("qwen"))
         if not spread or not switch or not self.data.get("sliding_window"):
             return None
         listed = self.data.get("layer_types")

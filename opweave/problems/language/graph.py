@@ -58,7 +58,11 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
         if last:
             entering = latest
     return OpGraph(
-        name=model.name, operators=operators, tensors=tensors, parameters=_parameters(found, model), outputs=[latest]
+        name=model.name,
+        operators=tuple(operators),
+        tensors=tuple(tensors),
+        parameters=tuple(_parameters(found, model)),
+        outputs=(latest,),
     )
 
 
