@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.llm.read import read
+    from opweave.adapters.llm.reading import read
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
     from opweave.problems.language.workload import Part, Workload, parts
@@ -37,6 +37,6 @@ __getattr__, __dir__ = lazily(
         "Workload": f"{_DATA}.workload",
         "language_graph": f"{_DATA}.graph",
         "parts": f"{_DATA}.workload",
-        "read": "read",
+        "read": "reading",
     },
 )
