@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import place
-from opweave.adapters.llm.assemble import MAX_LAYERS, Frame, Held, Place, assemble
+from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Held, Place, assemble
 from opweave.adapters.llm.gguf import GgufHeader, read_split
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel
@@ -131,7 +131,7 @@ class _Keys:
             )
         self.architecture = str(architecture)
 
-    def numbers(self, word: str, default: int | None, count: int, most: int = 2**40) -> tuple[int, ...]:
+    def numbers(self, word: str, default: int | None, count: int, most: int = MAX_NUMBER) -> tuple[int, ...]:
         """A whole number for each layer, from a list or from one number for all."""
         value = self.header.metadata.get(f"{self.architecture}.{word}")
         value = default if value is None else value
@@ -148,7 +148,7 @@ class _Keys:
                 raise InvalidInputError(f"{self.where}: {self.architecture}.{word} is {shown}; the file is broken")
         return tuple(int(entry) for entry in listed[:count])
 
-    def number(self, word: str, default: int | None = None, most: int = 2**40) -> int:
+    def number(self, word: str, default: int | None = None, most: int = MAX_NUMBER) -> int:
         """A whole number."""
         return self.numbers(word, default, 1, most)[0]
 
