@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.llm.read import read
+    from opweave.adapters.llm.reading import read
+    from opweave.problems.language.costs import language_costs
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
     from opweave.problems.language.workload import Part, Workload, parts
@@ -19,6 +20,7 @@ __all__ = [
     "Part",
     "Weights",
     "Workload",
+    "language_costs",
     "language_graph",
     "parts",
     "read",
@@ -35,8 +37,9 @@ __getattr__, __dir__ = lazily(
         "Part": f"{_DATA}.workload",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
+        "language_costs": f"{_DATA}.costs",
         "language_graph": f"{_DATA}.graph",
         "parts": f"{_DATA}.workload",
-        "read": "read",
+        "read": "reading",
     },
 )

@@ -8,12 +8,16 @@ from typing import Literal, NamedTuple, get_args
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
+from opweave.problems.limits import MAX_BYTES
 
 Place = Role | Literal["norm", "idle"]
 """A role; ``norm`` for what normalises the input of a layer's second half, and ``idle`` for what no token needs."""
 
 MAX_LAYERS = 10_000
 """More layers than any model has; a file that claims more is broken."""
+
+MAX_NUMBER = 2**26
+"""More than any width, count or length in a model; two of them multiplied still fit a count of bytes."""
 
 
 class Held(NamedTuple):
@@ -71,6 +75,8 @@ def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel
     inside: list[dict[str, list[Held]]] = [{} for _ in frame.caches]
     outside: dict[str, list[Held]] = {"embedding": [], "head": [], "idle": []}
     for tensor in tensors:
+        if max(_product(tensor.shape), tensor.bytes) > MAX_BYTES // MAX_LAYERS:
+            raise InvalidInputError(f"{where}: a tensor of {tensor.bytes:,} bytes is more than any model has")
         beyond = tensor.layer is not None and tensor.layer >= len(inside)
         if tensor.place == "idle" or beyond:
             outside["idle"].append(tensor)

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.llm.assemble import MAX_LAYERS, Frame, Place
+from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Place
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache
-
-MAX_NUMBER = 2**40
-"""Larger than any number in a configuration."""
 
 Spread = Literal["", "all", "late", "alternate", "pattern", "qwen2_moe"]
 

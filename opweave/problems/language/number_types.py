@@ -56,7 +56,7 @@ NUMBER_TYPES = {
     "iq3_s": NumberType(256, 110),
     "iq4_nl": NumberType(32, 18),
     "iq4_xs": NumberType(256, 136),
-    "tq1_0": NumberType(256, 58),
+    "tq1_0": NumberType(256, 54),
     "tq2_0": NumberType(256, 66),
     "mxfp4": NumberType(32, 17),
     "nvfp4": NumberType(64, 36),
