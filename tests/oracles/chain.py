@@ -1,7 +1,7 @@
 """Oracle of placements whose operators run one after the other in listed order: every assignment, in whole arrays.
 
-With delays, or where every tensor is read by the next operator only, an operator starts when the one before it has ended
-and all its inputs have arrived. Takes no side constraints.
+With delays, or where every tensor is read by the next operator only, an operator starts when the one before it has
+ended and all its inputs have arrived. Takes no side constraints.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def largest_remainders(count: int, weights: FloatArray) -> IntArray:
     shares = np.floor(raw).astype(np.int64)
     most = np.argsort(-(raw - shares), kind="stable")[: count - int(shares.sum())]
     shares[most] += 1
-    return shares
+    return np.asarray(shares)
 
 
 def _in_turn(layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> IntArray:
@@ -53,7 +53,7 @@ def _in_turn(layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> I
 
 def _able(arrays: PlacementArrays) -> IntArray:
     """Devices that may run every operator and hold something."""
-    able = np.flatnonzero(np.isfinite(arrays.seconds).all(axis=0) & (arrays.capacity > 0))
+    able: IntArray = np.flatnonzero(np.isfinite(arrays.seconds).all(axis=0) & (arrays.capacity > 0))
     if not len(able):
         raise NoPlanError("no device may run every operator and has memory")
     return able

@@ -1,9 +1,9 @@
 """A placement whose operators run one after the other, as modules between cut points that repeat.
 
 At a cut point nothing but the last result is needed later. A *module* is what runs between two cut points: its inner
-operators and its exit. Its *options* are all ways to choose devices for its entry (the exit of the module before), inner
-operators and exit. Since the data orders all operators, no two of them ever run together, and the makespan is the sum
-of the options' seconds. With ports, an option may take longer than without, so its seconds are a lower bound then.
+operators and its exit. Its *options* are all ways to choose devices for its entry (the exit of the module before), its
+inner operators and its exit. Since the data orders all operators, no two of them ever run together, and the makespan is
+the sum of the options' seconds. With ports, an option may take longer than without; its seconds are a lower bound then.
 
 Equal layers give equal modules, and stretches of modules that repeat. How many times each option occurs in a stretch is
 all that matters for time and memory.
@@ -11,8 +11,10 @@ all that matters for time and memory.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import chain, pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,7 +105,7 @@ class Chain:
         parts = [float(module.seconds.max(initial=0.0)) for module in self.modules]
         times = np.bincount(self.classes, minlength=len(parts)).tolist()
         first = self.first_seconds[np.isfinite(self.first_seconds)]
-        return float(first.max(initial=0.0)) + sum(n * each for n, each in zip(times, parts, strict=True))
+        return float(first.max(initial=0.0)) + math.fsum(n * each for n, each in zip(times, parts, strict=True))
 
     def devices_of(self, first: int, options: list[int]) -> IntArray:
         """The device of every operator, given the first one's device and every module's option. Shape (operators,)."""
@@ -114,26 +116,60 @@ class Chain:
         return device
 
 
+class _Parts(NamedTuple):
+    """What makes modules equal.
+
+    Attributes
+    ----------
+    seconds, bytes
+        Of the inner operators and the exit on every device; what each takes, without shared parameters.
+    flows
+        Positions of producer and consumer, 0 for the entry, and bytes.
+    ties
+        For the entry, each inner operator and the exit: the first one that must share its device.
+    shared
+        Parameters that other operators have, too.
+    """
+
+    seconds: FloatArray
+    bytes: IntArray
+    flows: list[tuple[int, int, int]]
+    ties: tuple[int, ...]
+    shared: tuple[tuple[int, ...], ...]
+
+    def mark(self) -> tuple[object, ...]:
+        """The same for equal modules."""
+        return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), self.ties, self.shared
+
+
 def chain_of(instance: PlacementInstance) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options."""
     order = topological_order(instance.after)
     position = np.argsort(order)
-    if not len(order) or len(np.unique(instance.cluster)) < len(order) or not _in_line(instance, order):
+    if not len(order) or not _in_line(instance, order):
         return None
     cuts = _cut_points(position[instance.source], position[instance.target], len(order))
     if float(len(instance.devices)) ** (int(np.diff(cuts).max(initial=0)) + 1) > MOST_OPTIONS:
         return None
+    if not _tied_within(instance.cluster[order], cuts):
+        return None
     own, held, sizes = _bytes_of(instance)
     marks: dict[tuple[object, ...], int] = {}
-    modules, classes = [], []
+    modules: list[Module] = []
+    classes = []
     for begin, end in pairwise(cuts.tolist()):
         members = order[begin + 1 : end + 1]
-        flows = _flows_of(instance, position, begin, members)
-        shared = tuple(tuple(held[v]) for v in members.tolist())
-        mark = (instance.seconds[members].tobytes(), own[members].tobytes(), tuple(flows), shared)
+        parts = _Parts(
+            instance.seconds[members],
+            own[members],
+            _flows_of(instance, position, begin, members),
+            _ties(instance.cluster[order[begin : end + 1]].tolist()),
+            tuple(tuple(held[v]) for v in members.tolist()),
+        )
+        mark = parts.mark()
         if mark not in marks:
             marks[mark] = len(modules)
-            modules.append(_module(instance, members, own[members], flows, shared))
+            modules.append(_module(instance, parts))
         classes.append(marks[mark])
     v = int(order[0])
     return Chain(
@@ -164,6 +200,21 @@ def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
     return np.flatnonzero(np.cumsum(spans)[:count] == 0)
 
 
+def _tied_within(group: IntArray, cuts: IntArray) -> bool:
+    """Whether operators that share a device by a side constraint are in one module, its entry included."""
+    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
+    for place, each in enumerate(group.tolist()):
+        first[each] = place if first[each] < 0 else first[each]
+        last[each] = place
+    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
+    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
+
+
+def _ties(group: list[int]) -> tuple[int, ...]:
+    """For every operator the first one that must share its device, by position."""
+    return tuple(group.index(each) for each in group)
+
+
 def _bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:
     """Bytes of every operator alone, its parameters that others have too, and the sizes of these."""
     users = np.bincount(instance.parameters.items, minlength=len(instance.parameter_bytes))
@@ -183,25 +234,21 @@ def _flows_of(
     return sorted(zip(made.tolist(), read.tolist(), instance.size[flows].tolist(), strict=True))
 
 
-def _module(
-    instance: PlacementInstance,
-    members: IntArray,
-    own: IntArray,
-    flows: list[tuple[int, int, int]],
-    shared: tuple[tuple[int, ...], ...],
-) -> Module:
+def _module(instance: PlacementInstance, parts: _Parts) -> Module:
     """All options of a module that are not worse than another one in every respect."""
-    count, devices = len(members), len(instance.devices)
+    count, devices = len(parts.bytes), len(instance.devices)
     device = np.asarray(list(product(range(devices), repeat=count + 1)), dtype=np.int64)
+    device = device[(device == device[:, parts.ties]).all(axis=1)]
     ends = np.zeros((len(device), count + 1))
-    for j, v in enumerate(members.tolist(), 1):
+    for j in range(1, count + 1):
         ready = ends[:, j - 1]
-        for made, read, size in flows:
+        for made, read, size in parts.flows:
             if read == j:
                 a, b = device[:, made], device[:, j]
                 sent = instance.latency[a, b] + size * instance.seconds_per_byte[a, b]
                 ready = np.maximum(ready, ends[:, made] + sent)
-        ends[:, j] = ready + instance.seconds[v, device[:, j]]
+        ends[:, j] = ready + parts.seconds[j - 1, device[:, j]]
+    own, shared = parts.bytes, parts.shared
     here = device[:, 1:, None] == np.arange(devices)  # (options, operators, devices)
     taken = (here * own[:, None]).sum(axis=1)
     needs = [here[:, [j for j, row in enumerate(shared) if p in row]].any(axis=1) for p in sorted({*chain(*shared)})]

@@ -1,8 +1,9 @@
 """Solver "layers": the best plan of a chain of equal layers, by counts of layers for each device, with proof.
 
-The chain (:mod:`.chain`) becomes a small integer program over counts (:mod:`.program`), whose size does not grow with the
-number of layers. HiGHS finds counts; where they are not one walk through the chain, rows that connect them are added, and
-HiGHS is asked again. The bound comes from opweave's own tree (:mod:`~opweave.solvers.tree`), which proves every leaf.
+The chain (:mod:`.chain`) becomes a small integer program over counts (:mod:`.program`), whose size does not grow with
+the number of layers. HiGHS finds counts; where they are not one walk through the chain, rows that connect them are
+added, and HiGHS is asked again. The bound comes from opweave's own tree (:mod:`~opweave.solvers.tree`), which proves
+every leaf.
 
 Source: integer flows that are Eulerian trails, as in the rural postman problem (Corberan and Laporte, "Arc Routing",
 chapter 5).
@@ -130,7 +131,7 @@ def _whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]
     if engine is None:
         return None
     columns = np.arange(len(program.cost), dtype=np.int32)
-    engine.changeColsIntegrality(len(columns), columns, [highspy.HighsVarType.kInteger] * len(columns))
+    engine.changeColsIntegrality(len(columns), columns, np.ones(len(columns), dtype=np.uint8))
     engine.run()
     there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     point = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
@@ -155,9 +156,7 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
     instance = lower_unless_short(problem)
     chain = chain_of(instance)
     if chain is None:
-        return Outcome(
-            reason="the operators do not run one after the other, or too many of them lie between cut points"
-        )
+        return Outcome(reason="the operators do not run one after the other, or too many lie between cut points")
     return Counting(problem, instance, chain, run).solve()
 
 

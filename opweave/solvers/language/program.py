@@ -16,8 +16,8 @@ held[p,d] device d holds the shared parameter p. With T[r] repetitions of a peri
 * among identical devices, an earlier one has no fewer operators
 
 The objective is the seconds of all options, minimised. A chain's plan is a walk over (place, device) in every stretch,
-so its counts obey all rows. Counts are a walk if their arcs are connected, since they are balanced (Euler). The rows for
-sets S say so; those that matter are added when counts break them.
+so its counts obey all rows. Counts are a walk if their arcs are connected, since they are balanced (Euler). The rows
+for sets S say so; those that matter are added when counts break them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
-from opweave.solvers.language.chain import Chain, Module
+from opweave.solvers.language.chain import Chain
 from opweave.solvers.linear import LinearProgram, SparseRows
 
 FULL = 100.0
@@ -122,12 +122,13 @@ class CountProgram:
         """Add the rows for sets of devices that a point breaks, the most broken one of every device; whether any."""
         broken = False
         for r, used in self.used.items():
-            share, worst = point[used], {}
+            share = point[used]
+            worst: dict[int, tuple[float, tuple[int, ...]]] = {}
             for inside in self._sets(share):
                 coming = sum(float(point[c][self._comes(r, k, inside)].sum()) for k, c in enumerate(self.place[r]))
                 short = share - coming - float(point[self.hand[r]][inside].sum())
                 for d in np.flatnonzero(inside & (short > BROKEN)).tolist():
-                    if short[d] > worst.get(d, (0.0,))[0]:
+                    if short[d] > worst.get(d, (0.0, ()))[0]:
                         worst[d] = (float(short[d]), tuple(np.flatnonzero(inside).tolist()))
             self.connect(r, sorted({members for _, members in worst.values()}))
             broken |= bool(worst)
@@ -232,7 +233,7 @@ class CountProgram:
         limit = int(self.chain.capacity[d])
         columns = np.asarray([each[d] for each, _ in held])
         takes = np.asarray([size for _, size in held], dtype=np.int64)
-        parts = [(takes * (FULL / max(limit, 1)), FULL)]
+        parts = [(np.asarray(takes * (FULL / max(limit, 1)), dtype=np.float64), FULL)]
         parts += [((takes // size).astype(np.float64), float(limit // size)) for size in self._sizes()]
         for amount, most in parts:
             row, some = self.most.open(np.full(1, most if used is None else 0.0)), amount > 0
