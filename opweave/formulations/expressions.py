@@ -14,6 +14,8 @@ a formulation's name   ``(formulation, model, constraint) -> None``; the same fo
                        operator orders, and all formulations with an order
 ``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
                        exactly the operators in the frozenset ``done`` have run; for searches over operator orders
+``"narrowed"``         ``(problem, constraint) -> iterable of tuples of constraints``, the most promising first; each
+                       tuple implies the rule, and other solvers understand it; for simple rules and searches
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
@@ -26,7 +28,7 @@ because each plan is found before it is refused (:mod:`opweave.solvers.engines.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from opweave.problems.constraints import (
@@ -39,6 +41,7 @@ from opweave.problems.constraints import (
     Separate,
     shares_meaning,
 )
+from opweave.problems.errors import blaming
 from opweave.problems.problem import Problem
 
 Expression = Callable[..., Any]
@@ -54,6 +57,7 @@ _LINES = {
     MODEL: "def my_rule(model, rule): model.add(...)  # with model.on(op, device), model.start(op), ...",
     "order_arcs": "def my_rule(problem, rule): return [(before, after), ...]",
     "step_rule": "def my_rule(problem, rule): return lambda done, op: ...",
+    "narrowed": "def my_rule(problem, rule): return [(ow.Pin(op=..., device=...), ...), ...]",
 }
 """The second line of an expression for a target, for messages."""
 
@@ -72,13 +76,17 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         "auto": ``model.add(row)``. A row compares handles of the model: ``model.on(op, device)``, ``model.start(op)``,
         ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
         ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)`` and
-        ``model.objective``; ``model.problem`` is the problem. No formulation has ``stage`` and ``share`` yet.
+        ``model.objective``; ``model.problem`` is the problem. No formulation has ``stage`` yet.
 
         A formulation's name: ``function(formulation, model, constraint)`` does the same for that one alone.
 
         ``"order_arcs"``: ``function(problem, constraint)`` returns pairs (before, after) of operators, for searches
         over orders. ``"step_rule"``: it returns ``rule(done, op)``, which says whether ``op`` may run next when exactly
         the operators in ``done`` have run.
+
+        ``"narrowed"``: ``function(problem, constraint)`` returns tuples of simpler constraints, such as ``Pin`` and
+        ``Forbid``; whoever obeys all of one tuple obeys the rule. For heuristics, which run under each of the first
+        tuples.
 
     Notes
     -----
@@ -115,6 +123,19 @@ def expression(constraint: type[Constraint], target: str) -> Expression | None:
         if (base, target) in _EXPRESSIONS and shares_meaning(constraint, base):
             return _EXPRESSIONS[base, target]
     return None
+
+
+def write_out(constraint: Constraint, target: str, write: Expression, *arguments: object) -> Any:
+    """Let an expression write a constraint; ``arguments`` come before the constraint.
+
+    Raises
+    ------
+    RuleError
+        If it raises anything but errors of opweave.
+    """
+    with blaming(f"the expression of {type(constraint).__name__} for {target!r}"):
+        written = write(*arguments, constraint)
+        return list(written) if isinstance(written, Iterator) else written  # a generator has not begun yet
 
 
 def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
+from opweave.formulations.expressions import expression, write_out
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
@@ -22,7 +22,7 @@ def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
     for constraint in problem.constraints:
         write = expression(type(constraint), "order_arcs")
         if write is not None:
-            yield from write(problem, constraint)
+            yield from write_out(constraint, "order_arcs", write, problem)
 
 
 def only_order_arcs(problem: Problem[Any, Any]) -> bool:

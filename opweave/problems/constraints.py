@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, 
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
 from opweave.problems.words import did_you_mean
@@ -148,17 +148,20 @@ def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iter
     ------
     InvalidInputError
         If ``violations`` returned anything but violations, such as None.
+    RuleError
+        If ``violations`` raised.
     """
-    found: object = rule.violations(problem, solution)
-    # A violation is a spec, and specs are iterable; returned alone, it would count as its fields.
-    wrong = isinstance(found, Violation) or not isinstance(found, Iterable)
-    for each in (found,) if wrong or not isinstance(found, Iterable) else found:
-        if wrong or not isinstance(each, Violation):
-            raise InvalidInputError(
-                f"{type(rule).__name__}.violations gave {each!r:.60}; write 'yield self.broken(message)' for each "
-                "violation, or return a list of them, which is empty if there is none"
-            )
-        yield each
+    with blaming(f"{type(rule).__name__}.violations"):
+        found: object = rule.violations(problem, solution)
+        # A violation is a spec, and specs are iterable; returned alone, it would count as its fields.
+        wrong = isinstance(found, Violation) or not isinstance(found, Iterable)
+        for each in (found,) if wrong or not isinstance(found, Iterable) else found:
+            if wrong or not isinstance(each, Violation):
+                raise InvalidInputError(
+                    f"{type(rule).__name__}.violations gave {each!r:.60}; write 'yield self.broken(message)' for each "
+                    "violation, or return a list of them, which is empty if there is none"
+                )
+            yield each
 
 
 class Precede(Constraint):

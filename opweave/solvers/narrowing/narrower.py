@@ -37,6 +37,7 @@ from opweave.problems.constraints import (
     Separate,
     means,
 )
+from opweave.problems.errors import blaming
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
@@ -307,7 +308,8 @@ def _choices(problem: AnyProblem, rule: Constraint, where: Mapping[str, frozense
     write = expression(type(rule), NARROWED)
     assert write is not None
     try:
-        ways = list(islice(write(problem, rule), MOST_WAYS))
+        with blaming(f"the expression of {type(rule).__name__} for {NARROWED!r}"):
+            ways = list(islice(write(problem, rule), MOST_WAYS))
     except ContradictionError:
         return []
     ways.sort(key=lambda way: -_kept(way, where))
