@@ -50,6 +50,9 @@ ExpressionT = TypeVar("ExpressionT", bound=Expression)
 MODEL = "model"
 """The target of rules that are written with handles."""
 
+NARROWED = "narrowed"
+"""The target of rules that are put as simpler ones, which together imply them."""
+
 VIOLATIONS = "violations"
 """Stands among the targets of a solver that honours every rule by asking the referee; nothing is registered for it."""
 
@@ -57,7 +60,7 @@ _LINES = {
     MODEL: "def my_rule(model, rule): model.add(...)  # with model.on(op, device), model.start(op), ...",
     "order_arcs": "def my_rule(problem, rule): return [(before, after), ...]",
     "step_rule": "def my_rule(problem, rule): return lambda done, op: ...",
-    "narrowed": "def my_rule(problem, rule): return [(ow.Pin(op=..., device=...), ...), ...]",
+    NARROWED: "def my_rule(problem, rule): return [(ow.Pin(op=..., device=...), ...), ...]",
 }
 """The second line of an expression for a target, for messages."""
 

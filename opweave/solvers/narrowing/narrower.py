@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from opweave.formulations.expressions import express, expressible, expression
+from opweave.formulations.expressions import NARROWED, express, expressible, expression
 from opweave.formulations.on_cluster import left_to_run_on, tied
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
@@ -40,9 +40,6 @@ from opweave.problems.constraints import (
 from opweave.problems.errors import blaming
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-
-NARROWED = "narrowed"
-"""The target of expressions that put a constraint as simpler ones."""
 
 AnyProblem = Problem[Any, Any]
 Way = tuple[Constraint, ...]
