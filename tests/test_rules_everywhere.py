@@ -218,6 +218,7 @@ def test_rules_about_times_are_never_proved_by_violations_alone() -> None:
         result = ow.solve(under(problem, rule), solver=solver, time_limit=3.0)
         assert result.status in (ow.Status.UNKNOWN, ow.Status.FEASIBLE)
         assert result.bound <= ow.solve(problem).objective * EXACT
+        assert 'rules about times need an expression for a proof: express(NotBefore, "model")' in result.reason
     told = ow.solve(under(problem, told_of(rule)))
     assert (told.status, told.objective) == (ow.Status.OPTIMAL, pytest.approx(3.5))
 

@@ -23,7 +23,8 @@ in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes
 handle that the function uses.
 
 A rule without any expression is honoured by its ``violations`` alone, by engines, ``"auto"`` and ``"pymoo"``: slowly,
-because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`).
+because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`). A rule about the times of a
+schedule then gets plans without proof.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own. Engines pass over formulations without a handle that the function uses. Rows about times hold up to
-    rounding, so ``violations`` should allow for some.
+    rounding, so ``violations`` should allow for some. ``model.objective`` can be limited only from above.
+
+    Without any expression, ``violations`` alone is enough for engines and "auto". Their results are proved unless the
+    rule is about the times of a schedule; ``result.reason`` says so.
 
     Examples
     --------

@@ -86,7 +86,8 @@ class Constraint(Tagged, ABC):
 
     ``violations`` must depend on the problem and the solution alone. Comparisons of times should allow for rounding, as
     engines do. A rule that reads nothing but ``solution.devices_by_operator()`` is honoured with proofs even without an
-    expression.
+    expression. A rule about the times of a schedule gets plans without proof then, and ``result.reason`` says so; an
+    expression for ``"model"`` brings the proof. What ``violations`` raises ends a solve with a ``RuleError``.
 
     Examples
     --------

@@ -82,9 +82,9 @@ class Linear:
         return Row(difference.terms, -difference.constant, math.inf)
 
     def __eq__(self, other: object) -> Row:  # type: ignore[override]  # rows are written like this
-        if not isinstance(other, Linear | float | int | np.number):
+        if not isinstance(other, Linear | float | int | np.floating | np.integer):
             raise InvalidInputError(f"a handle is compared with numbers and handles, not with {other!r:.60}")
-        difference = self - other
+        difference = self - (other if isinstance(other, Linear | float | int) else float(other))
         return Row(difference.terms, -difference.constant, -difference.constant)
 
     __hash__ = None  # type: ignore[assignment]
