@@ -13,6 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.looks import Bare, brief
+from opweave.problems.shown import HasHtml
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 from opweave.problems.words import counted
 
@@ -49,7 +50,7 @@ class Efficiency(Spec):
     launch_seconds: Seconds | None = None
 
 
-class Costs(Spec):
+class Costs(HasHtml, Spec):
     """Seconds for (operator, device, batch size), as one compact table.
 
     Build it with :meth:`from_table` or :meth:`roofline`. An entry that the table lacks is unknown, not free. Problems

@@ -71,6 +71,10 @@ class Workload(Spec):
         return readers * self.seen(cache) * cache.token_bytes(self.keys, self.values)
 
 
+DECODE = Workload()
+"""One token for one sequence with a context of 4,096."""
+
+
 class Part(NamedTuple):
     """What one group holds and does in one pass.
 
