@@ -23,7 +23,7 @@ from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.language.trail import options_in_order
-from opweave.solvers.linear import LinearProgram, highs_with, minimise
+from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
 from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
@@ -63,7 +63,8 @@ class Counting:
         """Find the best plan, then prove it."""
         self.run.enter("counts")
         self._tighten()
-        self._find()
+        if not self.run.should_stop():
+            self._find()
         self.run.enter("proof")
         none = self.run.objective is None
         ceiling = CERTAIN * self.chain.longest if none else float(self.run.objective or 0.0)
@@ -77,10 +78,16 @@ class Counting:
         return Outcome(Termination.BUDGET if budget else self.run.termination())
 
     def _tighten(self) -> None:
-        """Add rows that connect devices, as long as the linear program breaks some."""
+        """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
         for _ in range(MOST_ROUNDS):
-            found = minimise(self.program.linear(), self.run.remaining())
-            if found is None or not self.program.tighten(found.point) or self.run.should_stop():
+            linear = self.program.linear()
+            found = minimise(linear, self.run.remaining())
+            if found is None:
+                return
+            if not self.program.tighten(found.point) or self.run.should_stop():
+                prices = np.concatenate([found.most_price, found.equal_price])
+                value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), prices)
+                Best(self.run).report(max(0.0, value) * self.program.unit, SOURCE)
                 return
 
     def _find(self) -> None:
