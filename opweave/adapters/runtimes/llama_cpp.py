@@ -139,7 +139,7 @@ def _override_words(
         f"{_layers(numbers, len(model.layers))}[.]{TENSORS[role]}={known[device]}"
         for (role, device), numbers in away.items()
     ]
-    last = next(reversed(blocks), host)
+    last = [host, *blocks][-1]
     if homes["head"] != last:
         if model.tied_bytes and homes["head"] != host:
             raise InvalidInputError(
