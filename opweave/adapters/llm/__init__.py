@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opweave.problems.language.costs import language_costs
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
-    from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes, with_reserve
+    from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes
     from opweave.problems.language.workload import Part, Workload, parts
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "read",
     "reserve_bytes",
     "this_machine",
-    "with_reserve",
 ]
 
 _DATA = "opweave.problems.language"
@@ -55,6 +54,5 @@ __getattr__, __dir__ = lazily(
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
         "this_machine": "machine",
-        "with_reserve": f"{_DATA}.reserves",
     },
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.workload import Workload
@@ -88,36 +87,3 @@ def reserve_bytes(model: LanguageModel, work: Workload, rule: str = "buffers") -
     tokens = max(work.context * work.sequences - found.from_tokens, 0)
     outputs = work.batch * (LOGIT_BYTES * model.vocabulary + model.hidden_bytes) if found.outputs else 0
     return found.bytes + round(found.token_bytes * tokens) + outputs
-
-
-def with_reserve(
-    cluster: Cluster, model: LanguageModel, work: Workload, *, host: str | None = None, rule: str = "buffers"
-) -> Cluster:
-    """The cluster with the memory that is left for weights and caches.
-
-    Parameters
-    ----------
-    cluster
-        The devices with their free memory.
-    model, work
-        The model, and what it is asked to do.
-    host
-        A device that keeps all of its memory: the processor, whose other programs the user knows.
-    rule
-        A key of :data:`RESERVES`.
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown rule.
-    """
-    size = reserve_bytes(model, work, rule)
-    devices = tuple(device if device.name == host else _smaller(device, size) for device in cluster.devices)
-    return Cluster.model_validate({**dict(cluster), "devices": devices})
-
-
-def _smaller(device: Device, size: int) -> Device:
-    """A device with less memory, in no group: a host of the same kind may have all of it."""
-    if device.memory_bytes is None:
-        return device
-    return device.model_copy(update={"memory_bytes": max(device.memory_bytes - size, 0), "group": None})

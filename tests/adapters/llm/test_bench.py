@@ -103,13 +103,12 @@ def test_the_machine_that_runs_this() -> None:
     assert host.memory_bandwidth is not None and 1e8 < host.memory_bandwidth < 1e13
 
 
-def test_reserves_leave_room() -> None:
+def test_reserves_grow_as_their_sources_say() -> None:
     work = Workload(context=65_536)
-    devices = [ow.Device(name=name, memory_bytes="24 GiB", group="x") for name in ("cpu", "gpu")]
-    cluster = ow.Cluster(devices=[*devices, ow.Device(name="any")], shared=1e9)
-    found = ow.llm.with_reserve(cluster, MODEL, work, host="cpu", rule="unsloth")
-    more = 1536 * 2**20 + round(23.4 * 1024 * 32_768)
-    assert [device.memory_bytes for device in found.devices] == [24 * 2**30, 24 * 2**30 - more, None]
+    assert ow.llm.reserve_bytes(MODEL, work, "fit") == 2**30
+    assert ow.llm.reserve_bytes(MODEL, work, "unsloth") == 1536 * 2**20 + round(23.4 * 1024 * 32_768)
+    buffers = [ow.llm.reserve_bytes(MODEL, Workload(batch=batch)) for batch in (512, 1024)]
+    assert buffers[1] - buffers[0] == 512 * (4 * 151_936 + MODEL.hidden_bytes)
     with pytest.raises(ow.InvalidInputError, match="no reserve is called 'fitt'; there are: none, buffers, fit"):
         ow.llm.reserve_bytes(MODEL, work, "fitt")
     assert all(reserve.source for reserve in ow.llm.RESERVES.values())
