@@ -22,6 +22,8 @@ from opweave.solvers.solve import solve
 STEP = 256
 """Contexts are multiples of this, as in llama.cpp."""
 
+GIB = 2**30
+
 LONGEST = 2**22
 """Longest context that is looked at if the model names none."""
 
@@ -176,3 +178,44 @@ def which_machines(
 
     whole = fastest_pass(model, rig, work, constraints=more)
     return sweep(whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, time_limit=time_limit)
+
+
+def next_bytes(
+    model: LanguageModel,
+    rig: Rig,
+    work: Workload,
+    *,
+    more: int = GIB,
+    constraints: Iterable[AnyConstraint] = (),
+    time_limit: float | None = None,
+) -> Sweep:
+    """Ask what more memory on a device would bring.
+
+    Parameters
+    ----------
+    model, rig, work, constraints
+        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+    more
+        Bytes that a device gets.
+    time_limit
+        Seconds for each solve; None for no limit.
+
+    Returns
+    -------
+    Sweep
+        One row as it is ("none"), and one for every device with limited memory.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    kept = tuple(constraints)
+
+    def larger(name: str) -> Callable[[Placement], Placement]:
+        return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
+
+    here = fastest_pass(model, rig, work, constraints=kept)
+    choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
+    choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
+    return sweep(here, {"more memory": choices}, time_limit=time_limit)

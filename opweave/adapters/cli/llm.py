@@ -1,0 +1,261 @@
+"""The command ``opweave llm``: where the groups of a language model should be, in one table and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+
+from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.cli.settings import Settings
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import make_folder
+from opweave.adapters.load import save
+from opweave.problems.constraints import AnyConstraint
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.posed import fastest_pass, whole_layers
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.workload import Phase, Workload
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.result import Result
+from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
+
+FOUND, NOTHING_FOUND = 0, 1
+MAX = "max"
+SECONDS = 30.0
+"""Time limit of each solve by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: the model, the devices, the workload and more rules."""
+
+    model: LanguageModel
+    rig: Rig
+    work: Workload
+    constraints: tuple[AnyConstraint, ...]
+
+    def posed(self) -> Placement:
+        """The question as a placement."""
+        return fastest_pass(self.model, self.rig, self.work, constraints=self.constraints)
+
+
+def llm_command(
+    model: Annotated[
+        Path, typer.Argument(help="A language model: .gguf, .safetensors or config.json.", show_default=False)
+    ],
+    *,
+    devices: Annotated[
+        str,
+        typer.Option("--devices", "-d", help="A rig or a cluster as JSON, or a cluster by name.", show_default=False),
+    ],
+    context: Annotated[str, typer.Option("--context", "-c", help="Tokens of context, or max.")] = "4096",
+    phase: Annotated[str, typer.Option("--phase", help="decode, or prefill (reading a prompt).")] = "decode",
+    sequences: Annotated[int, typer.Option("--sequences", min=1, help="Requests at the same time.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Tokens of a prompt that are read at once.")] = 512,
+    keys: Annotated[str, typer.Option("--keys", help="Type of the cached keys.")] = "f16",
+    values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16",
+    dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None,
+    reserve: Annotated[str | None, typer.Option("--reserve", help="Memory of every device to leave: 1GiB.")] = None,
+    slowest: Annotated[
+        float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole-layers", help="Keep every layer on one device.")] = False,
+    machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False,
+    settings: Settings,
+) -> int:
+    """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
+    from opweave.adapters.llm.reading import read
+    from opweave.adapters.llm.rig_file import checked_rig, load_rig
+
+    read_model = read(model, dtype=dtype)
+    rig = checked_rig(_with_options(load_rig(devices), host, reserve))
+    if phase not in ("decode", "prefill"):
+        raise InvalidInputError(f"--phase {phase!r:.40}: it is decode or prefill")
+    longest = read_model.longest or 2**22
+    tokens = longest if context == MAX else _whole("--context", context)
+    work = Workload(
+        phase=cast("Phase", phase), context=tokens, sequences=sequences, batch=batch, keys=keys, values=values
+    )
+    rules = whole_layers(read_model, work) if whole else ()
+    question = Question(read_model, rig, work, rules)
+    console, limit = stdout(), settings.time_limit or SECONDS
+    if context == MAX:
+        fitting = _longest(console, question, slowest, limit, quiet=settings.as_json)
+        if fitting is None:
+            return NOTHING_FOUND
+        question = Question(read_model, rig, fitting, rules)
+    elif slowest is not None:
+        raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
+    return _answer(console, question, model, settings, limit, machines=machines)
+
+
+def _whole(flag: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text) > 0):
+        raise InvalidInputError(f"{flag} {text!r:.40}: it is a number of tokens from 1, or {MAX}")
+    return int(text)
+
+
+def _with_options(rig: Rig, host: str | None, reserve: str | None) -> Rig:
+    """The rig as the command line changes it."""
+    data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
+    if host is not None:
+        data["host"] = host
+    if reserve is not None:
+        size = parse_bytes(reserve)
+        data["reserve"] = {
+            device.name: rig.reserve.get(device.name, 0) + size
+            for device in rig.cluster.devices
+            if device.memory_bytes is not None
+        }
+    return Rig.model_validate(data)
+
+
+def _longest(
+    console: Console, question: Question, slowest: float | None, limit: float, *, quiet: bool
+) -> Workload | None:
+    """Find the longest context and say why it cannot be longer; None if there is none."""
+    from opweave.solvers.language.questions import longest_context
+
+    found = longest_context(
+        question.model, question.rig, question.work, seconds=slowest, constraints=question.constraints, time_limit=limit
+    )
+    if not quiet or not found.context:
+        beyond = "the model was trained for no more"
+        if found.refused is not None:
+            proof = "it is proved that" if found.proved else "in the time given,"
+            reason = f": {found.reason}" if found.reason else ""
+            beyond = f"{proof} {found.refused:,} tokens are too many{reason}"
+        words = (
+            f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}"
+        )
+        console.print(plain(words), markup=False, highlight=False)
+    return question.work.model_copy(update={"context": found.context}) if found.context else None
+
+
+def _answer(
+    console: Console, question: Question, file: Path, settings: Settings, limit: float, *, machines: bool
+) -> int:
+    """Solve, and show everything."""
+    from opweave.adapters.report.progress_line import live_progress
+    from opweave.solvers.solve import solve
+
+    problem = question.posed()
+    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
+        result = solve(
+            problem,
+            solver=settings.solver,
+            time_limit=limit,
+            gap=settings.gap,
+            seed=settings.seed,
+            threads=settings.threads,
+            options=settings.options,
+            progress=observer,
+        )
+    files = []
+    if settings.output is not None:
+        save(result, settings.output)
+        files.append(settings.output)
+    if settings.as_json:
+        typer.echo(result.model_dump_json())
+        return FOUND if result.verified else NOTHING_FOUND
+    _show(console, question, problem, result)
+    if result.solution is None:
+        return NOTHING_FOUND
+    _compare(console, problem, result)
+    if machines:
+        _machines(console, question, limit)
+    _command(console, question, result.solution, file)
+    if settings.report is not None:
+        files += _report(question, problem, result, settings.report)
+    name_files(console, files)
+    return FOUND
+
+
+def _show(console: Console, question: Question, problem: Placement, result: Result[Schedule]) -> None:
+    """The facts, and the devices."""
+    from opweave.adapters.llm.holdings import holdings, holdings_section
+    from opweave.adapters.report.tables import facts_table, section_table
+
+    model, work = question.model, question.work
+    cache = work.sequences * model.cache_bytes(work.context, work.keys, work.values)
+    size = f"{model.name}: {len(model.layers)} layers, {readable_bytes(model.parameter_bytes)} of weights"
+    rows = [("model", f"{size}, {readable_bytes(cache)} of caches for {work.context:,} tokens")]
+    rows.append(("status", result.status.value))
+    if result.objective is not None:
+        rate = work.tokens / result.objective if result.objective else float("inf")
+        what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
+        rows.append((work.phase, f"{precise_seconds(result.objective)} for {what}: {readable_rate(rate)} tokens/s"))
+        bound = f"{readable(result.bound, 'seconds')}, {result.bound_source}; gap {readable_share(result.gap)}"
+        rows.append(("lower bound", bound))
+    rows.append(("time", precise_seconds(result.timings.total)))
+    if result.reason:
+        rows.append(("reason", result.reason))
+    console.print(facts_table(rows, {"status": "bold"}))
+    if result.solution is not None:
+        found = holdings(model, question.rig, work, problem, result.solution)
+        console.print(section_table(holdings_section(found)))
+
+
+def _compare(console: Console, problem: Placement, result: Result[Schedule]) -> None:
+    """The simple splits beside the plan."""
+    from opweave.adapters.report.tables import section_table
+    from opweave.adapters.report.view import Section
+    from opweave.solvers.language.baselines import other_splits
+
+    rows: list[Sequence[str]] = []
+    for split in other_splits(problem):
+        seconds = "-" if split.seconds is None else precise_seconds(split.seconds)
+        times = f"{split.seconds / result.objective:.2f}" if split.seconds and result.objective else "-"
+        rows.append((split.name, seconds, times, split.reason or ""))
+    console.print(section_table(Section("Other splits", ("split", "seconds", "times the plan", "why not"), rows)))
+
+
+def _machines(console: Console, question: Question, limit: float) -> None:
+    """All sets of machines."""
+    from opweave.solvers.language.questions import which_machines
+
+    found = which_machines(
+        question.model, question.rig, question.work, constraints=question.constraints, time_limit=limit
+    )
+    for line in str(found).splitlines():
+        console.print(plain(line), markup=False, highlight=False)
+
+
+def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
+    """The command line of llama.cpp, or why there is none."""
+    from opweave.adapters.runtimes import llama_cpp_command
+
+    if question.rig.host is None:
+        words = "llama.cpp: name the device that is the processor with --host to get its command line"
+    else:
+        try:
+            words = llama_cpp_command(question.model, schedule, question.work, host=question.rig.host, file=str(file))
+        except InvalidInputError as error:
+            words = f"llama.cpp cannot carry out this plan: {error}"
+    console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
+
+
+def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:
+    """The report of the placement, and the picture of who holds what."""
+    from opweave.adapters.llm.holdings import holdings
+    from opweave.adapters.llm.picture import language_figure
+    from opweave.adapters.report.figures import save_figure
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.views import show
+
+    assert result.solution is not None
+    files = write_report(show(problem, result), folder)
+    picture = make_folder(folder) / "devices.png"
+    headline = f"{question.model.name[:40]}: {precise_seconds(result.objective or 0.0)} a pass"
+    proof = "proved to be the least" if result.gap == 0.0 else f"at most {readable_share(result.gap)} above the least"
+    subtitle = f"{question.work.context:,} tokens of context, {question.work.phase}; {proof}"
+    found = holdings(question.model, question.rig, question.work, problem, result.solution)
+    save_figure(language_figure(found, headline=headline, subtitle=subtitle), picture)
+    return [*files, picture]
