@@ -1,9 +1,10 @@
 """Model files against their publishers, and against llama.cpp.
 
-Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp measures. Three tables:
+Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp measures. Four tables:
 
 * parameters of published models from their ``config.json`` alone, next to the published number;
 * vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
+* published tokens per second on devices with a data sheet, and what the median share of their bandwidth predicts;
 * if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a token on one
   and two threads, next to what a roofline predicts from one measured model.
 """
@@ -47,6 +48,16 @@ def vllm_case() -> Iterator[dict[str, object]]:
     for name, (counts, blocks) in BLOCKS.items():
         ours = min(ow.runtimes.vllm_blocks(model, counts, [room] * 8))
         yield {"layers": name, "published": blocks, "ours": ours, "error %": 100 * (ours - blocks) / blocks}
+
+
+def speeds() -> Iterator[dict[str, object]]:
+    """Published tokens per second, next to those of the data sheet and of the median share of it."""
+    share = ow.llm.typical_efficiency()["head"].traffic
+    for speed in ow.llm.PUBLISHED:
+        peak = speed.tokens_per_second / speed.share
+        row: dict[str, object] = {"device": speed.device, "model": speed.model, "tokens/s": speed.tokens_per_second}
+        error = 100 * (share / speed.share - 1)
+        yield row | {"data sheet": peak, "of it %": 100 * speed.share, "median share": share * peak, "error %": error}
 
 
 class Net(NamedTuple):
@@ -198,6 +209,7 @@ def main() -> None:
     arguments = parser.parse_args()
     _show("parameters", published())
     _show("blocks of vLLM's cache", vllm_case())
+    _show("published speeds", speeds())
     if arguments.smoke:
         return
     try:
