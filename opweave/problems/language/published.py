@@ -1,7 +1,7 @@
 """Published speeds of llama.cpp on devices with a sheet, and the share of the sheets' bandwidth that they reach.
 
-A token reads (nearly) the whole file, so its bytes times tokens per second are the bandwidth that was reached. A planner
-that takes data sheets at their word promises too much by these shares; measured speeds
+A token reads (nearly) the whole file, so its bytes times tokens per second are the bandwidth that was reached. A
+planner that takes data sheets at their word promises too much by these shares; measured speeds
 (:func:`opweave.adapters.llm.bench.bench_device`) promise what was measured.
 """
 
