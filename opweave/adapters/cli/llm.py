@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -18,7 +18,7 @@ from opweave.adapters.load import save
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import fastest_pass, whole_layers
+from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Phase, Workload
 from opweave.problems.placement.spec import Placement, Schedule
@@ -30,6 +30,9 @@ MAX = "max"
 SECONDS = 30.0
 """Time limit of each solve by default."""
 
+PROVED = 2e-6
+"""Gap below which seconds count as equal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -39,6 +42,7 @@ class Question:
     rig: Rig
     work: Workload
     constraints: tuple[AnyConstraint, ...]
+    blocks: bool
 
     def posed(self) -> Placement:
         """The question as a placement."""
@@ -66,7 +70,9 @@ def llm_command(
     slowest: Annotated[
         float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole-layers", help="Keep every layer on one device.")] = False,
+    layers: Annotated[
+        str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
+    ] = "split",
     machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False,
     settings: Settings,
 ) -> int:
@@ -83,14 +89,17 @@ def llm_command(
     work = Workload(
         phase=cast("Phase", phase), context=tokens, sequences=sequences, batch=batch, keys=keys, values=values
     )
-    rules = whole_layers(read_model, work) if whole else ()
-    question = Question(read_model, rig, work, rules)
+    if layers not in ("whole", "split", "free"):
+        raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
+    kept = {"whole": whole_layers(read_model, work), "split": by_layer(read_model, rig, work)}
+    rules = kept.get(layers, ())
+    question = Question(read_model, rig, work, rules, layers == "split")
     console, limit = stdout(), settings.time_limit or SECONDS
     if context == MAX:
         fitting = _longest(console, question, slowest, limit, quiet=settings.as_json)
         if fitting is None:
             return NOTHING_FOUND
-        question = Question(read_model, rig, fitting, rules)
+        question = replace(question, work=fitting)
     elif slowest is not None:
         raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
     return _answer(console, question, model, settings, limit, machines=machines)
@@ -143,21 +152,7 @@ def _answer(
     console: Console, question: Question, file: Path, settings: Settings, limit: float, *, machines: bool
 ) -> int:
     """Solve, and show everything."""
-    from opweave.adapters.report.progress_line import live_progress
-    from opweave.solvers.solve import solve
-
-    problem = question.posed()
-    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
-        result = solve(
-            problem,
-            solver=settings.solver,
-            time_limit=limit,
-            gap=settings.gap,
-            seed=settings.seed,
-            threads=settings.threads,
-            options=settings.options,
-            progress=observer,
-        )
+    problem, result, bound = _solved(question, settings, limit)
     files = []
     if settings.output is not None:
         save(result, settings.output)
@@ -165,7 +160,7 @@ def _answer(
     if settings.as_json:
         typer.echo(result.model_dump_json())
         return FOUND if result.verified else NOTHING_FOUND
-    _show(console, question, problem, result)
+    _show(console, question, problem, result, bound)
     if result.solution is None:
         return NOTHING_FOUND
     _compare(console, problem, result)
@@ -178,7 +173,31 @@ def _answer(
     return FOUND
 
 
-def _show(console: Console, question: Question, problem: Placement, result: Result[Schedule]) -> None:
+def _solved(question: Question, settings: Settings, limit: float) -> tuple[Placement, Result[Schedule], float | None]:
+    """The question as it was answered, its answer, and the bound whatever the order of the devices is."""
+    from opweave.solvers.language.questions import fastest_in_blocks
+    from opweave.solvers.solve import solve
+
+    problem = question.posed()
+    if question.blocks and settings.solver == "auto":
+        found = fastest_in_blocks(question.model, question.rig, question.work, time_limit=limit, seed=settings.seed)
+        return problem, found.result, found.bound
+    solver = "layers" if settings.solver == "auto" else settings.solver
+    result = solve(
+        problem,
+        solver=solver,
+        time_limit=limit,
+        gap=settings.gap,
+        seed=settings.seed,
+        threads=settings.threads,
+        options=settings.options,
+    )
+    return problem, result, result.bound
+
+
+def _show(
+    console: Console, question: Question, problem: Placement, result: Result[Schedule], bound: float | None
+) -> None:
     """The facts, and the devices."""
     from opweave.adapters.llm.holdings import holdings, holdings_section
     from opweave.adapters.report.tables import facts_table, section_table
@@ -192,8 +211,9 @@ def _show(console: Console, question: Question, problem: Placement, result: Resu
         rate = work.tokens / result.objective if result.objective else float("inf")
         what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
         rows.append((work.phase, f"{precise_seconds(result.objective)} for {what}: {readable_rate(rate)} tokens/s"))
-        bound = f"{readable(result.bound, 'seconds')}, {result.bound_source}; gap {readable_share(result.gap)}"
-        rows.append(("lower bound", bound))
+        gap = None if bound is None or not result.objective else max(0.0, 1.0 - bound / result.objective)
+        proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
+        rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
     rows.append(("time", precise_seconds(result.timings.total)))
     if result.reason:
         rows.append(("reason", result.reason))

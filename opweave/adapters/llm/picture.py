@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opweave.adapters.llm.holdings import SENDING, Holding
-from opweave.adapters.report.figures import LINES, MUTED, entitle, new_panels, shortened
+from opweave.adapters.report.figures import LINES, entitle, new_panels, shortened
 from opweave.problems.units import unit_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ PARTS = ("attention", "router", "experts", "feed-forward", "embedding", "head", 
 """What bars consist of, in the order in which they are stacked."""
 
 COLOURS = dict(zip(PARTS, (*LINES, "#000000"), strict=True))
-EMPTY = "#E8E8E8"
+EMPTY, RESERVED = "#E8E8E8", "#4A4A4A"
 
 
 def language_figure(found: Sequence[Holding], *, headline: str, subtitle: str) -> Figure:
@@ -31,13 +31,13 @@ def language_figure(found: Sequence[Holding], *, headline: str, subtitle: str) -
     _bars(panels[0], held, scale)
     for row, each in enumerate(found):
         left = each.used / scale
-        panels[0].barh(row, each.reserve / scale, left=left, color=MUTED, height=0.6)
+        panels[0].barh(row, each.reserve / scale, left=left, color=RESERVED, height=0.6)
         if each.free is not None:
             panels[0].barh(row, max(0, each.free) / scale, left=left + each.reserve / scale, color=EMPTY, height=0.6)
     seconds = [each.seconds for each in found]
     wide, word = unit_of(max([*(sum(each.values()) for each in seconds), 1e-12]), "seconds")
     _bars(panels[1], seconds, wide)
-    labels = (f"memory ({unit}); grey: reserved, light: free", f"time of one pass ({word})")
+    labels = (f"memory ({unit}); dark: reserved, light: free", f"time of one pass ({word})")
     for axes, label in zip(panels, labels, strict=True):
         axes.set_yticks(range(len(found)), names)
         axes.invert_yaxis()
