@@ -27,6 +27,9 @@ from opweave.problems.units import parse_bytes, precise_seconds, readable, reada
 
 FOUND, NOTHING_FOUND = 0, 1
 MAX = "max"
+MORE_SECONDS = 5.0
+"""Time limit of each solve with more memory."""
+
 SECONDS = 30.0
 """Time limit of each solve by default."""
 
@@ -56,7 +59,9 @@ def llm_command(
     *,
     devices: Annotated[
         str,
-        typer.Option("--devices", "-d", help="A rig or a cluster as JSON, or a cluster by name.", show_default=False),
+        typer.Option(
+            "--devices", "-d", help="A rig or a cluster as JSON, a cluster by name, or here.", show_default=False
+        ),
     ],
     context: Annotated[str, typer.Option("--context", "-c", help="Tokens of context, or max.")] = "4096",
     phase: Annotated[str, typer.Option("--phase", help="decode, or prefill (reading a prompt).")] = "decode",
@@ -161,6 +166,7 @@ def _answer(
         typer.echo(result.model_dump_json())
         return FOUND if result.verified else NOTHING_FOUND
     _show(console, question, problem, result, bound)
+    _words(console, question, problem, result, limit)
     if result.solution is None:
         return NOTHING_FOUND
     _compare(console, problem, result)
@@ -221,6 +227,21 @@ def _show(
     if result.solution is not None:
         found = holdings(model, question.rig, work, problem, result.solution)
         console.print(section_table(holdings_section(found)))
+
+
+def _words(console: Console, question: Question, problem: Placement, result: Result[Schedule], limit: float) -> None:
+    """What limits the plan, and what one more gibibyte on each device would bring; or how many bytes are missing."""
+    from opweave.adapters.llm.words import plan_in_words
+    from opweave.solvers.language.questions import next_bytes
+
+    model, rig, work = question.model, question.rig, question.work
+    more: dict[str, float | None] = {}
+    if result.solution is not None:
+        swept = next_bytes(model, rig, work, constraints=question.constraints, time_limit=min(limit, MORE_SECONDS))
+        more = {str(row.values[axis]): row.objective for row in swept.rows for axis in row.values}
+        more.pop("none", None)
+    words = plan_in_words(model, rig, work, problem, result, with_more=more)
+    console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
 
 
 def _compare(console: Console, problem: Placement, result: Result[Schedule]) -> None:

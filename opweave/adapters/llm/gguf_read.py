@@ -182,7 +182,7 @@ def _caches(keys: _Keys, layers: int, hidden: int) -> tuple[Cache, ...]:
         raise InvalidInputError(f"{keys.where}: a layer has no attention heads, which opweave cannot plan")
     given = f"{keys.architecture}.attention.head_count_kv" in keys.header.metadata
     kept_heads = keys.numbers("attention.head_count_kv", None, layers) if given else heads
-    latent = keys.number("attention.key_length_mla", 0) > 0
+    latent = min(keys.number(f"attention.{word}_length_mla", 0) for word in ("key", "value")) > 0
     caches: dict[tuple[int, int, int | None], Cache] = {}
     found = []
     for layer, window in enumerate(_windows(keys, layers)):

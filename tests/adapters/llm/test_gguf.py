@@ -60,7 +60,11 @@ def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
         rows += [(f"blk.{n}.ffn_{name}_shexp.weight", (256, 128), Q4_0) for name in ("up", "gate", "down")]
     keys = {key.replace("llama.", "deepseek2."): thing for key, thing in llama_keys(3).items()}
     keys |= {"general.architecture": "deepseek2", "deepseek2.expert_count": 8, "deepseek2.expert_used_count": 2}
-    keys |= {"deepseek2.attention.key_length_mla": 48, "deepseek2.attention.key_length": 160}
+    keys |= {
+        "deepseek2.attention.key_length_mla": 48,
+        "deepseek2.attention.value_length_mla": 32,
+        "deepseek2.attention.key_length": 160,
+    }
     keys |= {"deepseek2.attention.value_length": 128, "deepseek2.attention.head_count_kv": 1}
     keys |= {"deepseek2.nextn_predict_layers": 1, "deepseek2.block_count": 3}
     total = write_gguf(tmp_path / "moe.gguf", keys, rows)
@@ -78,6 +82,16 @@ def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
     assert experts.flops == 2 * 3 * 256 * 128 * 2
     assert model.layers[1].cache.token_bytes() == 160 * 2  # the latent vector, once
     assert model.layers[1].cache.flops == 2 * 8 * (160 + 128)
+
+
+def test_old_files_keep_the_keys_of_every_head(tmp_path: Path) -> None:
+    # DeepSeek-R1 converted before llama.cpp kept the latent vector: 39,040 MiB at 8,192 tokens
+    # (https://github.com/unslothai/unsloth/pull/9872), for 61 layers.
+    keys = {key.replace("llama.", "deepseek2."): thing for key, thing in llama_keys(2).items()}
+    keys |= {"general.architecture": "deepseek2", "deepseek2.attention.head_count": 128}
+    keys |= {"deepseek2.attention.head_count_kv": 128, "deepseek2.attention.key_length": 192}
+    write_gguf(tmp_path / "m.gguf", keys | {"deepseek2.attention.value_length": 128}, llama_rows(2))
+    assert ow.llm.read(tmp_path / "m.gguf").cache_bytes(8192) * 61 == 2 * 39_040 * 2**20
 
 
 @pytest.mark.parametrize(
