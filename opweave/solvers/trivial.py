@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.memory_layout.arrays import arrays_of
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
@@ -132,10 +132,10 @@ def _(problem: Slicing) -> float:
 @trivial_bound.register
 def _(problem: MemoryLayout) -> int | float:
     """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
-    arrays = arrays_of(problem)
+    instance = lower(problem)
     if problem.objective == "arena":
-        return int(arrays.live.max(initial=0))
-    return _safe(float(_least(np.where(arrays.allowed, arrays.seconds, np.inf)).sum()))
+        return int(instance.live.max(initial=0))
+    return _safe(float(_least(np.where(instance.allowed, instance.seconds, np.inf)).sum()))
 
 
 def _least(seconds: FloatArray) -> FloatArray:

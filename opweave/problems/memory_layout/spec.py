@@ -1,7 +1,7 @@
 """Memory layout: give every storage an address, so that no two that live at the same time overlap.
 
-Source: Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023), for
-one arena of given size.
+Source, for one arena of given size: Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated
+Machine Learning" (ASPLOS 2023).
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""A memory layout as arrays, one row for every block of storages: the one view that formulations and solvers work on."""
+"""A memory layout as arrays, one row for every block of storages: what formulations and solvers work on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
+from opweave.formulations.once import once
 from opweave.problems.arrays import NO_LIMIT, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
 
 
 @dataclass(frozen=True, eq=False)
-class LayoutArrays:
+class LayoutInstance:
     """The problem in whole numbers. Time is cut into sections: from each begin or end of a block to the next one.
 
     Attributes
@@ -116,8 +117,8 @@ def live_bytes(begin: IntArray, end: IntArray, size: IntArray, sections: int) ->
     return held
 
 
-@lru_cache(maxsize=8)
-def arrays_of(problem: MemoryLayout) -> LayoutArrays:
+@once
+def lower(problem: MemoryLayout) -> LayoutInstance:
     """The arrays of a problem."""
     blocks, pools = problem.blocks, problem.pools
     moment = np.unique([time for block in blocks for time in (block.begin, block.end)]).astype(np.float64)
@@ -132,7 +133,7 @@ def arrays_of(problem: MemoryLayout) -> LayoutArrays:
     takes_space = np.asarray([block.bytes > 0 and block.end > block.begin for block in blocks], dtype=bool)
     fits = ((at + size)[:, None] <= capacity) | ~takes_space[:, None]
     aligned = (at[:, None] % pool_alignment == 0) & (at % alignment == 0)[:, None]
-    return LayoutArrays(
+    return LayoutInstance(
         problem=problem,
         moment=moment,
         begin=np.searchsorted(moment, [block.begin for block in blocks]).astype(np.int64),
