@@ -13,6 +13,7 @@ from opweave.problems.memory_layout.parts import Lifetime, Pool
 from opweave.problems.memory_layout.play import play
 from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from opweave.problems.memory_layout.spec import Layout, MemoryLayout
@@ -166,7 +167,7 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
             continue
         first, second = (timeline.name(int(lives.storage[each])) for each in (other, row))
         where = timeline.resources[resource[row]].name
-        message = f"{first!r} and {second!r} share {most:,} bytes of {where!r} while both live"
+        message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"
         yield Violation(rule="overlap", message=message, excess=float(most))
 
 

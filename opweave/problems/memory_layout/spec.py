@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.looks import Bare
 from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
@@ -137,6 +138,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         most += len(self.lifetimes) * max(each.alignment for each in self.pools)
         if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
             raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
+        slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
+        if slowest > MAX_SECONDS:
+            raise ValueError(f"the traffic could take {slowest:.3g} seconds; speeds are in bytes per second")
         for block in self.blocks:
             places = {self.fixed[each.id] for each in block.members if each.id in self.fixed}
             if len(places) > 1:
