@@ -78,7 +78,7 @@ def _lives(problem: Problem[Any, Any], plan: Solution, device: int) -> Lives:
 
 @_lives.register(MemoryOrdering)
 @_lives.register(OrderedLayout)
-def _(problem: MemoryOrdering | OrderedLayout, plan: Ordering, device: int) -> Lives:
+def _(problem: MemoryOrdering | OrderedLayout, plan: Ordering, _device: int) -> Lives:
     ordering = problem if isinstance(problem, MemoryOrdering) else problem.ordering
     timeline = ordering.play(plan)
     if timeline is None:

@@ -131,7 +131,7 @@ def lives_of_stage(graph: OpGraph, stages: Sequence[Sequence[str]], number: int,
         moves_on = first <= number < last and (maker is not None or passed)
         if not here and not moves_on:
             continue
-        begin = step[maker] if maker in step else 0.0
+        begin = 0.0 if maker is None else step.get(maker, 0.0)
         stays = moves_on or (storage in asked and first == number)
         end = float(steps) if stays else max(here) + 1.0
         found.add(storage, begin, end, graph.owned_bytes[storage], [name for name in whose if name in step])
