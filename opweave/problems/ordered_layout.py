@@ -112,7 +112,9 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
             return Evaluation(objective=None, violations=ordered.violations)
         layout = self._layout(ordered.timeline)
         known = {each.id for each in layout.lifetimes}
-        judged = layout.evaluate(Layout(offset={name: at for name, at in solution.offset.items() if name in known}))
+        judged = layout.evaluate(
+            Layout(offset=FrozenDict({name: at for name, at in solution.offset.items() if name in known}))
+        )
         stray = (name for name in solution.offset if name not in known and not self._may_be_named(name))
         unknown = [Violation(rule="unknown", message=f"{name!r} is not a storage of the problem") for name in stray]
         return judged.model_copy(update={"violations": (*ordered.violations, *unknown, *judged.violations)})

@@ -52,7 +52,9 @@ class Lives:
 
     def problem(self, pools: Sequence[Pool]) -> MemoryLayout:
         """The problem of all storages."""
-        return MemoryLayout(graph=self.graph, lifetimes=self.lifetimes, pools=pools, in_place=self.in_place)
+        return MemoryLayout(
+            graph=self.graph, lifetimes=tuple(self.lifetimes), pools=tuple(pools), in_place=tuple(self.in_place)
+        )
 
 
 def touching(graph: OpGraph) -> dict[str, list[str]]:
@@ -89,7 +91,7 @@ def _overwritten(graph: OpGraph, timeline: Timeline) -> list[tuple[str, ...]]:
         {timeline.name(storage) for storage in rows.storage[column % 1.0 == 0.5].tolist()}
         for column in (np.where(np.isfinite(rows.end), rows.end, 0.0), rows.begin)
     )
-    pairs = []
+    pairs: list[tuple[str, ...]] = []
     last = {name: names[-1] for name, names in _readers(graph, timeline).items() if name in ending}
     for op in graph.operators:
         written = [name for name in op.outputs if name in beginning]

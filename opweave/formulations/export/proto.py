@@ -67,9 +67,10 @@ def to_proto(program: WholeProgram, names: Sequence[str], unit: float) -> CpMode
         circuit.heads.extend(arc.head for arc in arcs)
         circuit.literals.extend(arc.taken for arc in arcs)
     for boxes in program.boxes:
-        sides = [_sides(proto, box) for box in boxes]
-        proto.constraints.add().no_overlap_2d.x_intervals.extend(wide for wide, _ in sides)
-        proto.constraints[-1].no_overlap_2d.y_intervals.extend(high for _, high in sides)
+        pairs = [_sides(proto, box) for box in boxes]
+        disjoint = proto.constraints.add().no_overlap_2d
+        disjoint.x_intervals.extend(each[0] for each in pairs)
+        disjoint.y_intervals.extend(each[1] for each in pairs)
     proto.objective.vars.append(program.goal)
     proto.objective.coeffs.append(1)
     proto.objective.scaling_factor = unit

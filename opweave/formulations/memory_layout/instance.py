@@ -12,6 +12,7 @@ import numpy as np
 from opweave.formulations.once import once
 from opweave.problems.arrays import NO_LIMIT, BoolArray, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
+from opweave.problems.spec import FrozenDict
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,8 @@ class LayoutInstance:
         """Bytes that no layout needs to exceed in any pool: everything stacked on the highest fixed block."""
         step = int(np.concatenate([self.alignment, self.pool_alignment]).max(initial=1))
         highest = int((self.fixed + self.bytes)[self.fixed >= 0].max(initial=0))
-        return highest + sum((size + step - 1) // step * step for size in self.bytes[self.solid].tolist()) + step
+        stacked: int = sum((size + step - 1) // step * step for size in self.bytes[self.solid].tolist())
+        return highest + stacked + step
 
     @cached_property
     def meeting(self) -> tuple[IntArray, IntArray]:
@@ -143,8 +145,8 @@ class LayoutInstance:
                 offsets[each.id], pools[each.id] = at, self.problem.pools[number].name
         order = [each.id for each in self.problem.lifetimes]
         return Layout(
-            offset={name: offsets[name] for name in order},
-            pool={} if len(self.problem.pools) == 1 else {name: pools[name] for name in order},
+            offset=FrozenDict({name: offsets[name] for name in order}),
+            pool=FrozenDict({} if len(self.problem.pools) == 1 else {name: pools[name] for name in order}),
         )
 
     def places(self, layout: Layout) -> tuple[IntArray, IntArray]:

@@ -249,17 +249,13 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
 
     def extract(self, model: Any, values: FloatArray) -> Layout:
         """The pools and offsets of the values, pushed down unless added rows may speak against that."""
-        instance = model.instance
+        instance: LayoutInstance = model.instance
         offset = np.maximum(np.rint(values[model.places] * model.grain), 0).astype(np.int64)
         pools = [
             [model.stands(row, k).at(values) for k in range(len(instance.capacity))] for row in range(len(instance))
         ]
-        pool = (
-            np.asarray(pools, dtype=np.float64)
-            .reshape(len(instance), len(instance.capacity))
-            .argmax(axis=1)
-            .astype(np.int64)
-        )
+        shares = np.asarray(pools, dtype=np.float64).reshape(len(instance), len(instance.capacity))
+        pool = shares.argmax(axis=1).astype(np.int64)
         if not self.context.extended:
             offset = pushed_down(instance, values[model.places] * model.grain, pool)
         return instance.layout(offset, pool)
@@ -278,8 +274,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             inside = (pool == k) & instance.solid
             reached = float((offset + instance.bytes)[inside].max(initial=0)) / model.grain
             known |= {column: max(reached, model.low[column]) for column in top.terms}
-        values = self.fill(model, known, offset, pool)
-        return values
+        return self.fill(model, known, offset, pool)
 
     def fill(self, model: Any, known: dict[int, float], offset: IntArray, pool: IntArray) -> FloatArray:
         """Values of the columns that a subclass adds, beside the known ones."""

@@ -146,10 +146,10 @@ class WholeProgram:
         return "boxes that overlap" if any(_clash(boxes, values) for boxes in self.boxes) else None
 
 
-def _clash(boxes: Sequence[Box], values: Sequence[int]) -> bool:
+def _clash(boxes: Sequence[Box], values: Sequence[float] | FloatArray) -> bool:
     """Whether two present boxes overlap."""
     there = [box for box in boxes if box.present is None or values[box.present]]
-    open_boxes: list[tuple[int, int, int]] = []  # right, low and high side of those that reach the current one
+    open_boxes: list[tuple[int, float, float]] = []  # right, low and high side of those that reach the current one
     for box in sorted(there, key=lambda box: box.left):
         low, high = values[box.low], values[box.low] + box.height
         open_boxes = [each for each in open_boxes if each[0] > box.left]

@@ -99,6 +99,5 @@ def test_what_fits_nowhere_says_so() -> None:
         "storage 'a' of 4 bytes fits into no pool that it may stand in",
     )
     with pytest.raises(ow.LimitExceededError, match="counts whole units of 1 bytes"):
-        Boxes().build(
-            ow.MemoryLayout(lifetimes=[L(id="a", begin=0, end=1, bytes=2**40 + 1), L(id="b", begin=0, end=1, bytes=1)])
-        )
+        sizes = {"a": 2**40 + 1, "b": 1}
+        Boxes().build(ow.MemoryLayout(lifetimes=[L(id=k, begin=0, end=1, bytes=size) for k, size in sizes.items()]))
