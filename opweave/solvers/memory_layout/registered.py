@@ -1,5 +1,5 @@
 """All solvers of memory layout: importing this module registers them."""
 
-from opweave.solvers.memory_layout import baselines, engines
+from opweave.solvers.memory_layout import baselines, engines, ordered
 
-__all__ = ["baselines", "engines"]
+__all__ = ["baselines", "engines", "ordered"]
