@@ -1,7 +1,7 @@
 """Lifetimes of storages as MiniMalloc writes them: a CSV with the columns ``id,lower,upper,size``.
 
-A storage lives from ``lower`` to before ``upper``. The columns ``alignment`` and ``offset`` are optional; an offset that
-is given is fixed, and empty cells mean none.
+A storage lives from ``lower`` to before ``upper``. The columns ``alignment`` and ``offset`` are optional; an offset
+that is given is fixed, and empty cells mean none.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
             )
             yield f"The layout needs {readable_bytes(details.arena_bytes)}, {over}."
         if self.reference is not None:
-            yield f"The baseline {self.reference.solver!r} needs {readable(self.reference.objective, self.problem.unit)}."
+            needed = readable(self.reference.objective, self.problem.unit)
+            yield f"The baseline {self.reference.solver!r} needs {needed}."
         yield self.proof()
 
     def sections(self) -> list[Section]:
@@ -117,18 +118,9 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
     def steps(self) -> Cells:
         """List the storages by pool and address."""
         rows = sorted(self._storages(), key=lambda row: (str(row["pool"]), row["offset"], row["begin"]))
-        cells = [
-            (
-                str(row["storage"]),
-                str(row["pool"]),
-                f"{row['offset']:,}",
-                f"{row['bytes']:,}",
-                f"{row['begin']:g}",
-                f"{row['end']:g}",
-            )
-            for row in rows
-        ]
-        return ("storage", "pool", "offset", "bytes", "begin", "end"), cells
+        numbers = ("offset", "bytes", "begin", "end")
+        cells = [(str(row["storage"]), str(row["pool"]), *(f"{row[name]:,}" for name in numbers)) for row in rows]
+        return ("storage", "pool", *numbers), cells
 
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""

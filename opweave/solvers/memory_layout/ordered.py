@@ -150,10 +150,8 @@ class Joint:
                 continue
             orders = Orders(instance, int(run.bound or 0) if least else self._cap(limit), run.seed)
             run.enter("other orders with the least peak" if least else "all orders")
-            tried = 0
-            for order in orders:
+            for tried, order in enumerate(orders, start=1):
                 self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), self._each())
-                tried += 1
                 if run.should_stop() or (run.time_limit is None and tried >= UNTIMED_ORDERS):
                     break
                 orders.cap = orders.cap if least else min(orders.cap, self._cap(limit))
