@@ -21,7 +21,7 @@ results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
     ``progress_figure``, ``verify``, ``load_result``
 frameworks and runtimes
-    ``onnx``, ``torch``, ``keras``, ``runtimes``: functions that read models and carry out plans
+    ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
 errors
     ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data, ``RuleError`` names your own code
 
@@ -116,7 +116,7 @@ from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
-    from opweave.adapters import keras, onnx, runtimes, torch
+    from opweave.adapters import keras, llm, onnx, runtimes, torch
     from opweave.adapters.onnx import (
         Piece as Piece,
     )
@@ -262,6 +262,7 @@ __all__ = [
     "layout_of",
     "list_formulations",
     "list_solvers",
+    "llm",
     "load",
     "load_costs",
     "load_lifetimes",
@@ -290,10 +291,13 @@ __all__ = [
 _NAMESPACES = ("keras", "onnx", "runtimes", "torch")
 """Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
 
+_LAZY = (*_NAMESPACES, "llm")
+"""Modules that are imported on first use."""
+
 
 def __getattr__(name: str) -> object:
     """Import what belongs to frameworks on first use, so that ``import opweave`` stays fast."""
-    if name in _NAMESPACES:
+    if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front
