@@ -298,10 +298,14 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def stage_limit(self) -> int:
         """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
-        counts = [each.count for each in self.constraints if means(each, MaxDevices)]
-        asked = [] if self.max_stages is None else [self.max_stages]
-        devices, visits = min([len(self.usable_devices), *counts]), self.max_visits
-        return min([len(self.graph.operators) if visits is None else devices * visits, *asked])
+        visits = self.max_visits
+        most = len(self.graph.operators) if visits is None else self.device_limit * visits
+        return most if self.max_stages is None else min(most, self.max_stages)
+
+    @cached_property
+    def device_limit(self) -> int:
+        """Largest possible number of devices in use."""
+        return min([len(self.usable_devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
     def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
