@@ -41,6 +41,7 @@ def load(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
+    inputs: Mapping[str, object] | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
@@ -59,7 +60,11 @@ def load(
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
-        Sizes for symbolic dimensions of an ONNX model, for example ``{"batch": 1}``; for Keras only ``batch``.
+        Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
+        :mod:`opweave.adapters.onnx.dims`); for Keras only ``batch``.
+    inputs
+        Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
+        and shapes that depend on values.
     inplace_kinds
         Operator kinds that may overwrite an input; files in opweave's own schema state this for each operator instead.
     limits
@@ -91,6 +96,8 @@ def load(
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
     if dims and family not in ("onnx", "keras"):
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    if inputs is not None and family != "onnx":
+        raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":
         from opweave.adapters.torch.read import from_torch
 
@@ -102,7 +109,7 @@ def load(
     if family == "onnx":
         from opweave.adapters.onnx.read import from_onnx
 
-        return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+        return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
@@ -185,7 +192,7 @@ def geometry(
     if family == "onnx":
         from opweave.adapters.onnx.geometry import onnx_geometry
 
-        return onnx_geometry(model, graph, limits)
+        return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":
         from opweave.adapters.keras.geometry import keras_geometry
 
