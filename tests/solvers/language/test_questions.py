@@ -45,13 +45,13 @@ def rig_of(*memory: int, host: str | None = "cpu") -> Rig:
 
 
 def test_the_longest_context_is_the_last_that_fits() -> None:
-    """4 KiB of cache for each token in 6 layers: 24 KiB. 96 MiB are left in both memories together, 48 MiB in each."""
-    model, rig = model_of(6), rig_of(190, 246)
+    """Weights take 340 of 406 MiB. Each token takes 24 KiB, so at most 2,816 tokens fit; groups do not fit so well."""
+    model, rig = model_of(6), rig_of(170, 236)
     found = longest_context(model, rig, Workload())
     assert found.proved
     fits = [
         context
-        for context in range(256, 4097, 256)
+        for context in range(1536, 3073, 256)
         if ow.solve(fastest_pass(model, rig, Workload(context=context)), solver="layers").solution is not None
     ]
     assert found.context == max(fits)
@@ -61,14 +61,14 @@ def test_the_longest_context_is_the_last_that_fits() -> None:
 
 def test_a_longer_context_is_refused_at_a_given_speed() -> None:
     model, rig = model_of(4), rig_of(1000, 150)
-    slow, fast = longest_context(model, rig, Workload()), longest_context(model, rig, Workload(), seconds=0.004)
+    slow, fast = longest_context(model, rig, Workload()), longest_context(model, rig, Workload(), seconds=0.0026)
     assert slow.context == 4096
     assert slow.refused is None
     assert 0 < fast.context < 4096
     assert fast.proved
-    assert fast.result.objective <= 0.004
+    assert fast.result.objective <= 0.0026
     longer = ow.solve(fastest_pass(model, rig, Workload(context=fast.refused)), solver="layers")
-    assert longer.bound > 0.004
+    assert longer.bound > 0.0026
 
 
 def test_no_context_fits() -> None:
