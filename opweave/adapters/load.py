@@ -44,6 +44,7 @@ def load(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
+    inputs: Mapping[str, object] | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
     context: int | None = None,
     phase: Phase | None = None,
@@ -65,7 +66,11 @@ def load(
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
-        Sizes for symbolic dimensions of an ONNX model, for example ``{"batch": 1}``; for Keras only ``batch``.
+        Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
+        :mod:`opweave.adapters.onnx.dims`); for Keras only ``batch``.
+    inputs
+        Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
+        and shapes that depend on values.
     inplace_kinds
         Operator kinds that may overwrite an input; files in opweave's own schema state this for each operator instead.
     context, phase
@@ -110,6 +115,8 @@ def load(
         raise InvalidInputError(
             f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
         )
+    if inputs is not None and family != "onnx":
+        raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":
         from opweave.adapters.torch.read import from_torch
 
@@ -121,7 +128,7 @@ def load(
     if family == "onnx":
         from opweave.adapters.onnx.read import from_onnx
 
-        return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+        return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
@@ -203,7 +210,7 @@ def geometry(
     if family == "onnx":
         from opweave.adapters.onnx.geometry import onnx_geometry
 
-        return onnx_geometry(model, graph, limits)
+        return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":
         from opweave.adapters.keras.geometry import keras_geometry
 
