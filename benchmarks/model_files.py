@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -105,9 +106,10 @@ def _gemma(hidden: int, wide: int, layers: int) -> list[Row]:
 def _keys(
     architecture: str, layers: int, hidden: int, heads: int, kept: int, width: int, **more: object
 ) -> dict[str, object]:
-    keys = {"block_count": layers, "embedding_length": hidden, "context_length": 32_768, "attention.head_count": heads}
-    keys |= {"attention.head_count_kv": kept, "attention.key_length": width, "attention.value_length": width}
-    keys |= {"attention.layer_norm_rms_epsilon": 1e-5, "vocab_size": VOCABULARY, "rope.dimension_count": width, **more}
+    keys: dict[str, object] = {"block_count": layers, "embedding_length": hidden, "context_length": 32_768}
+    keys |= {"attention.head_count": heads, "attention.head_count_kv": kept, "rope.dimension_count": width}
+    keys |= {"attention.key_length": width, "attention.value_length": width, "vocab_size": VOCABULARY, **more}
+    keys["attention.layer_norm_rms_epsilon"] = 1e-5
     found: dict[str, object] = {"general.architecture": architecture, "tokenizer.ggml.model": "none"}
     return found | {f"{architecture}.{key}": value for key, value in keys.items()}
 
@@ -138,11 +140,11 @@ def measured(llama: ModuleType, path: Path, net: Net, threads: Sequence[int]) ->
     """Load a model with llama.cpp on the processor, and decode some tokens."""
     said: list[str] = []
 
-    @llama.llama_log_callback
     def listen(_level: int, text: bytes, _data: object) -> None:
         said.append(text.decode("utf-8", "replace"))
 
-    llama.llama_log_set(listen, ctypes.c_void_p(0))
+    heard = llama.llama_log_callback(listen)  # kept alive while llama.cpp may call it
+    llama.llama_log_set(heard, ctypes.c_void_p(0))
     model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
     if not model:
         raise SystemExit(f"llama.cpp refuses {net.name}: {''.join(said)[-400:]}")
@@ -150,7 +152,7 @@ def measured(llama: ModuleType, path: Path, net: Net, threads: Sequence[int]) ->
     for count in threads:
         params = llama.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = net.context, count, count
-        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.flash_attn_type, params.swa_full = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED, False
         if net.keys_type == "q8_0":
             params.type_k = params.type_v = llama.GGML_TYPE_Q8_0
         said.clear()
@@ -213,11 +215,11 @@ def main() -> None:
     if arguments.smoke:
         return
     try:
-        import llama_cpp
+        llama = importlib.import_module("llama_cpp")
     except ImportError:
         print("llama-cpp-python is not installed")
         return
-    _show("beside llama.cpp", beside_llama_cpp(llama_cpp))
+    _show("beside llama.cpp", beside_llama_cpp(llama))
 
 
 if __name__ == "__main__":
