@@ -34,7 +34,6 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
-    INTEGER,
     LARGEST_INTEGER,
     Block,
     Milestones,
