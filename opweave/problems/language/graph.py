@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.workload import Part, Workload, parts
+from opweave.problems.language.workload import LOGIT_BYTES, Part, Workload, parts
 
 TOKEN_BYTES = 4
 """A token's number, and the weight of one expert for one token."""
@@ -38,7 +38,7 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
         if part.role == "router":
             size = TOKEN_BYTES * model.groups[index + 1].used * 2 * work.tokens
         elif part.role == "head":
-            size = TOKEN_BYTES * model.vocabulary * (work.sequences if work.phase == "decode" else 1)
+            size = LOGIT_BYTES * model.vocabulary * (work.sequences if work.phase == "decode" else 1)
         else:
             size = hidden
         written = Tensor(id=f"{part.id}.out", bytes=size)
