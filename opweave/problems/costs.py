@@ -161,6 +161,7 @@ class Costs(HasHtml, Spec):
         efficiency: Mapping[str, float | Efficiency] | None = None,
         default_efficiency: float | Efficiency = 1.0,
         batches: Iterable[int] = (1,),
+        parameters_read: Mapping[str, float] | None = None,
     ) -> Costs:
         """Estimate costs: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
 
@@ -180,6 +181,8 @@ class Costs(HasHtml, Spec):
             The efficiency of kinds that ``efficiency`` does not list.
         batches
             Batch sizes. The times of sizes that a device does not support are unknown on that device.
+        parameters_read
+            Bytes of parameters that operators read, where these are not all of their parameters once.
 
         Raises
         ------
@@ -204,7 +207,7 @@ class Costs(HasHtml, Spec):
         arithmetic = np.array([one.arithmetic for one in reached], dtype=np.float64)
         traffic = np.array([one.traffic for one in reached], dtype=np.float64)
         flops = np.array([op.flops for op in graph.operators], dtype=np.float64)
-        activations, parameters = _traffic(graph)
+        activations, parameters = _traffic(graph, parameters_read or {})
         sizes = tuple(sorted(set(batches)))
         columns = []
         for device in cluster.devices:
@@ -359,11 +362,11 @@ def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
 
 def moved_bytes(graph: OpGraph) -> tuple[float, ...]:
     """Bytes that every operator moves at batch size 1, as a roofline counts them."""
-    activations, parameters = _traffic(graph)
+    activations, parameters = _traffic(graph, {})
     return tuple((activations + parameters).tolist())
 
 
-def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _traffic(graph: OpGraph, read: Mapping[str, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes of tensors and bytes of parameters that every operator moves, two arrays of shape (operators,)."""
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}
     aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
@@ -376,7 +379,9 @@ def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     activations = np.array([moved(op) for op in graph.operators], dtype=np.float64)
 
-    def held(op: Operator) -> int:
+    def held(op: Operator) -> float:
+        if op.id in read:
+            return read[op.id]
         total = sum(weight[name] for name in set(op.parameters))
         return min(total, sum(size[name] for name in op.outputs)) if op.kind in LOOKUPS else total
 

@@ -89,6 +89,7 @@ def pipelines(
         table = table.model_copy(update={"table": tuple(rows)})
     names = [device.name for device in cluster.devices]
     cuts = draw(of("dominators", "prefix"))
+    channel = draw(of("dedicated", "dedicated", "shared"))
     wishes: dict[str, object] = {}
     if not plain and draw(st.booleans()):
         wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
@@ -105,7 +106,8 @@ def pipelines(
         max_tensors=draw(or_none(st.integers(1, 2))) if cuts == "prefix" else None,
         memory=draw(of("additive", "parameters")),
         compression=draw(of(1.0, 1.0, 2.5)),
-        channel=draw(of("dedicated", "dedicated", "shared")),
+        channel=channel,
+        load=draw(of("overlap", "sum")) if channel == "dedicated" else "overlap",
         objective=goal or draw(of("bottleneck", "bottleneck", "transfers", "latency")),
         inputs=draw(of("first", "everywhere")),
         **wishes,

@@ -23,7 +23,8 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
