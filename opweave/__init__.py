@@ -7,7 +7,8 @@ models and machines
     ``Costs``, ``Efficiency``, ``calibrate``, ``load_costs``
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
-    ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``); ``load_problem``
+    ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
+    ``Pool``); ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -82,6 +83,7 @@ from opweave.problems.errors import (
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
+from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
@@ -186,12 +188,15 @@ __all__ = [
     "Incumbent",
     "InvalidInputError",
     "InvalidSpecError",
+    "Layout",
+    "Lifetime",
     "LimitExceededError",
     "Limits",
     "Linear",
     "LinearModel",
     "MaxDevices",
     "MemoryCap",
+    "MemoryLayout",
     "MemoryOrdering",
     "Mend",
     "ModelFile",
@@ -204,6 +209,7 @@ __all__ = [
     "Pin",
     "Pipeline",
     "Placement",
+    "Pool",
     "Precede",
     "Problem",
     "Progress",

@@ -144,7 +144,7 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing")
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout")
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 

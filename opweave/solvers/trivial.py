@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
@@ -125,6 +127,15 @@ def _(problem: Slicing) -> float:
         speed = np.where(np.isfinite(seconds), 1.0 / seconds, 0.0).sum(axis=1)
         alone = np.where(speed > 0.0, 1.0 / speed, 0.0)
     return _safe(float(alone.sum()))
+
+
+@trivial_bound.register
+def _(problem: MemoryLayout) -> int | float:
+    """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
+    instance = lower(problem)
+    if problem.objective == "arena":
+        return int(instance.live.max(initial=0))
+    return _safe(float(_least(np.where(instance.allowed, instance.seconds, np.inf)).sum()))
 
 
 def _least(seconds: FloatArray) -> FloatArray:
