@@ -35,6 +35,9 @@ REFUTED = 2
 FAR = 1 << 62
 """Larger than every offset."""
 
+LONGEST_TRAIL = 1 << 25
+"""Most values that are saved. Only what is used takes memory."""
+
 FLOOR, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
 SECTION_ROWS = 7
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
@@ -75,6 +78,7 @@ class _State(NamedTuple):
 
     values: IntArray
     offset: IntArray
+    blame: FloatArray
     stamp: IntArray
     trail: IntArray
     saved: IntArray
@@ -83,7 +87,7 @@ class _State(NamedTuple):
     scalars: IntArray
 
 
-def pack(space: Space, height: int, rank: FloatArray, budget: int) -> Decision:
+def pack(space: Space, height: int, rank: FloatArray, blame: FloatArray, budget: int) -> Decision:
     """Look for offsets such that all storages lie below ``height``.
 
     Parameters
@@ -94,6 +98,8 @@ def pack(space: Space, height: int, rank: FloatArray, budget: int) -> Decision:
         Bytes.
     rank
         Storages of least rank are placed first. Shape (storages,).
+    blame
+        How often every section refuted a state, changed in place: such sections come first. Shape (sections,).
     budget
         Most states to visit.
 
@@ -104,7 +110,7 @@ def pack(space: Space, height: int, rank: FloatArray, budget: int) -> Decision:
     """
     offset = np.zeros(len(space.size), dtype=np.int64)
     work = 20 * (len(space.members) + min(budget, len(space.size)) * 50)
-    answer, states = stack.sized(work)(space, height, rank, budget, offset)
+    answer, states = stack.sized(work)(space, height, rank, blame, budget, offset)
     return Decision(int(answer), offset if answer == FOUND else None, int(states))
 
 
@@ -152,6 +158,7 @@ def _refute(now: _State, sections: int, t: int) -> bool:
     while now.scalars[QUEUED] > 0:
         now.scalars[QUEUED] -= 1
         now.waits[now.queue[now.scalars[QUEUED]]] = 0
+    now.blame[t] += 1.0
     now.scalars[BAD_LOW] = min(t, now.values[LOW * sections + t])
     now.scalars[BAD_HIGH] = max(t + 1, now.values[HIGH * sections + t])
     return False
@@ -253,18 +260,20 @@ def _place(space: Space, now: _State, j: int, offset: int) -> None:
 
 
 @inlined
-def _begin(space: Space) -> _State:
+def _begin(space: Space, blame: FloatArray) -> _State:
     """The state in which nothing is placed; all sections are queued."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
     values = SECTION_ROWS * sections + STORAGE_ROWS * count
+    most = min(LONGEST_TRAIL, values * (count + sections + 2))
     now = _State(
         values=np.zeros(values, dtype=np.int64),
         offset=np.zeros(count, dtype=np.int64),
+        blame=blame,
         stamp=np.full(values, -1, dtype=np.int64),
-        trail=np.zeros(2 * values, dtype=np.int64),
-        saved=np.zeros(2 * values, dtype=np.int64),
+        trail=np.empty(most, dtype=np.int64),
+        saved=np.empty(most, dtype=np.int64),
         queue=np.zeros(sections, dtype=np.int64),
         waits=np.zeros(sections, dtype=np.int64),
         scalars=np.zeros(5, dtype=np.int64),
@@ -282,22 +291,6 @@ def _begin(space: Space) -> _State:
         now.values[HIGH * sections + t] = t + 1
         _wake(now, t)
     return now
-
-
-@inlined
-def _with_longer_trail(now: _State) -> _State:
-    """The same state with more space for changes."""
-    more = np.zeros(len(now.trail), dtype=np.int64)
-    return _State(
-        values=now.values,
-        offset=now.offset,
-        stamp=now.stamp,
-        trail=np.concatenate((now.trail, more)),
-        saved=np.concatenate((now.saved, more)),
-        queue=now.queue,
-        waits=now.waits,
-        scalars=now.scalars,
-    )
 
 
 @inlined
@@ -337,9 +330,9 @@ def _branching_section(space: Space, now: _State, low: int, high: int, height: i
             and (best < 0 or rank[j] < rank[best])
         ):
             best = j
-    chosen, fewest, least = -1, FAR, FAR
+    chosen, fewest, least = -1, np.inf, FAR
     for t in range(space.first[best], space.after[best]):
-        lowest = now.values[LOWEST * sections + t]
+        lowest = now.values[LOWEST * sections + t] / now.blame[t]
         spare = height - floor - now.values[REST * sections + t]
         if lowest < fewest or (lowest == fewest and spare < least):
             chosen, fewest, least = t, lowest, spare
@@ -433,7 +426,9 @@ def _explain_branching(space: Space, now: _State, t: int, whole: bool) -> None:
 
 
 @kernel
-def stack(space: Space, height: int, rank: FloatArray, budget: int, offset: IntArray) -> tuple[int, int]:
+def stack(
+    space: Space, height: int, rank: FloatArray, blame: FloatArray, budget: int, offset: IntArray
+) -> tuple[int, int]:
     """Depth-first search; returns (answer, states). ``offset`` receives the offsets when found.
 
     A frame is a node on the path: its section, its untried storages ``pool[frame_next:frame_end]``, the span of its
@@ -441,8 +436,8 @@ def stack(space: Space, height: int, rank: FloatArray, budget: int, offset: IntA
     """
     sections = len(space.members_start) - 1
     count = len(space.size)
-    now = _begin(space)
-    deep = count + sections + 2
+    now = _begin(space, blame)
+    deep = 8 * (count + sections) + 2
     frame_section = np.zeros(deep, dtype=np.int64)
     frame_first = np.zeros(deep, dtype=np.int64)
     frame_next = np.zeros(deep, dtype=np.int64)
@@ -472,10 +467,9 @@ def stack(space: Space, height: int, rank: FloatArray, budget: int, offset: IntA
         frame_low[depth], frame_high[depth] = t, t + 1
         going = False
         while not going:
-            if now.scalars[NODE] >= budget or space.halt[0] != 0:
+            full = depth + 2 > deep or now.scalars[TOP] + len(now.values) > len(now.trail)
+            if full or now.scalars[NODE] >= budget or space.halt[0] != 0:
                 return UNDECIDED, now.scalars[NODE]
-            if now.scalars[TOP] + len(now.values) > len(now.trail):
-                now = _with_longer_trail(now)
             t = frame_section[depth]
             now.scalars[NODE] += 1
             if frame_next[depth] < frame_end[depth]:
