@@ -8,7 +8,7 @@ models and machines
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
     ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
-    ``Pool``); ``load_problem``
+    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``); ``layout_of``, ``load_lifetimes``, ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
+from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
@@ -82,9 +83,11 @@ from opweave.problems.errors import (
     UnsupportedFeatureError,
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.layout_of import layout_of
 from opweave.problems.limits import Limits
 from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
@@ -203,6 +206,8 @@ __all__ = [
     "OpGraph",
     "Operator",
     "OpweaveError",
+    "OrderedLayout",
+    "OrderedOffsets",
     "Ordering",
     "Outcome",
     "Parameter",
@@ -252,10 +257,12 @@ __all__ = [
     "express",
     "geometry",
     "keras",
+    "layout_of",
     "list_formulations",
     "list_solvers",
     "load",
     "load_costs",
+    "load_lifetimes",
     "load_problem",
     "load_result",
     "onnx",

@@ -144,8 +144,11 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout")
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout")
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
+
+_HOMES = {"ordered_layout": "memory_layout"}
+"""Folders of the solvers of problems that have none of their own."""
 
 
 def register(solver: Solver) -> Solver:
@@ -221,7 +224,7 @@ def _load_own(kind: str | None) -> None:
     """Import opweave's own solvers of one problem kind, or of all kinds."""
     for each in _KINDS:
         if kind in (None, each):
-            importlib.import_module(f"opweave.solvers.{each}.registered")
+            importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.registered")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:

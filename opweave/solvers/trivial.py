@@ -18,6 +18,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.ordered_layout import OrderedLayout
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
@@ -136,6 +137,12 @@ def _(problem: MemoryLayout) -> int | float:
     if problem.objective == "arena":
         return int(instance.live.max(initial=0))
     return _safe(float(_least(np.where(instance.allowed, instance.seconds, np.inf)).sum()))
+
+
+@trivial_bound.register
+def _(problem: OrderedLayout) -> int | float | None:
+    """No order keeps less in memory at once than its most demanding operator."""
+    return trivial_bound(problem.ordering)
 
 
 def _least(seconds: FloatArray) -> FloatArray:

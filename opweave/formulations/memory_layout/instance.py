@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from opweave.formulations.once import once
-from opweave.problems.arrays import NO_LIMIT, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, BoolArray, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
+from opweave.problems.spec import FrozenDict
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,58 @@ class LayoutInstance:
         return max(0, len(self.moment) - 1)
 
     @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The block of every storage, by its id."""
+        return {each.id: row for row, block in enumerate(self.problem.blocks) for each in block.members}
+
+    def name(self, row: int) -> str:
+        """The id of a block's first storage."""
+        return self.problem.blocks[row].members[0].id
+
+    @cached_property
+    def solid(self) -> BoolArray:
+        """Blocks that take space. Shape (blocks,)."""
+        return (self.bytes > 0) & (self.begin < self.end)
+
+    @cached_property
+    def grain(self) -> int:
+        """Bytes of which every offset of some best layout is a multiple."""
+        aligned = np.concatenate([self.alignment, self.pool_alignment])
+        steps = [self.bytes[self.solid], self.fixed[self.fixed > 0], aligned[aligned > 1]]
+        return max(1, math.gcd(*(int(size) for size in np.unique(np.concatenate(steps)))))
+
+    @cached_property
+    def height(self) -> int:
+        """Bytes that no layout needs to exceed in any pool: everything stacked on the highest fixed block."""
+        step = int(np.concatenate([self.alignment, self.pool_alignment]).max(initial=1))
+        highest = int((self.fixed + self.bytes)[self.fixed >= 0].max(initial=0))
+        stacked: int = sum((size + step - 1) // step * step for size in self.bytes[self.solid].tolist())
+        return highest + stacked + step
+
+    @cached_property
+    def meeting(self) -> tuple[IntArray, IntArray]:
+        """Pairs of blocks that take space at the same time, the smaller number first. Both of shape (pairs,)."""
+        rows = np.flatnonzero(self.solid)
+        begin, end = self.begin[rows], self.end[rows]
+        order = np.argsort(begin, kind="stable")
+        last = np.searchsorted(begin[order], end[order])  # later ones that begin before this one ends
+        counts = np.maximum(last - np.arange(len(rows)) - 1, 0)
+        first = np.repeat(np.arange(len(rows)), counts)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = np.sort(np.stack([rows[order[first]], rows[order[second]]]), axis=0)
+        return pairs[0], pairs[1]
+
+    def full_sections(self) -> Iterator[IntArray]:
+        """Blocks of each section in which something begins right before something ends; no other set is larger."""
+        begins, ends = (set(column[self.solid].tolist()) for column in (self.begin, self.end))
+        latest = None
+        for section in range(self.sections):
+            latest = section if section in begins else latest
+            if latest is not None and section + 1 in ends:
+                yield np.flatnonzero(self.solid & (self.begin <= section) & (self.end > section))
+                latest = None
+
+    @cached_property
     def live(self) -> IntArray:
         """Bytes that live in every section, in all pools together. Shape (sections,)."""
         return live_bytes(self.begin, self.end, self.bytes, self.sections)
@@ -90,8 +145,8 @@ class LayoutInstance:
                 offsets[each.id], pools[each.id] = at, self.problem.pools[number].name
         order = [each.id for each in self.problem.lifetimes]
         return Layout(
-            offset={name: offsets[name] for name in order},
-            pool={} if len(self.problem.pools) == 1 else {name: pools[name] for name in order},
+            offset=FrozenDict({name: offsets[name] for name in order}),
+            pool=FrozenDict({} if len(self.problem.pools) == 1 else {name: pools[name] for name in order}),
         )
 
     def places(self, layout: Layout) -> tuple[IntArray, IntArray]:

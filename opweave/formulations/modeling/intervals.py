@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
 from opweave.formulations.modeling.rows import Rows
-from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
+from opweave.formulations.modeling.whole import Arc, Box, Interval, WholeProgram, WholeRow
 from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
@@ -32,7 +32,7 @@ class IntervalModel(LinearModel):
     ----------
     whole_rows
         The rows; they replace the families of rows.
-    apart, circuits
+    apart, circuits, boxes
         As in :class:`~opweave.formulations.modeling.whole.WholeProgram`.
     timed, tick
         Columns that count ticks, rounded down, and the length of a tick in seconds.
@@ -51,6 +51,7 @@ class IntervalModel(LinearModel):
     whole_rows: list[WholeRow] = field(init=False, default_factory=list)
     apart: list[list[Interval]] = field(init=False, default_factory=list)
     circuits: list[list[Arc]] = field(init=False, default_factory=list)
+    boxes: list[list[Box]] = field(init=False, default_factory=list)
 
     def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
         """Add an integer column; a column without a name gets a number."""
@@ -127,7 +128,7 @@ class IntervalModel(LinearModel):
     def program(self) -> WholeProgram:
         """The model as plain data."""
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
-        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
+        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits, self.boxes)
 
     def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""

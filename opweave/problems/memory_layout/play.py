@@ -17,8 +17,8 @@ def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
     places = []
     for block in problem.blocks:
         first = block.members[0].id
-        pools = {problem.pool_of(solution, each.id) for each in block.members}
-        if any(each.id not in solution.offset for each in block.members) or not pools <= problem.pool_index.keys():
+        chosen = {problem.pool_of(solution, each.id) for each in block.members}
+        if any(each.id not in solution.offset for each in block.members) or not chosen <= problem.pool_index.keys():
             return None
         places.append((problem.pool_index[problem.pool_of(solution, first) or ""], solution.offset[first]))
     blocks = problem.blocks

@@ -165,9 +165,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            for owner in (*self.lifetimes, *self.pools):
-                what = f"storage {owner.id!r}" if isinstance(owner, Lifetime) else f"pool {owner.name!r}"
-                _refuse_unknown(what, "operator", owner.operators or (), self.graph.operator_index)
+            named = [(f"storage {each.id!r}", each.operators) for each in self.lifetimes]
+            for what, operators in [*named, *((f"pool {each.name!r}", each.operators or ()) for each in self.pools)]:
+                _refuse_unknown(what, "operator", operators, self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective

@@ -109,11 +109,11 @@ def test_numbers_at_the_edge() -> None:
     judged = problem.evaluate(ow.Layout(offset={"a": 0, "b": MAX_BYTES, "c": 2 * MAX_BYTES}))
     assert (judged.objective, judged.details.live_peak) == (2**54 + 2, 2**54 + 2)
     assert broken(problem, offset={"a": 0, "b": MAX_BYTES - 1, "c": 2 * MAX_BYTES}) == ["overlap"]
-    with pytest.raises(ow.InvalidInputError, match="more than 2\\*\\*62 bytes"):
+    with pytest.raises(ow.InvalidInputError, match=r"more than 2\*\*62 bytes"):
         ow.MemoryLayout(lifetimes=[huge.model_copy(update={"id": str(k)}) for k in range(512)])
     slow = ow.MemoryLayout(lifetimes=[B], pools=[ow.Pool(name="tape", speed=1e-12)], objective="traffic")
     assert slow.evaluate(ow.Layout(offset={"b": 0})).objective == 4e12
-    with pytest.raises(ow.InvalidInputError, match="could take 1.8e\\+16 seconds"):
+    with pytest.raises(ow.InvalidInputError, match=r"could take 1.8e\+16 seconds"):
         changed(slow, lifetimes=[huge], pools=[ow.Pool(name="tape", speed=1)])
 
 
