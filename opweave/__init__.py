@@ -21,9 +21,9 @@ results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
     ``progress_figure``, ``verify``, ``load_result``
 frameworks and runtimes
-    ``onnx``, ``torch``, ``keras``, ``runtimes``: functions that read models and carry out plans
+    ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
 errors
-    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data
+    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data, ``RuleError`` names your own code
 
 Examples
 --------
@@ -77,6 +77,7 @@ from opweave.problems.errors import (
     InvalidInputError,
     LimitExceededError,
     OpweaveError,
+    RuleError,
     SolverNotAvailableError,
     UnknownSolverError,
     UnsupportedConstraintError,
@@ -100,7 +101,7 @@ from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
-from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
+from opweave.solvers.constraint_table import constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.own import solver_for
@@ -109,13 +110,13 @@ from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front, pareto
 from opweave.solvers.questions.sweep import Sweep, sweep
-from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
+from opweave.solvers.registry import HonouredConstraints, Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
-    from opweave.adapters import keras, onnx, runtimes, torch
+    from opweave.adapters import keras, llm, onnx, runtimes, torch
     from opweave.adapters.onnx import (
         Piece as Piece,
     )
@@ -221,6 +222,7 @@ __all__ = [
     "Proof",
     "Result",
     "Rows",
+    "RuleError",
     "Run",
     "Schedule",
     "Separate",
@@ -260,6 +262,7 @@ __all__ = [
     "layout_of",
     "list_formulations",
     "list_solvers",
+    "llm",
     "load",
     "load_costs",
     "load_lifetimes",
@@ -288,10 +291,13 @@ __all__ = [
 _NAMESPACES = ("keras", "onnx", "runtimes", "torch")
 """Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
 
+_LAZY = (*_NAMESPACES, "llm")
+"""Modules that are imported on first use."""
+
 
 def __getattr__(name: str) -> object:
     """Import what belongs to frameworks on first use, so that ``import opweave`` stays fast."""
-    if name in _NAMESPACES:
+    if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front

@@ -116,7 +116,8 @@ def _(problem: Pipeline) -> float:
     least = _least(problem.costs.array(names, devices))
     if problem.objective == "latency":
         return _safe(float(least.sum()))
-    return _safe(max(float(least.max(initial=0.0)), float(least.sum()) / len(devices)))
+    alone = float(least.max(initial=0.0)) / problem.max_replicas
+    return _safe(max(alone, float(least.sum()) / len(devices)))
 
 
 @trivial_bound.register

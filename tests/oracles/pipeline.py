@@ -81,6 +81,8 @@ def value_of(problem: Pipeline, plan: Stages) -> float | None:
         return sum(computing) + sum(sending)
     if problem.channel == "shared":
         return max([*computing, sum(sending), 0.0])
+    if problem.load == "sum":
+        return max([0.0, *map(sum, zip([0.0, *sending], computing, [*sending, 0.0], strict=True))])
     return max([*computing, *sending, 0.0])
 
 

@@ -99,6 +99,7 @@ def pipelines(
         table = table.model_copy(update={"table": tuple(rows)})
     names = [device.name for device in cluster.devices]
     cuts = draw(st.sampled_from(["dominators", "prefix"]))
+    channel = draw(st.sampled_from(["dedicated", "dedicated", "shared"]))
     wishes: dict[str, object] = {}
     if not plain and draw(st.booleans()):
         wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
@@ -115,7 +116,8 @@ def pipelines(
         max_tensors=draw(st.none() | st.integers(1, 2)) if cuts == "prefix" else None,
         memory=draw(st.sampled_from(["additive", "parameters"])),
         compression=draw(st.sampled_from([1.0, 1.0, 2.5])),
-        channel=draw(st.sampled_from(["dedicated", "dedicated", "shared"])),
+        channel=channel,
+        load=draw(st.sampled_from(["overlap", "sum"])) if channel == "dedicated" else "overlap",
         objective=goal or draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"])),
         inputs=draw(st.sampled_from(["first", "everywhere"])),
         **wishes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.nodes import (
-    NamedModel,
-    named_model,
-    reordered,
-    save_model,
-    with_nodes,
-    without_constant_nodes,
-)
-from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.onnx.read import onnx_runtime_problem
+from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
+from opweave.adapters.onnx.pieces import Piece, write_pieces
+from opweave.adapters.onnx.prepare import Prepared, measure, shape
+from opweave.adapters.onnx.read import runtime_problem
 from opweave.adapters.onnx.session import (
     Arrays,
     RuntimeRun,
@@ -31,9 +24,10 @@ from opweave.adapters.onnx.session import (
     profiled_run,
     random_feeds,
 )
+from opweave.adapters.onnx.write import save_model
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
@@ -47,10 +41,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The setup of a verification: the model's path, how ONNX Runtime counts its memory, and its inputs."""
+    """The setup of a verification: the model, how ONNX Runtime counts its memory, and its inputs.
+
+    ``path`` is the whole model as it was, with fixed sizes; ``named`` the same in the form that plans are made for.
+    """
 
     path: Path
     folder: Path
+    prepared: Prepared
     named: NamedModel
     problem: MemoryOrdering
     feeds: Arrays
@@ -68,7 +66,7 @@ class _Bench:
 
     def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
         """Run a model in the order of its nodes."""
-        path = save_model(proto, self.folder / name)
+        path = save_model(self.named.file, proto, self.folder / name)
         return profiled_run(path, onnx_session_options(threads=self.threads), self.feeds, runs=runs)
 
 
@@ -82,17 +80,19 @@ def verify_onnx(
     threads: int,
 ) -> Verification:
     """Run an ONNX model as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
+    import_runtime()
+    file, found = shape(model, dims, inputs, DEFAULT_LIMITS)
+    feeds = dict(inputs or {})
+    feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
+    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        import_runtime()
-        counted = onnx_runtime_problem(model, dims)
-        named = without_constant_nodes(named_model(model))
-        path = Path(model) if isinstance(model, str | os.PathLike) else save_model(named.proto, Path(folder) / "m.onnx")
-        feeds = dict(random_feeds(named.proto, dims, seed)) | dict(inputs or {})
-        _check_inputs(feeds, named)
-        bench = _Bench(path, Path(folder), named, counted, feeds, threads)
+        whole = named(file, found)
+        path = save_model(file, whole.proto, Path(folder) / "whole.onnx")
+        counted = runtime_problem(prepared)
+        bench = _Bench(path, Path(folder), prepared, without_constant_nodes(whole), counted, feeds, threads)
         if isinstance(solution, Ordering):
             return _verify_order(bench, solution, problem)
-        return _verify_pieces(bench, model, dims, solution, problem)
+        return _verify_pieces(bench, solution, problem)
 
 
 def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] | None) -> Verification:
@@ -116,22 +116,20 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
     return Verification(**compared, order_obeyed=obeyed, memory=memory, times=times, notes=tuple(notes))
 
 
-def _verify_pieces(
-    bench: _Bench,
-    model: PathLike | ModelProto,
-    dims: Mapping[str, int],
-    plan: Schedule | Stages,
-    problem: Problem[Any, Any] | None,
-) -> Verification:
+def _verify_pieces(bench: _Bench, plan: Schedule | Stages, problem: Problem[Any, Any] | None) -> Verification:
     groups = parts_of(bench.problem.graph, plan)
-    pieces = split_onnx(model, groups, bench.folder / "pieces", dims=dims)
+    pieces = write_pieces(bench.prepared, groups, bench.folder / "pieces")
     outputs, runs = _run_pieces(pieces, bench)
     seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
     order = [name for piece in pieces for name in piece.operators]
-    ran = [name for run in runs for name in run.order if name in bench.named.nodes]
+    known = bench.named.nodes
     times = operator_times(order, seconds, problem, plan)
     compared = _compare(bench, plan, outputs, bench.untouched())
-    return Verification(**compared, pieces=len(pieces), order_obeyed=order == ran, times=times, notes=(ONE_MACHINE,))
+    obeyed = all(
+        _without_early(bench, piece.operators) == _without_early(bench, [name for name in run.order if name in known])
+        for piece, run in zip(pieces, runs, strict=True)
+    )
+    return Verification(**compared, pieces=len(pieces), order_obeyed=obeyed, times=times, notes=(ONE_MACHINE,))
 
 
 def _compare(bench: _Bench, plan: Solution, outputs: Arrays, untouched: RuntimeRun) -> dict[str, Any]:
@@ -161,13 +159,6 @@ def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
     """An order without the nodes that ONNX Runtime always runs as early as possible."""
     nodes = bench.named.nodes
     return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
-
-
-def _check_inputs(feeds: Arrays, named: NamedModel) -> None:
-    known = [value.name for value in named.proto.graph.input]
-    for name in feeds:
-        if name not in known:
-            raise InvalidInputError(f"{named.where}: there is no input {name!r:.80}; there are: {', '.join(known)}")
 
 
 def _memory(

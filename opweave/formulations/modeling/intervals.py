@@ -12,7 +12,7 @@ from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.modeling.whole import Arc, Box, Interval, WholeProgram, WholeRow
 from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import UnsupportedFeatureError
 
 FINEST = 1_000_000
 """Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
@@ -96,9 +96,7 @@ class IntervalModel(LinearModel):
 
     def add(self, row: Row, name: str = ADDED) -> None:
         """Add a row in seconds, bytes and counts. Rounding may only relax it slightly."""
-        if not isinstance(row, Row):
-            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
-        if row.decided():
+        if Row.checked(row).decided():
             return
         self.whole_rows.append(self.rounded(row))
         self.added.append(row)

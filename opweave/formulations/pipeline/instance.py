@@ -56,8 +56,12 @@ class PipelineInstance:
         devices forbids it. Shape (devices, devices).
     least, most
         Smallest and largest number of stages.
+    most_devices
+        Largest number of devices in use.
     compute_counts, shared_channel, goal
         The problem's options.
+    summed
+        Whether a stage's time includes what it receives and sends.
     """
 
     names: tuple[str, ...]
@@ -73,9 +77,11 @@ class PipelineInstance:
     latency: FloatArray
     least: int
     most: int
+    most_devices: int
     compute_counts: bool
     shared_channel: bool
     goal: str
+    summed: bool
 
     @property
     def last(self) -> int:
@@ -115,6 +121,12 @@ class PipelineInstance:
         """Seconds to send what crosses a point; infinite if there is no link."""
         rate = float(self.rate[source, target])
         return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
+
+    def send_seconds_between(self, point: int) -> FloatArray:
+        """As :meth:`send_seconds` for all pairs of devices. Shape (devices, devices)."""
+        linked = self.rate > 0
+        seconds = np.divide(self.sent[point], self.rate, out=np.full(linked.shape, np.inf), where=linked)
+        return np.asarray(self.latency + seconds)
 
 
 SLACK = 1e-6
@@ -205,9 +217,11 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         latency=latency,
         least=problem.min_stages,
         most=problem.stage_limit,
+        most_devices=problem.device_limit,
         compute_counts=problem.include_compute,
         shared_channel=problem.channel == "shared",
         goal=problem.objective,
+        summed=problem.load == "sum" and problem.objective == "bottleneck",
     )
 
 

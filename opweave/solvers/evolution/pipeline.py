@@ -123,6 +123,9 @@ class PipelineEncoding:
             return np.asarray(sent)
         if instance.goal == "latency":
             return np.asarray(computing.sum(axis=1) + sent)
+        if instance.summed:
+            loads = np.pad(sending, ((0, 0), (1, 0))) + computing + np.pad(sending, ((0, 0), (0, 1)))
+            return np.asarray(loads.max(axis=1))
         slowest = sent if instance.shared_channel else sending.max(axis=1, initial=0.0)
         return np.asarray(np.maximum(computing.max(axis=1), slowest))
 

@@ -15,6 +15,7 @@ from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
+from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.registry import Feature, Solver, register
@@ -85,11 +86,12 @@ def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint:
 
 def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
     run = best.run
-    arrays = arrays_of(instance, run.halt)
+    if instance.summed or problem.max_replicas > 1:
+        return LoadSearch(problem, instance, run, best).search()
     if instance.goal == "bottleneck" and not instance.shared_channel:
-        return joint(problem, instance, arrays, run, best).search()
+        return joint(problem, instance, arrays_of(instance, run.halt), run, best).search()
     stages = 1.0 if instance.goal == "latency" and instance.compute_counts else 0.0
-    return SumSearch(problem, instance, arrays, run, best, stages, 1.0).search()
+    return SumSearch(problem, instance, arrays_of(instance, run.halt), run, best, stages, 1.0).search()
 
 
 def _within_grace(run: Run) -> Rule:

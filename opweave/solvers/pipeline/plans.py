@@ -69,6 +69,8 @@ def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -
         return math.fsum([*computing, *sending])
     if instance.shared_channel:
         return max([*computing, math.fsum(sending)])
+    if instance.summed:
+        return max(map(math.fsum, zip([0.0, *sending], computing, [*sending, 0.0], strict=True)))
     return max([*computing, *sending])
 
 

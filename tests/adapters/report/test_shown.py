@@ -57,7 +57,11 @@ class Tags(HTMLParser):
 
 def test_html_is_closed_and_runs_no_names(problem: ow.Placement, result: ow.Result[ow.Schedule]) -> None:
     read = ow.Result.model_validate_json(result.model_dump_json())
-    for each in (problem, problem.graph, problem.cluster, result, result.solution, read, ow.list_solvers("pipeline")):
+    parts = (problem.graph, problem.cluster, problem.cluster.devices[0], problem.costs)
+    judged = problem.evaluate(result)
+    wrong = problem.evaluate(ow.Schedule(device={}, start={}))
+    shown = (problem, *parts, result, result.solution, result.timeline, judged, wrong, read)
+    for each in (*shown, ow.list_solvers("pipeline")):
         tags = Tags()
         tags.feed(each._repr_html_())
         assert tags.open == []
@@ -76,6 +80,8 @@ def test_reprs_are_short(problem: ow.Placement, result: ow.Result[ow.Schedule]) 
     assert "feasible" in repr(result)
     assert "2 devices" in repr(problem.cluster)
     assert repr(problem.costs).startswith("Costs(3 operators on 2 devices")
+    assert repr(problem.cluster.devices[1]) == "Device(name='b')"
+    assert repr(judged) == "Evaluation(objective=39988, feasible, details=MemoryProfile(...))"
     assert str(large) == repr(large)
 
 

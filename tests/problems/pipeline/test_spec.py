@@ -190,8 +190,10 @@ def test_a_first_input_that_is_read_late_crosses_every_cut() -> None:
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
     first = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [(point.position, point.tensors) for point in first.cut_points] == [(1, ("y", "p")), (2, ("y", "q"))]
-    assert Pipeline(graph=graph, cluster=cluster, include_compute=False).cut_points == ()
-    everywhere = Pipeline(graph=graph, cluster=cluster, include_compute=False, inputs="everywhere")
+    assert Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators").cut_points == ()
+    everywhere = Pipeline(
+        graph=graph, cluster=cluster, include_compute=False, inputs="everywhere", cuts="dominators"
+    )
     assert [point.bytes for point in everywhere.cut_points] == [2, 2]
 
 
@@ -206,7 +208,7 @@ def test_several_results() -> None:
     ]
     graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["q", "s"])
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False)
+    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators")
     assert [point.position for point in problem.cut_points] == [1]
     prefix = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]

@@ -165,8 +165,8 @@ def wireless(model: str, seed: int, **changes: object) -> Pipeline:
     rates = [math.log2(1 + 283230 / sum(rng.uniform(1, 150) ** 2 for _ in range(2))) * 1e6 / 8 for _ in range(50)]
     devices = [ow.Device(name=f"d{i}", memory_bytes=memory) for i in range(50)]
     graph = ow.load(KERAS / f"{model}.json.gz")
-    fields = {"cluster": ow.Cluster(devices=devices, rates=rates), "compression": PAPER_COMPRESSION} | changes
-    return Pipeline(graph=graph, include_compute=False, **fields)
+    reading = {"cuts": "dominators", "compression": PAPER_COMPRESSION, "include_compute": False}
+    return Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, rates=rates), **reading | changes)
 
 
 def test_bound_and_plan_meet_on_a_real_model() -> None:

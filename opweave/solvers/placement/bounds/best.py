@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.backbone import backbone_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
@@ -59,6 +60,9 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
         return best.value, best.source
     quick_bounds(instance, arrays, best)
     if not run.should_stop():
+        within = backbone_of(instance, arrays)
+        if within is not None:
+            instance, arrays = within.instance, within.arrays
         chain = milestones_of(arrays)
         best.report(chain.value(), "milestones")
         for level in (RELAXED, INTEGER):

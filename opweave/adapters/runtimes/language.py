@@ -1,0 +1,113 @@
+"""Where a plan keeps the groups of a language model, in the form that runtimes ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.placement.spec import Schedule
+from opweave.problems.result import Result
+from opweave.problems.solution import solution_of
+
+LanguagePlan = Schedule | Result[Schedule] | Mapping[str, str]
+"""A schedule, a result with one, or devices by the ids of groups: "embedding", "layers.0.attention", ..., "head"."""
+
+
+def homes_of(model: LanguageModel, plan: LanguagePlan) -> dict[str, str]:
+    """The device of every group, by its id, in the order in which the groups run.
+
+    Raises
+    ------
+    InvalidInputError
+        When the plan is one of another model.
+    """
+    given = plan if isinstance(plan, Mapping) else solution_of(plan, Schedule).device
+    ids = ["embedding"]
+    ids += [f"layers.{number}.{group.role}" for number, layer in enumerate(model.layers) for group in layer.groups]
+    ids.append("head")
+    missing = next((name for name in ids if name not in given), None)
+    if missing is not None or len(given) != len(ids):
+        extra = next((name for name in given if name not in set(ids)), "")
+        wrong = f"says nothing about {missing!r}" if missing is not None else f"lists {extra!r:.80}"
+        raise InvalidInputError(f"the plan {wrong} of {model.name}; it is one of another model: plan this one again")
+    return {name: given[name] for name in ids}
+
+
+def whole_layers(model: LanguageModel, homes: Mapping[str, str], runtime: str) -> list[str]:
+    """The device of every layer, for runtimes that keep a layer together.
+
+    Raises
+    ------
+    InvalidInputError
+        When a layer is divided; the message names it.
+    """
+    found = []
+    for number, layer in enumerate(model.layers):
+        devices = dict.fromkeys(homes[f"layers.{number}.{group.role}"] for group in layer.groups)
+        if len(devices) > 1:
+            raise InvalidInputError(
+                f"layer {number} is divided between {' and '.join(map(repr, devices))}, but {runtime} keeps a layer on "
+                "one device; plan with whole layers"
+            )
+        found.append(next(iter(devices)))
+    return found
+
+
+def stages_of(devices: Sequence[str], runtime: str) -> list[tuple[str, int]]:
+    """Devices in the order in which they run, each with its number of layers.
+
+    Raises
+    ------
+    InvalidInputError
+        When a device has layers before and after those of another one.
+    """
+    stages = [(device, len(list(layers))) for device, layers in groupby(devices)]
+    seen: set[str] = set()
+    for device, _ in stages:
+        if device in seen:
+            raise InvalidInputError(
+                f"device {device!r} has layers before and after those of another device, but {runtime} gives each "
+                "device one block of layers; plan with one block for each"
+            )
+        seen.add(device)
+    return stages
+
+
+def layer_pattern(numbers: Sequence[int]) -> str:
+    """Write a short regular expression for some layer numbers and no others.
+
+    Numbers that differ in their last digit share a class of digits; tens with the same class share it, too.
+
+    Examples
+    --------
+    >>> layer_pattern([3]), layer_pattern(range(12)), layer_pattern([7, 8, 9, 10, 11, 30, 31])
+    ('3', '([0-9]|1[01])', '([7-9]|[13][01])')
+    """
+    by_tens: dict[int, set[int]] = {}
+    for number in sorted(set(numbers)):
+        by_tens.setdefault(number // 10, set()).add(number % 10)
+    shared: dict[str, list[int]] = {}
+    for tens, digits in by_tens.items():
+        shared.setdefault(_class(digits), []).append(tens)
+    parts = []
+    for digit, all_tens in shared.items():
+        if 0 in all_tens:
+            parts.append(digit)
+        rest = [tens for tens in all_tens if tens]
+        if rest:
+            parts.append(f"{layer_pattern(rest)}{digit}")
+    return parts[0] if len(parts) == 1 else f"({'|'.join(parts)})"
+
+
+def _class(digits: set[int]) -> str:
+    """Digits as a regular expression: ``7``, ``[01]``, ``[2-5]``, ``[0-37]``."""
+    runs: list[list[int]] = []
+    for digit in sorted(digits):
+        if runs and digit == runs[-1][-1] + 1:
+            runs[-1].append(digit)
+        else:
+            runs.append([digit])
+    text = "".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else "".join(map(str, run)) for run in runs)
+    return text if len(text) == 1 else f"[{text}]"
