@@ -16,36 +16,26 @@ if TYPE_CHECKING:
         tensor_split,
         vllm_partition,
     )
-<<<<<<< HEAD
     from opweave.adapters.runtimes.layout_exports import c_header, save_lifetimes
+    from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
+    from opweave.adapters.runtimes.serving import accelerate_device_map, exo_shards, vllm_blocks, vllm_command
     from opweave.adapters.runtimes.tflite_micro import tflite_problem, write_tflite
 
 __all__ = [
     "Group",
+    "accelerate_device_map",
     "c_header",
     "executorch_algo",
+    "exo_shards",
     "layer_counts",
+    "llama_cpp_command",
     "save_lifetimes",
     "schedule_groups",
     "split_points",
     "tensor_split",
     "tflite_problem",
-=======
-    from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
-    from opweave.adapters.runtimes.serving import accelerate_device_map, exo_shards, vllm_blocks, vllm_command
-
-__all__ = [
-    "Group",
-    "accelerate_device_map",
-    "exo_shards",
-    "layer_counts",
-    "llama_cpp_command",
-    "schedule_groups",
-    "split_points",
-    "tensor_split",
     "vllm_blocks",
     "vllm_command",
->>>>>>> main
     "vllm_partition",
     "write_tflite",
 ]
@@ -54,26 +44,19 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "Group": "groups",
-<<<<<<< HEAD
+        "accelerate_device_map": "serving",
         "c_header": "layout_exports",
         "executorch_algo": "executorch",
+        "exo_shards": "serving",
         "layer_counts": "groups",
+        "llama_cpp_command": "llama_cpp",
         "save_lifetimes": "layout_exports",
         "schedule_groups": "groups",
         "split_points": "groups",
         "tensor_split": "groups",
         "tflite_problem": "tflite_micro",
-=======
-        "accelerate_device_map": "serving",
-        "exo_shards": "serving",
-        "layer_counts": "groups",
-        "llama_cpp_command": "llama_cpp",
-        "schedule_groups": "groups",
-        "split_points": "groups",
-        "tensor_split": "groups",
         "vllm_blocks": "serving",
         "vllm_command": "serving",
->>>>>>> main
         "vllm_partition": "groups",
         "write_tflite": "tflite_micro",
     },
