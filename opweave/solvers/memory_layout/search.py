@@ -312,8 +312,7 @@ def _part(space: Space, now: _State) -> tuple[int, int]:
 @inlined
 def _branching_section(space: Space, now: _State, low: int, high: int, height: int, rank: FloatArray) -> int:
     """The section to branch on: at the lowest floor, among the sections of the storage that would be placed there first,
-    the one with the fewest possibilities, or else the least space to spare.
-    """
+    the one with the fewest possibilities, or else the least space to spare."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections

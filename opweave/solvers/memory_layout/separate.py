@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import sort_rising
 from opweave.solvers.memory_layout.sections import Space, overlaps_of

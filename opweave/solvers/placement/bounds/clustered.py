@@ -176,7 +176,9 @@ def fill_clustered(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix,
     gone = np.full((count, devices), np.inf)
     nothing, none = np.full(count, -1, dtype=np.int64), np.zeros(count)
     jobs = np.zeros(largest)
-    cluster = Cluster(np.zeros(largest, dtype=np.int64), nothing, nothing.copy(), none, jobs, jobs.copy(), jobs.copy())
+    cluster = Cluster(
+        np.zeros(largest, dtype=np.int64), nothing, nothing.copy(), none, jobs, jobs.copy(), jobs.copy()
+    )
     test = 0
     for v in order:
         for k in range(devices):

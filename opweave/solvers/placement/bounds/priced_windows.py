@@ -34,6 +34,7 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
+    INTEGER,
     LARGEST_INTEGER,
     Block,
     Milestones,
@@ -212,11 +213,9 @@ class Chain:
         for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
             used += kind.used[a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        used += (
-            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
-            if len(cost)
-            else 0.0
-        )
+        used += np.bincount(
+            cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price)
+        ) if len(cost) else 0.0
         total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
         room = float(self.capacity @ price)
         return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
@@ -281,6 +280,4 @@ def _highest(
     if solved is None:
         return None
     return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit
-
-
 SHIFT = 100.0
