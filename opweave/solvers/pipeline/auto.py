@@ -15,8 +15,9 @@ from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
+from opweave.solvers.pipeline.lattice_search import LatticeSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
-from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, plan_from, value_of
+from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of
@@ -43,7 +44,7 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
     """Run the solvers of pipelines in turn; ``joint`` is the search for the bottleneck."""
     instance = lower_unless_short(problem)
     best = Best(instance, run)
-    if isinstance(run.start, Stages):
+    if isinstance(run.start, Stages) and is_chain(instance, run.start):
         best.consider(plan_from(instance, run.start))
     outcome = _searched(problem, instance, run, best, joint)
     if not outcome.infeasible and not run.closed():
@@ -86,6 +87,8 @@ def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint:
 
 def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
     run = best.run
+    if problem.cuts == "ideals" or problem.delivery == "host":
+        return LatticeSearch(problem, instance, run, best).search()
     if instance.summed or problem.max_replicas > 1:
         return LoadSearch(problem, instance, run, best).search()
     if instance.goal == "bottleneck" and not instance.shared_channel:
