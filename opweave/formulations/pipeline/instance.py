@@ -63,6 +63,8 @@ class PipelineInstance:
         The problem's options.
     summed
         Whether a stage's time includes what it receives and sends.
+    alike
+        The first device that can take turns with each one in a stage. Shape (devices,).
     host
         The common memory through which stages send; None if they send over links.
     """
@@ -85,6 +87,7 @@ class PipelineInstance:
     shared_channel: bool
     goal: str
     summed: bool
+    alike: IntArray
     host: HostSide | None
 
     @property
@@ -231,8 +234,17 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         shared_channel=problem.channel == "shared",
         goal=problem.objective,
         summed=problem.load == "sum" and problem.objective == "bottleneck",
+        alike=_alike(problem),
         host=HostSide.of(problem) if problem.delivery == "host" else None,
     )
+
+
+def _alike(problem: Pipeline) -> IntArray:
+    used = problem.usable_devices
+    if problem.max_replicas == 1:
+        return np.arange(len(used))
+    firsts = (next(u for u, name in enumerate(used) if problem.interchangeable(name, other)) for other in used)
+    return np.fromiter(firsts, dtype=np.int64, count=len(used))
 
 
 def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:

@@ -19,6 +19,7 @@ from opweave.solvers.pipeline.lattice_search import LatticeSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
+from opweave.solvers.pipeline.visits import VisitSearch
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
@@ -46,8 +47,13 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
     best = Best(instance, run)
     if isinstance(run.start, Stages) and is_chain(instance, run.start):
         best.consider(plan_from(instance, run.start))
+    elif isinstance(run.start, Stages):
+        judged = problem.evaluate(run.start)
+        if judged.feasible and judged.objective is not None:
+            best.value = float(judged.objective)
+            run.found(run.start, best.value)
     outcome = _searched(problem, instance, run, best, joint)
-    if not outcome.infeasible and not run.closed():
+    if not outcome.infeasible and not run.closed() and problem.max_visits == 1:
         _try([*SIMPLE_RULES, _within_grace(run)], best)
     return outcome
 
@@ -56,6 +62,8 @@ def _searched(
     problem: Pipeline, instance: PipelineInstance, run: Run, best: Best, joint: type[BottleneckSearch]
 ) -> Outcome:
     """Try one device first, then the search that suits the objective."""
+    if problem.max_visits != 1 and instance.names and instance.devices:
+        return VisitSearch(problem, instance, run).search()
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")

@@ -87,21 +87,22 @@ class LatticeSearch:
             position=np.arange(lattice.last + 1),
             reach=np.zeros((len(lattice.devices), lattice.last + 1), dtype=np.int64),
         )
-        sets = Sets.of(self._told_apart(instance), self.problem.max_replicas)
+        sets = Sets.of(self._told_apart(instance, lattice), self.problem.max_replicas)
         if sets is None:
             return finished(self.run, proved=False)
         return self._over(lattice, instance, sets, proves=proves and self._counts_stages(sets))
 
-    def _told_apart(self, instance: PipelineInstance) -> PipelineInstance:
-        """The instance, with devices of different connections to the common memory as different devices."""
+    def _told_apart(self, instance: PipelineInstance, lattice: Lattice) -> PipelineInstance:
+        """The instance, with what tells devices apart on a lattice and, if they have one, at the common memory."""
+        pairs = np.packbits(lattice.allowed.reshape(len(lattice.devices), -1), axis=1).astype(np.int64)
         if self.problem.delivery != "host":
-            return instance
+            return replace(instance, reach=pairs)
         same = np.ones_like(instance.rate)
         if self.problem.device_order is not None:
             same = np.triu(same)
         np.fill_diagonal(same, 0.0)
         elapsed = np.concatenate([instance.elapsed, self._connections()[:, None]], axis=1)
-        return replace(instance, rate=same, latency=np.zeros_like(same), elapsed=elapsed)
+        return replace(instance, reach=pairs, rate=same, latency=np.zeros_like(same), elapsed=elapsed)
 
     def _counts_stages(self, sets: Sets) -> bool:
         limited = self.instance.least > 1 or self.instance.most < self.instance.most_devices
@@ -252,7 +253,8 @@ class HostTable:
         while point:
             states, found = np.array([state]), []
             for team in range(len(sets.turns)):
-                if sets.rows[state, team] < 0:
+                behind = self.problem.device_order is not None and sets.counts[state, team + 1 :].any()
+                if sets.rows[state, team] < 0 or behind:
                     found.append((math.inf, 0, team, 0))
                     continue
                 earlier = int(sets.without(states, team)[0])

@@ -56,9 +56,10 @@ class Sets:
     def of(cls, instance: PipelineInstance, most_turns: int = 1) -> Sets | None:
         """All sets; None if there are too many, or their table would be too large."""
         twin = twins(instance)
-        groups: dict[tuple[int, int], list[int]] = {}  # beyond a chain, memory matters by itself
-        for v, first in enumerate(twin.tolist()):
-            groups.setdefault((first, int(instance.capacity[v])), []).append(v)
+        alike = instance.alike if most_turns > 1 else np.zeros_like(twin)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):  # beyond a chain, memory matters
+            groups.setdefault(tuple(map(int, key)), []).append(v)
         members = tuple(map(tuple, groups.values()))
         sizes = [len(each) for each in members]
         if math.prod(size + 1 for size in sizes) > MOST_SETS:
