@@ -5,8 +5,8 @@ operator, of a stretch of the order, of an operator and its private successors, 
 one device.
 
 The scheduler times operators in order, so nothing before the first operator that a move concerns changes. The state of
-the schedule before every position is kept. A move is timed from there, aside from the kept state, which is
-replaced only if the move is accepted. Timing stops at the first operator whose end plus least remaining time is above the threshold.
+the schedule before every position is kept. A move is timed from there, aside from the kept state, which is replaced
+only if the move is accepted. Timing stops at the first operator whose end plus least time left is above the threshold.
 """
 
 from __future__ import annotations

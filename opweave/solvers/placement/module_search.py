@@ -215,8 +215,8 @@ def search_assignments(
 ) -> tuple[float, bool]:
     """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
 
-    ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when
-    ``halt`` is raised.
+    ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
+    arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -251,9 +251,7 @@ def search_assignments(
         if fresh:
             due = paid[depth] + dues[depth + 1]
             work = spent[depth] + least[depth + 1]
-            budget -= try_devices(
-                arrays, back, order, seconds, device, v, work, price, upper - due, values[depth]
-            )
+            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
             for k in range(devices):
                 values[depth, k] += due + cost[v, k]
             device[v] = -1

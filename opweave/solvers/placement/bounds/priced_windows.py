@@ -134,7 +134,7 @@ class PricedBlock:
     def open(self, a: int, b: int) -> bool:
         """Whether the pair can be raised at these prices."""
         inner = len(self.block.window.inner)
-        sized = 0 < inner and self.block.size <= LARGEST_INTEGER
+        sized = inner > 0 and self.block.size <= LARGEST_INTEGER
         last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
@@ -151,9 +151,7 @@ class PricedBlock:
         self._set(a, b, value, taken)
         self._solved[a, b, stage] = (self.price, value, taken)
 
-    def _programmed(
-        self, a: int, b: int, stage: int, taken: FloatArray, seconds: float
-    ) -> tuple[float, FloatArray]:
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
         length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
@@ -198,8 +196,7 @@ class PricedBlock:
             plans.append((order, alone.astype(np.int64)))
         lengths = [plan_of(arrays, order, device).makespan for order, device in plans]
         return min(
-            length + float(self.price[device] @ self.bytes)
-            for length, (_, device) in zip(lengths, plans, strict=True)
+            length + float(self.price[device] @ self.bytes) for length, (_, device) in zip(lengths, plans, strict=True)
         )
 
 
@@ -255,9 +252,11 @@ class Chain:
         for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
             used += kind.used[a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        used += np.bincount(
-            cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price)
-        ) if len(cost) else 0.0
+        used += (
+            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
+            if len(cost)
+            else 0.0
+        )
         total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
         room = float(self.capacity @ price)
         return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
