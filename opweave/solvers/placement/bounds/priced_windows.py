@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,8 @@ PROGRESS = 1e-4
 LONGEST_PROGRAM = 3.0
 """Most seconds for one window."""
 
-STEP = 2.0
-"""Largest factor by which a price grows from one round to the next; it may also fall to 0."""
+FIRST_RADIUS = 0.15
+"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
 
 
 LARGEST_WHOLE = 60
@@ -296,38 +297,49 @@ def priced_bound(
     priced = Chain(chain, arrays, memory)
     unit = np.where(priced.limited, 1.0 / np.maximum(priced.capacity, 1.0), 0.0)
     scale = max(float(price @ priced.capacity), 1e-300)
-    best, centre, cuts, reach = -math.inf, price, [], np.maximum(price / np.maximum(unit * scale, 1e-300), 0.05)
+    centre, radius = _Cut(-math.inf, price, price), FIRST_RADIUS
+    cuts: list[_Cut] = []
     now = price
     for _ in range(ROUNDS):
-        value, over = priced.value(now, seconds)
-        report(value)
-        cuts.append((value, over, now))
-        if value > best:
-            best, centre = value, now
+        cut = _Cut(*priced.value(now, seconds), now)
+        report(cut.value)
+        cuts.append(cut)
+        if cut.value > centre.value:
+            centre = cut
+        else:
+            radius *= 0.5
         if seconds() <= 0.0:
             return
-        limit = STEP * np.maximum(centre / np.maximum(unit * scale, 1e-300), reach)
-        found = _highest(cuts, unit * scale, limit, scale)
-        if found is None or found[0] <= best + PROGRESS * abs(best):
+        room = radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
+        found = _highest(cuts, unit * scale, (np.maximum(centre.price - room, 0.0), centre.price + room), scale)
+        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value):
             return
-        now = 0.5 * (centre + found[1]) if len(cuts) % 2 else found[1]
+        now = found[1]
+
+
+class _Cut(NamedTuple):
+    """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
+
+    value: float
+    over: FloatArray
+    price: FloatArray
 
 
 def _highest(
-    cuts: list[tuple[float, FloatArray, FloatArray]], unit: FloatArray, limit: FloatArray, scale: float
+    cuts: list[_Cut], unit: FloatArray, box: tuple[FloatArray, FloatArray], scale: float
 ) -> tuple[float, FloatArray] | None:
-    """The prices at which all cuts together allow most, and that value."""
+    """The prices in a box at which all cuts together allow most, and that value."""
     devices = len(unit)
     rows = SparseRows()
-    columns = np.arange(devices)
-    for value, over, price in cuts:
-        row = rows.open(np.asarray([(value - float(over @ price)) / scale + SHIFT]))
+    for cut in cuts:
+        row = rows.open(np.asarray([(cut.value - float(cut.over @ cut.price)) / scale + SHIFT]))
         rows.put(row, np.asarray([devices]), 1.0)
-        rows.put(np.repeat(row, devices), columns, -over * unit / scale)
+        rows.put(np.repeat(row, devices), np.arange(devices), -cut.over * unit / scale)
     cost = np.zeros(devices + 1)
     cost[devices] = -1.0
-    upper = np.concatenate([np.where(unit > 0.0, limit, 0.0), [np.inf]])
-    solved = minimise(LinearProgram.of(cost, upper, rows), None)
+    sized = np.where(unit > 0.0, unit, np.inf)
+    program = LinearProgram.of(cost, np.concatenate([box[1] / sized, [2.0 * SHIFT]]), rows)
+    solved = minimise(replace(program, lower=np.concatenate([box[0] / sized, [0.0]])), None)
     if solved is None:
         return None
     return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit
