@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opweave.problems.language.rules import Beside, InOrder
     from opweave.problems.language.workload import Part, Workload, parts
     from opweave.solvers.language.baselines import OtherSplit, other_splits
+    from opweave.solvers.language.mix import QuantisedMix, quantised_mix
     from opweave.solvers.language.questions import (
         InBlocks,
         LongestContext,
@@ -46,6 +47,7 @@ __all__ = [
     "OtherSplit",
     "Part",
     "PublishedSpeed",
+    "QuantisedMix",
     "Reserve",
     "Rig",
     "Weights",
@@ -65,6 +67,7 @@ __all__ = [
     "other_splits",
     "parts",
     "plan_in_words",
+    "quantised_mix",
     "read",
     "reserve_bytes",
     "steady_stream",
@@ -91,6 +94,7 @@ __getattr__, __dir__ = lazily(
         "OtherSplit": f"{_SOLVERS}.baselines",
         "Part": f"{_DATA}.workload",
         "PublishedSpeed": f"{_DATA}.published",
+        "QuantisedMix": f"{_SOLVERS}.mix",
         "Reserve": f"{_DATA}.reserves",
         "Rig": f"{_DATA}.rig",
         "Weights": f"{_DATA}.model",
@@ -110,6 +114,7 @@ __getattr__, __dir__ = lazily(
         "other_splits": f"{_SOLVERS}.baselines",
         "parts": f"{_DATA}.workload",
         "plan_in_words": "words",
+        "quantised_mix": f"{_SOLVERS}.mix",
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
         "steady_stream": f"{_DATA}.posed",

@@ -150,7 +150,7 @@ class Counting:
         """Counts as HiGHS finds them, with a part of the memory left free."""
         left = self.run.remaining()
         task = (self.program.linear(spare), left)
-        found = with_highs(_whole_point, task, left, self.run.should_stop)
+        found = with_highs(whole_point, task, left, self.run.should_stop)
         return None if found is None else np.round(found).astype(np.int64)
 
     def _proved(self, ceiling: float) -> float:
@@ -163,7 +163,7 @@ class Counting:
         return max(0.0, min(proof.bound * unit, ceiling))
 
 
-def _whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
+def whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
     """An optimum in whole numbers by HiGHS, or its best point when the time is up; None if it has none."""
     import highspy
 
