@@ -196,7 +196,9 @@ def _graph(instance: _Instance, where: str) -> OpGraph:
         reads.setdefault(str(edge.destId), []).append(source)
     largest = max(cost.values(), default=0.0) * rate
     if largest > MAX_BYTES:
-        raise InvalidInputError(f"{where}: a transfer costs {largest / rate:g} ms, which is {largest:.3g} bytes: too many")
+        raise InvalidInputError(
+            f"{where}: a transfer costs {largest / rate:g} ms, which is {largest:.3g} bytes: too many"
+        )
     return OpGraph(
         name=where,
         tensors=[Tensor(id=f"of {name}", bytes=round(each * rate)) for name, each in cost.items()],

@@ -18,6 +18,9 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
     embedding and the head; no operator reads "idle", the tensors that are never read. Experts and the feed-forward part
     beside them read the same activation, and the last of them writes the layer's result.
 
+    Kinds are roles. The graph does not say how many of the experts are read; costs come from
+    :func:`~opweave.problems.language.costs.language_costs`, which knows.
+
     Returns
     -------
     OpGraph
@@ -45,7 +48,7 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
         operators.append(
             Operator(
                 id=part.id,
-                kind=part.role,
+                kind="Embedding" if part.role == "embedding" else part.role,  # a kind that picks rows
                 inputs=tuple(dict.fromkeys((entering, latest))),
                 outputs=(written.id,),
                 parameters=_parameters_of(part, model),
