@@ -14,11 +14,11 @@ from functools import partial
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.language.layout import Layers, layers_of
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage

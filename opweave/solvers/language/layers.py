@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
@@ -24,7 +25,6 @@ from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.language.trail import options_in_order
 from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report
