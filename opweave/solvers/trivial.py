@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
@@ -134,10 +133,13 @@ def _(problem: Slicing) -> float:
 @trivial_bound.register
 def _(problem: MemoryLayout) -> int | float:
     """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
-    instance = lower(problem)
     if problem.objective == "arena":
-        return int(instance.live.max(initial=0))
-    return _safe(float(_least(np.where(instance.allowed, instance.seconds, np.inf)).sum()))
+        return problem.live_peak
+    least = 0.0
+    for each in problem.lifetimes:
+        there = (pool for pool in problem.pools if problem.may_stand_in(each, pool))
+        least += min((pool.seconds(each.moved) for pool in there), default=0.0)
+    return _safe(least)
 
 
 @trivial_bound.register

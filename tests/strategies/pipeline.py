@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+import opweave as ow
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Constraint
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
@@ -112,6 +115,54 @@ def pipelines(
         inputs=draw(of("first", "everywhere")),
         **wishes,
     )
+
+
+@st.composite
+def wide_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int = 3) -> Pipeline:
+    """Down-sets, a common memory, several stages on a device, replicas: readings with very many pipelines."""
+    graph = draw(st.one_of(op_graphs(max_operators), chains(max_operators)))
+    count = draw(st.integers(1, max_devices))
+    memory = [draw(st.sampled_from([None, 18, 30, 45])) for _ in range(count)]
+    alike = draw(st.booleans())
+    devices = [ow.Device(name=f"d{i}", memory_bytes=memory[0] if alike else size) for i, size in enumerate(memory)]
+    rates = [draw(RATES) for _ in devices]
+    latency = draw(st.sampled_from([0.0, 0.0, 0.5]))
+    cluster = Cluster(devices=devices, rates=rates[:1] * count if alike else rates, latency=latency)
+    names = [op.id for op in graph.operators]
+    seconds = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0])
+    rows = {name: [draw(seconds) for _ in devices] for name in names}
+    table = {name: {d.name: row[0] if alike else t for d, t in zip(devices, row, strict=True)} for name, row in rows.items()}
+    goal = draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"]))
+    delivery = draw(st.sampled_from(["relay", "host"]))
+    more = draw(st.sampled_from(["nothing", "nothing", "visits", "replicas"]))
+    wishes: dict[str, object] = {}
+    if more == "visits":
+        wishes["max_visits"] = draw(st.sampled_from([2, None]))
+    if more == "replicas" and goal == "bottleneck":
+        wishes |= {"max_replicas": 2, "stateful": draw(st.lists(st.sampled_from(names), max_size=1)) if names else []}
+    if names and draw(st.booleans()):
+        wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
+        if "max_replicas" not in wishes:
+            wishes["device_order"] = draw(st.none() | st.permutations([device.name for device in devices]))
+    return Pipeline(
+        graph=graph,
+        cluster=cluster,
+        costs=ow.Costs.from_table(table),
+        cuts=draw(st.sampled_from(["prefix", "ideals", "ideals"])),
+        delivery=delivery,
+        load=draw(st.sampled_from(["overlap", "sum"])) if delivery == "host" or more != "visits" else "overlap",
+        objective=goal,
+        inputs=draw(st.sampled_from(["first", "everywhere"])),
+        **wishes,
+    )
+
+
+@st.composite
+def planned_wide_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
+    """A problem of many readings, and one of its pipelines."""
+    problem = draw(wide_pipelines(4, 3).filter(lambda each: each.graph.operators and _some(each) is not None))
+    plans = (plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None)
+    return problem, draw(st.sampled_from(list(islice(plans, 60))))
 
 
 @st.composite

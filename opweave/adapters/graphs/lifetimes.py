@@ -14,12 +14,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from opweave.adapters.error_messages import complaint
-from opweave.adapters.files import PathLike, place, read_bytes, write_text
+from opweave.adapters.files import PathLike, place, read_bytes
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
-from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
-from opweave.problems.solution import Answer, solution_of
+from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 
 NEEDED, OPTIONAL = ("id", "lower", "upper", "size"), ("alignment", "offset")
 
@@ -105,31 +104,3 @@ def _whole(row: Mapping[str, str | None], column: str, where: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         raise InvalidInputError(f"{where}: {column} is {text!r:.40}, which is no whole number")
     return int(text)
-
-
-def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | Answer[Layout] | None = None) -> None:
-    """Write lifetimes as a CSV for MiniMalloc; with a layout, the column ``offset`` holds its offsets.
-
-    Times that are no whole numbers are replaced by their ranks, which change nothing about what lives together.
-
-    Raises
-    ------
-    InvalidInputError
-        If the problem has several pools, or the path cannot be written to.
-    """
-    if len(problem.pools) > 1:
-        raise InvalidInputError("a CSV of lifetimes has one arena, and the problem has several pools")
-    plan = None if layout is None else solution_of(layout, Layout)
-    times = sorted({time for each in problem.lifetimes for time in (each.begin, each.end)})
-    whole = all(float(time).is_integer() for time in times)
-    rank = {time: int(time) if whole else number for number, time in enumerate(times)}
-    offsets: Mapping[str, int] = problem.fixed if plan is None else plan.offset
-    aligned = any(each.alignment > 1 for each in problem.lifetimes)
-    columns = [*NEEDED, *(["alignment"] if aligned else []), *(["offset"] if offsets else [])]
-    written = io.StringIO()
-    writer = csv.DictWriter(written, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for each in problem.lifetimes:
-        cells = {"id": each.id, "lower": rank[each.begin], "upper": rank[each.end], "size": each.bytes}
-        writer.writerow({**cells, "alignment": each.alignment, "offset": offsets.get(each.id, "")})
-    write_text(path, written.getvalue())

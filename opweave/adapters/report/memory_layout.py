@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from opweave.adapters.report.layout_figure import layout_figure
@@ -77,7 +77,7 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
         """The pools, if there are several."""
         if self.result.solution is None or len(self.pools) < 2:
             return []
-        rows = []
+        rows: list[Sequence[str]] = []
         for pool, use in zip(self.pools, self.details.pools, strict=True):
             size = "no limit" if pool.bytes is None else readable_bytes(pool.bytes)
             cells = (readable_bytes(use.bytes), size, readable_bytes(use.live_peak), f"{use.storages:,}")
@@ -119,7 +119,9 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
         """List the storages by pool and address."""
         rows = sorted(self._storages(), key=lambda row: (str(row["pool"]), row["offset"], row["begin"]))
         numbers = ("offset", "bytes", "begin", "end")
-        cells = [(str(row["storage"]), str(row["pool"]), *(f"{row[name]:,}" for name in numbers)) for row in rows]
+        cells: list[Sequence[str]] = [
+            (str(row["storage"]), str(row["pool"]), *(f"{row[name]:,}" for name in numbers)) for row in rows
+        ]
         return ("storage", "pool", *numbers), cells
 
     def exports(self) -> Mapping[str, object]:

@@ -1,10 +1,15 @@
-"""A memory layout for runtimes and build systems: offsets as plain data, and a C header."""
+"""A memory layout for runtimes and build systems: offsets as plain data, a C header, and a CSV for MiniMalloc."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Mapping
 
+from opweave.adapters.files import PathLike, write_text
+from opweave.adapters.graphs.lifetimes import NEEDED
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.solution import Answer, solution_of
 
@@ -48,7 +53,10 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
 
     Examples
     --------
-    >>> from opweave.problems.memory_layout.spec import Lifetime
+    >>> from opweave.adapters.files import PathLike, write_text
+    from opweave.adapters.graphs.lifetimes import NEEDED
+    from opweave.problems.errors import InvalidInputError
+    from opweave.problems.memory_layout.spec import Lifetime
     >>> problem = MemoryLayout(lifetimes=[Lifetime(id="conv1:0", begin=0, end=1, bytes=64)])
     >>> print(c_header(problem, Layout(offset={"conv1:0": 0})))
     /* 1 storage; offsets in bytes. Written by opweave. */
@@ -82,6 +90,34 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
             f"#define {word}_OFFSET {offset}u /* {_comment(each.id)}, {each.bytes} bytes in {_comment(where)} */"
         )
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
+
+
+def save_lifetimes(problem: MemoryLayout, path: PathLike, layout: Layout | Answer[Layout] | None = None) -> None:
+    """Write lifetimes as a CSV for MiniMalloc; with a layout, the column ``offset`` holds its offsets.
+
+    Times that are no whole numbers are replaced by their ranks, which change nothing about what lives together.
+
+    Raises
+    ------
+    InvalidInputError
+        If the problem has several pools, or the path cannot be written to.
+    """
+    if len(problem.pools) > 1:
+        raise InvalidInputError("a CSV of lifetimes has one arena, and the problem has several pools")
+    plan = None if layout is None else solution_of(layout, Layout)
+    times = sorted({time for each in problem.lifetimes for time in (each.begin, each.end)})
+    whole = all(float(time).is_integer() for time in times)
+    rank = {time: int(time) if whole else number for number, time in enumerate(times)}
+    offsets: Mapping[str, int] = problem.fixed if plan is None else plan.offset
+    aligned = any(each.alignment > 1 for each in problem.lifetimes)
+    columns = [*NEEDED, *(["alignment"] if aligned else []), *(["offset"] if offsets else [])]
+    written = io.StringIO()
+    writer = csv.DictWriter(written, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for each in problem.lifetimes:
+        cells = {"id": each.id, "lower": rank[each.begin], "upper": rank[each.end], "size": each.bytes}
+        writer.writerow({**cells, "alignment": each.alignment, "offset": offsets.get(each.id, "")})
+    write_text(path, written.getvalue())
 
 
 def _word(name: str) -> str:

@@ -1,6 +1,6 @@
 """Memory layout as a mixed-integer linear program: for every two storages that live together, which is below the other.
 
-The model is readable in Pyomo: ``place[storage]``, ``in_pool[storage,pool]``, ``below[first,second]``, ``top[pool]``.
+The model is readable in Pyomo: ``place[storage]``, ``chosen[storage,pool]``, ``below[first,second]``, ``top[pool]``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -23,8 +23,9 @@ from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.errors import InfeasibleError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
+from opweave.problems.words import did_you_mean
 
 SLACK = 0.25
 """Units by which an engine may misjudge an arena of whole units."""
@@ -50,7 +51,7 @@ class LayoutHandles(Handles):
         Units that every pool has to reserve; None where they do not matter.
     """
 
-    more_words: ClassVar[tuple[str, ...]] = ("offset",)
+    more_words: ClassVar[tuple[str, ...]] = ("in_pool", "reserved", "offset")
 
     instance: LayoutInstance
     grain: float
@@ -58,21 +59,33 @@ class LayoutHandles(Handles):
     chosen: dict[tuple[int, int], Linear]
     tops: list[Linear]
 
-    def on(self, op: str, device: str) -> Linear:
-        """1 if the storage ``op`` stands in the pool ``device``, otherwise 0."""
-        return self.stands(self.instance.row_of[op], self.instance.problem.pool_index[device])
+    def in_pool(self, storage: str, pool: str) -> Linear:
+        """1 if a storage stands in a pool, otherwise 0."""
+        return self.stands(self._row(storage), self._pool(pool))
 
-    def held(self, device: str) -> Linear:
-        """Bytes that the pool ``device`` has to reserve."""
-        return self.tops[self.instance.problem.pool_index[device]] * self.grain
+    def reserved(self, pool: str) -> Linear:
+        """Bytes that a pool has to reserve."""
+        return self.tops[self._pool(pool)] * self.grain
 
     def offset(self, storage: str) -> Linear:
         """The offset of a storage in its pool, in bytes."""
-        return Linear.of(self.places[self.instance.row_of[storage]]) * self.grain
+        return Linear.of(self.places[self._row(storage)]) * self.grain
+
+    def _row(self, storage: str) -> int:
+        return _known("storage", storage, self.instance.row_of)
+
+    def _pool(self, pool: str) -> int:
+        return _known("pool", pool, self.instance.problem.pool_index)
 
     def stands(self, row: int, pool: int) -> Linear:
         """1 if a block stands in a pool, otherwise 0."""
         return self.chosen.get((int(self.instance.team[row]), pool), Linear())
+
+
+def _known(what: str, name: str, known: Mapping[str, int]) -> int:
+    if name not in known:
+        raise InvalidInputError(f"there is no {what} {name!r}{did_you_mean(name, known)}")
+    return known[name]
 
 
 @dataclass(eq=False)
@@ -137,7 +150,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             if not open_pools:
                 raise InfeasibleError(f"storages that must share a pool ({self._named(model, rows)}) have none")
             keys = [(instance.name(int(rows[0])), instance.problem.pools[k].name) for k in open_pools]
-            columns = model.binaries("in_pool", keys) if len(open_pools) > 1 else ()
+            columns = model.binaries("chosen", keys) if len(open_pools) > 1 else ()
             chosen = [Linear.of(int(column)) for column in columns] or [Linear(1)]
             model.chosen |= {(team, k): each for k, each in zip(open_pools, chosen, strict=True)}
             if len(chosen) > 1:

@@ -64,22 +64,10 @@ def _measured(problem: MemoryLayout, solution: Layout, timeline: Timeline) -> La
         uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
     return LayoutDetails(
         arena_bytes=sum(tops),
-        live_peak=_live_peak(timeline),
+        live_peak=problem.live_peak,
         traffic_seconds=math.fsum(use.traffic_seconds for use in uses),
         pools=tuple(uses),
     )
-
-
-def _live_peak(timeline: Timeline) -> int:
-    """The most bytes that are live at any time, in all pools together."""
-    lives = timeline.lifetimes
-    rows = zip(lives.begin.tolist(), lives.end.tolist(), lives.bytes.tolist(), strict=True)
-    changes = sorted(change for begin, end, size in rows for change in ((begin, size), (end, -size)))
-    held = most = 0
-    for _, change in changes:  # at one moment, what ends comes before what begins
-        held += change
-        most = max(most, held)
-    return most
 
 
 def _places(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -195,6 +196,13 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         if storage.pools is not None and pool.name not in storage.pools:
             return False
         return pool.operators is None or set(storage.operators) <= set(pool.operators)
+
+    @cached_property
+    def live_peak(self) -> int:
+        """The most bytes that live at any time, in all pools together; no layout needs less."""
+        rows = [block for block in self.blocks if block.end > block.begin]
+        changes = sorted(change for each in rows for change in ((each.begin, each.bytes), (each.end, -each.bytes)))
+        return max(accumulate((size for _, size in changes), initial=0))
 
     @cached_property
     def pool_index(self) -> dict[str, int]:

@@ -68,8 +68,8 @@ def test_rows_of_ones_own(solver: str) -> None:
     assert ow.solve(traffic, solver=solver).objective == 0.0
 
     def not_both(model: object, _: object) -> None:
-        model.add(model.on("a", "fast") + model.on("c", "fast") <= 1)
-        model.add(model.held("slow") >= 20)
+        model.add(model.in_pool("a", "fast") + model.in_pool("c", "fast") <= 1)
+        model.add(model.reserved("slow") >= 20)
 
     result = ow.solve(traffic, solver=solver, extend=not_both)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 4.0)
@@ -77,7 +77,7 @@ def test_rows_of_ones_own(solver: str) -> None:
 
 def test_a_reader_finds_the_words_in_pyomo() -> None:
     model = ow.build_model(BANKS)
-    assert {"in_pool", "place", "below", "top"} <= {each.name for each in model.component_objects()}
+    assert {"chosen", "place", "below", "top"} <= {each.name for each in model.component_objects()}
     assert str(model.offset("a")) == "place[a]"
 
 
