@@ -28,7 +28,7 @@ from opweave.solvers.memory_layout.sections import Space, part_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-FIRST_STATES, GROWTH = 10, 3
+FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
 
 SHORT_STATES = 30

@@ -15,6 +15,7 @@ BY_SECTION, BY_STORAGE = 0, 1
 
 PORTFOLIO = (
     (BY_STORAGE, "TWA"),
+    (BY_STORAGE, "OTW"),
     (BY_SECTION, "WTU"),
     (BY_STORAGE, "ATW"),
     (BY_STORAGE, "UW"),
@@ -23,11 +24,15 @@ PORTFOLIO = (
     (BY_STORAGE, "WTU"),
     (BY_SECTION, "UW"),
     (BY_SECTION, "OI"),
+    (BY_SECTION, "TWA"),
     (BY_STORAGE, "UTW"),
 )
 """Branching and sorting keys, of which the first one decides: *T* most live bytes in one of its sections, *W* number of
 sections, *A* bytes times sections, *O* number of storages that are live together with it, *L* early first section, *U*
 late last section, *I* position in the problem."""
+
+PLAIN_TURNS = 3
+"""Turns in which the portfolio is used as it is."""
 
 NOISE = (0.005, 0.02, 0.06, 0.15)
 """Standard deviations of the positions in later orders, as shares of the number of storages."""
@@ -53,7 +58,7 @@ class Choice(NamedTuple):
 
 
 def choices(space: Space, seed: int) -> Iterator[Choice]:
-    """Endless choices: those of the portfolio, once more, then disturbed ones."""
+    """Endless choices: those of the portfolio, in some turns, then disturbed ones."""
     count = len(space.size)
     width = space.after - space.first
     live = live_bytes(space.size, space.first, space.after, space.sections)
@@ -71,7 +76,7 @@ def choices(space: Space, seed: int) -> Iterator[Choice]:
         rank = np.empty(count)
         rank[np.lexsort([-keys[key] for key in reversed(name)])] = np.arange(count)
         plain.append((branching, rank))
-    for _ in range(2):
+    for _ in range(PLAIN_TURNS):
         for branching, rank in plain:
             yield Choice(branching, rank, np.ones(space.sections))
     noise, blame = np.random.default_rng(seed), np.ones(space.sections)
