@@ -1,7 +1,7 @@
 """Benchmarks of placement on networks without cut points and on wide networks over slow links.
 
 Run ``python -m benchmarks.placement_wide`` for everything, or name parts: ``rotary wide random``; ``--smoke`` uses only
-small graphs and short limits. The clusters and the two kinds of operator times are those of :mod:`benchmarks.placement`.
+small graphs and short limits. Clusters and both kinds of operator times are those of :mod:`benchmarks.placement`.
 
 * rotary: exported language models in which mask and rotary tables are read by every layer. The one with 13 billion
   parameters has 40 layers of width 5120, and its weights exceed every device.
@@ -100,7 +100,9 @@ def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 def random(*, smoke: bool) -> None:
     """Random tasks on unlike devices."""
-    show("Random tasks on unlike devices: makespan in ms, 10 s", ("tasks x devices", *COLUMNS), random_rows(smoke=smoke))
+    show(
+        "Random tasks on unlike devices: makespan in ms, 10 s", ("tasks x devices", *COLUMNS), random_rows(smoke=smoke)
+    )
 
 
 def warm_up() -> None:

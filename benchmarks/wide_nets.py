@@ -41,8 +41,10 @@ def _darts_cell(net: Net, before: str, last: str, channels: int, *, reduces: boo
     ]
     genes = REDUCTION if reduces else NORMAL
     for node in range(4):
-        parts = [_darts_operation(net, kind, states[source], channels, 2 if reduces and source < 2 else 1)
-                 for kind, source in genes[2 * node : 2 * node + 2]]
+        parts = [
+            _darts_operation(net, kind, states[source], channels, 2 if reduces and source < 2 else 1)
+            for kind, source in genes[2 * node : 2 * node + 2]
+        ]
         states.append(net.add(*parts))
     return net.concat(*states[2:])
 
@@ -193,11 +195,19 @@ def rotary_llama(size: Rotary) -> ow.OpGraph:
     positions = build.run("arange", size=8 * size.tokens)
     keys, queries = build.view("unsqueeze", positions), build.view("unsqueeze", positions)
     mask = build.view("expand", build.run("le", keys, queries, size=size.tokens**2))
-    angles = build.run("cat", build.run("mul", build.view("unsqueeze", positions), size=256 * size.tokens, weights=128),
-                       size=4 * HEAD_WIDTH * size.tokens)
+    angles = build.run(
+        "cat",
+        build.run("mul", build.view("unsqueeze", positions), size=256 * size.tokens, weights=128),
+        size=4 * HEAD_WIDTH * size.tokens,
+    )
     tables = [
-        build.view("to", build.run("mul", build.run(kind, angles, size=4 * HEAD_WIDTH * size.tokens),
-                                   size=4 * HEAD_WIDTH * size.tokens), 2 * HEAD_WIDTH * size.tokens)
+        build.view(
+            "to",
+            build.run(
+                "mul", build.run(kind, angles, size=4 * HEAD_WIDTH * size.tokens), size=4 * HEAD_WIDTH * size.tokens
+            ),
+            2 * HEAD_WIDTH * size.tokens,
+        )
         for kind in ("cos", "sin")
     ]
     for layer in range(size.layers):

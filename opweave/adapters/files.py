@@ -261,7 +261,8 @@ def write_segments(path: PathLike, parts: Sequence[Segment], *, mode: int | None
             with temporary.open("xb") as file:
                 _write(file, parts)
                 file.flush()
-                os.fsync(file.fileno())
+                if all(isinstance(part, bytes) for part in parts):  # what was copied is still where it came from
+                    os.fsync(file.fileno())
             if mode is None and target.is_file():
                 mode = stat.S_IMODE(target.stat().st_mode)
             if mode is not None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
+from opweave.adapters.graphs.device_placement import MARK, from_device_placement, read_device_placement
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
@@ -145,6 +146,8 @@ def load(
         raise InvalidInputError(
             f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
         )
+    if MARK in data:
+        return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
     if "operators" in data:
@@ -270,6 +273,9 @@ def _language_graph(model: LanguageModel, context: int | None, phase: Phase | No
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
+    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
+    (see :mod:`opweave.adapters.graphs.device_placement`).
+
     Raises
     ------
     InvalidInputError, LimitExceededError
@@ -277,6 +283,8 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     """
     name = place(path)
     data = _read_object(path, limits)
+    if MARK in data:
+        return from_device_placement(data, where=name, limits=limits)
     kind = data.get("kind")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}

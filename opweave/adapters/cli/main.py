@@ -15,6 +15,7 @@ from rich.console import Console
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.layouts import layout_problem
+from opweave.adapters.cli.llm import llm_command
 from opweave.adapters.cli.models import formulations_command, model_command
 from opweave.adapters.cli.output import name_files as _name_files
 from opweave.adapters.cli.output import stdout as _stdout
@@ -281,6 +282,7 @@ def warm_command(
     return NOTHING_FOUND if found.failed else VERIFIED
 
 
+app.command("llm")(polite(with_settings(llm_command)))
 app.command("formulations")(polite(formulations_command))
 app.command("model")(polite(model_command))
 app.command("compare")(polite(compare_command))

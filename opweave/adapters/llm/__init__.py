@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from opweave.problems.language.costs import language_costs
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
+    from opweave.problems.language.published import PUBLISHED, PublishedSpeed, typical_efficiency
     from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes
     from opweave.problems.language.workload import Part, Workload, parts
 
 __all__ = [
+    "PUBLISHED",
     "RESERVES",
     "Cache",
     "LanguageModel",
     "Layer",
     "Part",
+    "PublishedSpeed",
     "Reserve",
     "Weights",
     "Workload",
@@ -32,6 +35,7 @@ __all__ = [
     "read",
     "reserve_bytes",
     "this_machine",
+    "typical_efficiency",
 ]
 
 _DATA = "opweave.problems.language"
@@ -39,11 +43,13 @@ _DATA = "opweave.problems.language"
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "PUBLISHED": f"{_DATA}.published",
         "RESERVES": f"{_DATA}.reserves",
         "Cache": f"{_DATA}.model",
         "LanguageModel": f"{_DATA}.model",
         "Layer": f"{_DATA}.model",
         "Part": f"{_DATA}.workload",
+        "PublishedSpeed": f"{_DATA}.published",
         "Reserve": f"{_DATA}.reserves",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
@@ -54,5 +60,6 @@ __getattr__, __dir__ = lazily(
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
         "this_machine": "machine",
+        "typical_efficiency": f"{_DATA}.published",
     },
 )

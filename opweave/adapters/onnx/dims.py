@@ -78,11 +78,11 @@ def fix_dimensions(graph: GraphProto, dims: Mapping[str, int], where: str) -> No
     sizes = {name: dims[name] for name in symbols if name in dims}
     places: dict[str, int] = {}
     for dim in found:
-        key = next((key for key in (dim.place, dim.symbol, f"*:{dim.position}", "*") if key in dims), None)
-        if key is not None:
-            places[dim.place] = dims[key]
+        fitting = [word for word in (dim.place, dim.symbol, f"*:{dim.position}", "*") if word in dims]
+        if fitting:
+            places[dim.place] = dims[fitting[0]]
             if dim.symbol:
-                sizes.setdefault(dim.symbol, dims[key])
+                sizes.setdefault(dim.symbol, places[dim.place])
     for value in graph.input:
         shape = _shape(value.type)
         for position, given in enumerate(shape.dim if shape is not None else ()):

@@ -106,7 +106,7 @@ def _zeros(value: ValueInfoProto) -> _Feed:
 
 
 Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
-"""Element type, shape and bytes by name; a sequence or a map has no shape, and the bytes of a tensor follow from both."""
+"""Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
 
 
 def record(task: _Task, _: Callable[[object], None]) -> Found | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.dims import sizes_of_inputs
+from opweave.adapters.onnx.dims import advice, guesses, open_dimensions, sizes_of_inputs
 from opweave.adapters.onnx.model import OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import Sized, constant_size, element_type, initializer_size, sized, sparse_size
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 Inputs = Mapping[str, Any]
 """Example inputs by name: arrays, or lists of arrays for sequences."""
+
+
+WINDOWED = frozenset({"AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv"})
+"""Kinds whose output is empty when the image is smaller than the window; runtimes refuse that."""
+
+TRIED_SECONDS = 5.0
+"""Longest run with each of the sizes that a refusal may advise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +97,33 @@ def shape(
 ) -> tuple[OnnxFile, Shaped]:
     """The first half of :func:`prepare`: everything that holds for all values of the inputs."""
     file = read_model(model, limits)
-    from opweave.adapters.onnx.shapes import check_sizes, shaped
+    from opweave.adapters.onnx.shapes import shaped
 
     sizes = sizes_of_inputs(file.proto.graph, _arrays(inputs), file.where)
     found = shaped(file, sizes | dict(dims), limits)
-    check_sizes(file, found, limits)
+    dims_left = open_dimensions(found.model.graph)
+    if dims_left:
+        few = dataclasses.replace(limits, run_seconds=min(limits.run_seconds, TRIED_SECONDS))
+        example = next((sizes for sizes in guesses(dims_left) if _fits(file, found.model, sizes, inputs, few)), None)
+        raise advice(dims_left, example, file.where)
     return file, found
+
+
+def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits) -> bool:
+    """Whether a model loads with these sizes."""
+    from opweave.adapters.onnx.shapes import shaped
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    tried = dataclasses.replace(file, proto=copy)
+    try:
+        found = shaped(tried, dims, limits)
+        measure(tried, found, inputs, limits)
+    except (InvalidInputError, LimitExceededError):
+        return False
+    windowed = [name for node in found.model.graph.node if node.op_type in WINDOWED for name in node.output]
+    kinds = [found.types[name] for name in windowed if name in found.types]
+    return all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim)
 
 
 def measure(file: OnnxFile, found: Shaped, inputs: Inputs | None, limits: Limits) -> Prepared:

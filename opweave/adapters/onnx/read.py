@@ -57,9 +57,9 @@ def from_onnx(
     * Shapes follow from the operators' rules, also through the operators that ONNX Runtime fuses (see
       :mod:`opweave.adapters.onnx.fused`), so its optimised models load; weights are sized from their dims and type.
       External data is never opened.
-    * Shapes that depend on values are measured: ONNX Runtime (without it, ONNX's slow reference implementation) runs the
-      model once, on ``inputs`` or on zeros, in a process of its own whose time and memory are limited by ``limits``.
-      This is the only case in which a model is run; ``Limits(run_seconds=0)`` forbids it.
+    * Shapes that depend on values are measured: ONNX Runtime (without it, ONNX's slow reference implementation) runs
+      the model once, on ``inputs`` or on zeros, in a process of its own whose time and memory are limited by
+      ``limits``. This is the only case in which a model is run; ``Limits(run_seconds=0)`` forbids it.
     * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
       ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
       outputs that are constants, because they take no planned memory.
@@ -132,6 +132,9 @@ class _Builder:
         self._tensors: dict[str, Tensor] = {}
         self._inner_names = UniqueNames(prepared.constants)
         self._nodes = operator_nodes(self._graph)
+        casts = [node for node in self._graph.node if node.op_type == "Cast" and node.input and node.output]
+        self._converted = {node.output[0] for node in casts}
+        self._to_convert = {node.input[0] for node in casts}
         self._wanted = {name for node in self._graph.node for name in reads_of(node)}
         self._wanted |= {value.name for value in self._graph.output}
 
@@ -153,7 +156,7 @@ class _Builder:
 
     def _operator(self, name: str, node: NodeProto) -> Operator | None:
         reads = reads_of(node)
-        view = node.op_type in VIEW_KINDS and bool(reads)
+        view = bool(reads) and (node.op_type in VIEW_KINDS or self._keeps_type(node))
         constant = follows(node, self._constant_name)
         if constant and view:
             self._constant_name |= dict.fromkeys(node.output, self._constant_name[reads[0]])
@@ -178,6 +181,14 @@ class _Builder:
             ),
             inplace_ok=not view and runs_in_place(node.op_type, self._inplace_kinds),
         )
+
+    def _keeps_type(self, node: NodeProto) -> bool:
+        """Whether a node converts to the type that its input has, next to another conversion; runtimes skip these."""
+        if node.op_type != "Cast" or not (node.input[0] in self._converted or node.output[0] in self._to_convert):
+            return False
+        kind = self._prepared.shaped.types.get(node.input[0])
+        wanted = next((given.i for given in node.attribute if given.name == "to"), 0)
+        return kind is not None and kind.tensor_type.elem_type == wanted
 
     def _is_sized(self, name: str) -> bool:
         return name in self._prepared.measured or complete(self._prepared.shaped.types.get(name))
@@ -218,6 +229,7 @@ def onnx_runtime_problem(
     * Outputs come from the runtime's arena and live to the end: ``outputs="kept"``.
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
       input. A view that is a graph output is a copy.
+    * What no operator reads is never freed before the end.
 
     Parameters
     ----------
@@ -238,6 +250,8 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     """The problem of a prepared model; see :func:`onnx_runtime_problem`."""
     graph = graph_of(prepared, RUNTIME_INPLACE_KINDS)
     outputs = frozenset(graph.outputs)
+    read = {name for op in graph.operators for name in op.inputs}
+    unread = [name for op in graph.operators for name in op.outputs if name not in read]
     tensors = (each.model_copy(update={"alias_of": None}) if each.id in outputs else each for each in graph.tensors)
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
     fresh = outputs | prepared.measured.keys()
@@ -250,6 +264,6 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
         operators=tuple(operators),
         tensors=tuple(tensors),
         parameters=graph.parameters,
-        outputs=graph.outputs,
+        outputs=tuple(dict.fromkeys((*graph.outputs, *unread))),
     )
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")

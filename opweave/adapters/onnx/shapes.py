@@ -26,8 +26,8 @@ from onnx import (
 )
 
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.branches import chosen_graph, unfolded
-from opweave.adapters.onnx.dims import advice, fix_dimensions, guesses, open_dimensions
+from opweave.adapters.onnx.branches import Branch, chosen_graph, unfolded
+from opweave.adapters.onnx.dims import fix_dimensions
 from opweave.adapters.onnx.fused import stand_in
 from opweave.adapters.onnx.model import (
     OnnxFile,
@@ -97,36 +97,6 @@ def with_values(found: Shaped, inputs: Arrays) -> Shaped:
     return Shaped(found.model, inference.types, inference.conflicts)
 
 
-def check_sizes(file: OnnxFile, found: Shaped, limits: Limits) -> None:
-    """Refuse inputs with open dimensions, with sizes that were tried.
-
-    Raises
-    ------
-    InvalidInputError
-        When there are any.
-    """
-    graph = found.model.graph
-    dims = open_dimensions(graph)
-    if dims:
-        raise advice(
-            dims, next(filter(lambda sizes: _fits(found.model, sizes, limits), guesses(dims)), None), file.where
-        )
-
-
-def _fits(model: ModelProto, dims: Mapping[str, int], limits: Limits) -> bool:
-    """Whether the operators' rules accept these sizes."""
-    copy = type(model)()
-    copy.CopyFrom(model)
-    fix_dimensions(copy.graph, dims, "")
-    inference = _Inference(copy, {})
-    inference.unfold("", limits)
-    return not inference.conflicts and not any(map(_has_negative, inference.types.values()))
-
-
-def _has_negative(kind: TypeProto) -> bool:
-    return any(dim.dim_value < 0 for dim in kind.tensor_type.shape.dim)
-
-
 def _check_count(count: int, where: str, limits: Limits) -> None:
     if count > limits.operators:
         raise LimitExceededError(f"{where}: {count:,} operators, over the limit of {limits.operators:,}")
@@ -186,11 +156,9 @@ class _Inference:
                 found.append(node)
                 _check_count(len(found), where, limits)
                 continue
-            inside = unfolded(node, branch, self._names)
+            inside = self._inside(node, branch)
             self._graph.initializer.extend(inside.weights)
             self._graph.sparse_initializer.extend(inside.sparse)
-            self._declared |= {value.name: value.type for value in inside.values}
-            self._add_weights(inside.weights, inside.sparse)
             waiting.extendleft(reversed(inside.nodes))
         return found
 
@@ -201,7 +169,13 @@ class _Inference:
             if branch is None:
                 self._infer(node)
             else:
-                self.follow(unfolded(node, branch, self._names).nodes)
+                self.follow(self._inside(node, branch).nodes)
+
+    def _inside(self, node: NodeProto, branch: GraphProto) -> Branch:
+        inside = unfolded(node, branch, self._names)
+        self._declared |= {value.name: value.type for value in inside.values}
+        self._add_weights(inside.weights, inside.sparse)
+        return inside
 
     def _branch(self, node: NodeProto) -> GraphProto | None:
         if node.op_type != "If" or node.domain not in STANDARD or not node.input or node.input[0] not in self._data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -183,13 +183,17 @@ def timeline_html(timeline: Timeline) -> str:
 
 
 def _cell(name: str, value: object) -> str:
-    write: Callable[[Any], str] = readable_bytes if name == "memory_bytes" else "{:,.4g}".format
-    return "-" if value is None else write(value) if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    giga = {"flops_per_second": "GFLOP/s", "memory_bandwidth": "GB/s"}
+    if name in giga:
+        return f"{value / 1e9:,.4g} {giga[name]}"
+    return readable_bytes(value) if name == "memory_bytes" else f"{value:,.4g}"
 
 
 def _titled(what: object, rows: Sequence[Sequence[str]], words: str = "") -> str:
     title = type(what).__name__.partition("[")[0]
-    return table((title, words), rows)
+    return table((title, ""), rows, caption=words)
 
 
 def _listing(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from opweave.adapters.runtimes.groups import tensor_split
-from opweave.adapters.runtimes.language import LanguagePlan, homes_of, layer_pattern, stages_of
+from opweave.adapters.runtimes.language import LanguagePlan, exchanged, homes_of, layer_pattern, stages_of
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.workload import DECODE, Workload
@@ -42,7 +42,8 @@ def llama_cpp_command(
     ----------
     model, plan
         The model, and where its groups are. The table of tokens stays in host memory, whatever the plan says; it is
-        hardly read.
+        hardly read. Equal layers of a device are exchanged so that the line is short
+        (:func:`~opweave.adapters.runtimes.language.exchanged`).
     work
         The context of each sequence, the number of sequences, the batch, and the types of the caches.
     host
@@ -72,7 +73,7 @@ def llama_cpp_command(
     >>> llama_cpp_command(tiny, homes, host="cpu")
     'llama-server -m model.gguf -c 4096 -ub 512 -ngl 3'
     """
-    homes = homes_of(model, plan)
+    homes = exchanged(model, homes_of(model, plan))
     blocks = _blocks(model, homes, host)
     known = _names(blocks, homes, host, names or {})
     words = [program, "-m", file, "-c", str(work.context * work.sequences), "-ub", str(work.batch)]

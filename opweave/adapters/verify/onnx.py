@@ -43,10 +43,12 @@ if TYPE_CHECKING:
 class _Bench:
     """The setup of a verification: the model, how ONNX Runtime counts its memory, and its inputs.
 
-    ``path`` is the whole model as it was, with fixed sizes; ``named`` the same in the form that plans are made for.
+    ``path`` is the whole model as it was, with fixed sizes; ``named`` is the same in the form that plans are made for,
+    with constants computed, and ``folded`` its file.
     """
 
     path: Path
+    folded: Path
     folder: Path
     prepared: Prepared
     named: NamedModel
@@ -54,11 +56,11 @@ class _Bench:
     feeds: Arrays
     threads: int
 
-    def plain(self) -> RuntimeRun:
-        """Run the whole model in the runtime's own order, with optimisations off."""
+    def plain(self, path: Path) -> RuntimeRun:
+        """Run a whole model in the runtime's own order, with optimisations off."""
         options = default_options(threads=self.threads)
         options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
-        return profiled_run(self.path, options, self.feeds, runs=1)
+        return profiled_run(path, options, self.feeds, runs=1)
 
     def untouched(self) -> RuntimeRun:
         """Run the whole model with all defaults of the runtime."""
@@ -88,8 +90,9 @@ def verify_onnx(
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         whole = named(file, found)
         path = save_model(file, whole.proto, Path(folder) / "whole.onnx")
-        counted = runtime_problem(prepared)
-        bench = _Bench(path, Path(folder), prepared, without_constant_nodes(whole), counted, feeds, threads)
+        parts = without_constant_nodes(whole)
+        folded = save_model(file, parts.proto, Path(folder) / "folded.onnx")
+        bench = _Bench(path, folded, Path(folder), prepared, parts, runtime_problem(prepared), feeds, threads)
         if isinstance(solution, Ordering):
             return _verify_order(bench, solution, problem)
         return _verify_pieces(bench, solution, problem)
@@ -101,18 +104,22 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
         with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
     )
     untouched = bench.untouched()
-    obeyed = _without_early(bench, planned.order) == _without_early(bench, ordering.order)
-    memory = _memory(bench.problem, planned, given, untouched) if obeyed else None
+    ran = _planned(bench, planned.order)
+    wanted = [name for name in ordering.order if name in set(ran)]
+    obeyed = _obeyed(bench, ordering.order, planned.order)
+    memory = _memory(bench, planned, given, untouched) if obeyed else None
     notes = []
     if not obeyed:
-        first = next((name for name, ran in zip(ordering.order, planned.order, strict=False) if name != ran), "")
+        first = next((name for name, done in zip(wanted, ran, strict=False) if name != done), "")
         notes.append(f"the runtime left the planned order at {first}")
-    elif planned.order != ordering.order:
+    elif ran != wanted:
         notes.append("Shape and Size nodes ran as early as possible, whatever the plan says; memory is that of this")
+    if len(ran) < len(ordering.order):
+        notes.append(_replaced(bench, ordering, ran))
     if obeyed and memory is None:
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
-    times = operator_times(planned.order, planned.seconds, problem, ordering)
-    compared = _compare(bench, ordering, planned.outputs, untouched)
+    times = operator_times(ran, planned.seconds, problem, ordering)
+    compared = _compare(bench, ordering, planned.outputs, bench.plain(bench.folded), untouched)
     return Verification(**compared, order_obeyed=obeyed, memory=memory, times=times, notes=tuple(notes))
 
 
@@ -122,24 +129,22 @@ def _verify_pieces(bench: _Bench, plan: Schedule | Stages, problem: Problem[Any,
     outputs, runs = _run_pieces(pieces, bench)
     seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
     order = [name for piece in pieces for name in piece.operators]
-    known = bench.named.nodes
+    obeyed = all(_obeyed(bench, piece.operators, run.order) for piece, run in zip(pieces, runs, strict=True))
     times = operator_times(order, seconds, problem, plan)
-    compared = _compare(bench, plan, outputs, bench.untouched())
-    obeyed = all(
-        _without_early(bench, piece.operators) == _without_early(bench, [name for name in run.order if name in known])
-        for piece, run in zip(pieces, runs, strict=True)
-    )
+    compared = _compare(bench, plan, outputs, bench.plain(bench.path), bench.untouched())
     return Verification(**compared, pieces=len(pieces), order_obeyed=obeyed, times=times, notes=(ONE_MACHINE,))
 
 
-def _compare(bench: _Bench, plan: Solution, outputs: Arrays, untouched: RuntimeRun) -> dict[str, Any]:
+def _compare(
+    bench: _Bench, plan: Solution, outputs: Arrays, plain: RuntimeRun, untouched: RuntimeRun
+) -> dict[str, Any]:
     """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
     close, difference = _close(outputs, untouched.outputs)
     return {
         "model": bench.problem.graph.name,
         "runtime": f"onnxruntime {import_runtime().__version__}",
         "solution": plan.kind,
-        "outputs_equal": _equal(outputs, bench.plain().outputs),
+        "outputs_equal": _equal(outputs, plain.outputs),
         "outputs_close": close,
         "difference": difference,
     }
@@ -155,22 +160,68 @@ def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[Ru
     return {value.name: known[value.name] for value in bench.named.proto.graph.output}, runs
 
 
+def _planned(bench: _Bench, order: Sequence[str]) -> list[str]:
+    """The planned operators in a run's order.
+
+    A profile also has the nodes inside an If, Loop or Scan, and those by which the runtime replaces an operator without
+    a kernel of its own. It lacks the latter operator, and conversions from a type to the same type, which are no work.
+    """
+    return list(dict.fromkeys(name for name in order if name in bench.named.nodes))
+
+
+def _obeyed(bench: _Bench, planned: Sequence[str], order: Sequence[str]) -> bool:
+    """Whether the planned operators ran in the planned order, as far as they ran."""
+    wanted = [name for name in planned if name in set(order)]
+    return _without_early(bench, _planned(bench, order)) == _without_early(bench, wanted)
+
+
+def _replaced(bench: _Bench, ordering: Ordering, ran: Sequence[str]) -> str:
+    kinds = dict.fromkeys(bench.named.nodes[name].op_type for name in ordering.order if name not in set(ran))
+    count = len(ordering.order) - len(ran)
+    what = f"{count:,} operators ({', '.join(kinds)})"
+    return f"the runtime has left out or replaced {what}; memory is compared at the others"
+
+
+def _whole_order(bench: _Bench, ran: Sequence[str]) -> list[str]:
+    """The order of a run with the operators that did not run, each as soon as its inputs are there."""
+    graph = bench.problem.graph
+    left = {name: index for name, index in graph.operator_index.items() if name not in set(ran)}
+    waiting = {index: len(graph.arrays.predecessors[index]) for index in range(len(graph.operators))}
+    order: list[str] = []
+
+    def done(index: int) -> None:
+        order.append(graph.operators[index].id)
+        for reader in graph.arrays.successors[index].tolist():
+            waiting[reader] -= 1
+            if not waiting[reader] and graph.operators[reader].id in left:
+                done(reader)
+
+    for name, index in left.items():
+        if not waiting[index] and name not in order:
+            done(index)
+    for name in ran:
+        done(graph.operator_index[name])
+    return order
+
+
 def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
     """An order without the nodes that ONNX Runtime always runs as early as possible."""
     nodes = bench.named.nodes
     return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
 
 
-def _memory(
-    problem: MemoryOrdering, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun
-) -> MemoryCheck | None:
-    details = problem.evaluate(Ordering(order=planned.order)).details
+def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
+    problem, ran = bench.problem, _planned(bench, planned.order)
+    order = _whole_order(bench, ran)
+    details = problem.evaluate(Ordering(order=tuple(order))).details
     if planned.live is None or given.live is None or details is None:
         return None
+    predicted = dict(zip(order, details.stable, strict=True))
+    measured = dict(zip(planned.order, planned.live, strict=True))
     return MemoryCheck(
         assumptions=f"{problem.assumptions()}; in place: activations, Softmax, Clip and Cast only, never an output",
-        predicted=details.stable,
-        measured=tuple(max(size, 0) for size in planned.live),
+        predicted=tuple(predicted[name] for name in ran),
+        measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
         allocator_peak=planned.peak_bytes,

@@ -12,6 +12,7 @@ from opweave.problems.language.costs import language_costs
 from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
+from opweave.problems.language.rules import Beside
 from opweave.problems.language.workload import Workload, parts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
@@ -123,6 +124,24 @@ def whole_layers(model: LanguageModel, work: Workload) -> tuple[Colocate, ...]:
         if part.layer is not None:
             members.setdefault(part.layer, []).append(part.id)
     return tuple(Colocate(ops=tuple(ids)) for ids in members.values() if len(ids) > 1)
+
+
+def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints that llama.cpp's options can carry out.
+
+    The router is where its layer's attention is. Experts and feed-forward parts are there, too, or in host memory; of a
+    rig without a host, layers are whole.
+    """
+    if rig.host is None:
+        return whole_layers(model, work)
+    rules: list[AnyConstraint] = []
+    for number, layer in enumerate(model.layers):
+        attention = f"layers.{number}.attention"
+        for group in layer.groups[1:]:
+            op = f"layers.{number}.{group.role}"
+            beside = Beside(op=op, other=attention, device=rig.host)
+            rules.append(Colocate(ops=(attention, op)) if group.role == "router" else beside)
+    return tuple(rules)
 
 
 def _placed(

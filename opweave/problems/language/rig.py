@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import model_validator
 
-from opweave.problems.cluster import Cluster
+from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
 from opweave.problems.language.model import Role
@@ -52,7 +52,7 @@ class Rig(Spec):
     cluster: Cluster
     host: Name | None = None
     reserve: FrozenDict[Name, Bytes] = FrozenDict()
-    efficiency: FrozenDict[Role, Efficiency] = FrozenDict()
+    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
     machines: FrozenDict[Name, Many[Name]] = FrozenDict()
 
     @model_validator(mode="after")
@@ -67,6 +67,9 @@ class Rig(Spec):
                     raise ValueError(
                         f"{field} names device {name!r}; the cluster has {listed}{did_you_mean(name, known)}"
                     )
+        for role in self.efficiency:
+            if role not in get_args(Role):
+                raise ValueError(f"efficiency names role {role!r}; the roles are {', '.join(get_args(Role))}")
         for name in owned:
             if owned.count(name) > 1:
                 raise ValueError(
@@ -87,6 +90,23 @@ class Rig(Spec):
             for name, size in self.reserve.items()
             if (limit := limits[name]) is not None
         )
+
+    def with_memory(self, name: str, more: int) -> Rig:
+        """The rig with more bytes on one device; without a group, since its equals stay as they are."""
+        devices = tuple(
+            Device.model_validate(
+                {
+                    **{field: getattr(device, field) for field in Device.model_fields},
+                    "memory_bytes": (device.memory_bytes or 0) + more,
+                    "group": None,
+                }
+            )
+            if device.name == name and device.memory_bytes is not None
+            else device
+            for device in self.cluster.devices
+        )
+        cluster = {field: getattr(self.cluster, field) for field in Cluster.model_fields} | {"devices": devices}
+        return Rig.model_validate({field: getattr(self, field) for field in Rig.model_fields} | {"cluster": cluster})
 
     def without(self, machines: frozenset[str]) -> Rig:
         """The rig without some machines; the host stays the host if it is still there.

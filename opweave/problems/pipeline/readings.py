@@ -56,5 +56,7 @@ def _check_host(problem: Pipeline) -> None:
 def _check_replicas(problem: Pipeline) -> None:
     if problem.objective != "bottleneck":
         raise ValueError(f"replicas help only objective='bottleneck'; with {problem.objective!r} use max_replicas=1")
+    if problem.device_order is not None:
+        raise ValueError("device_order gives devices one after the other, not in turns: use max_replicas=1")
     if problem.max_visits != 1:
         raise ValueError("a device of a stage with replicas has no other stage: use max_visits=1 or max_replicas=1")

@@ -11,19 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
-from opweave.problems.placement.spec import Placement
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.language.layout import Layers, layers_of
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.baselines import carry_out as general
+from opweave.solvers.placement.baselines import one_device
+from opweave.solvers.placement.fill import fill
 from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
 from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.rules import CarryOut, NoPlanError, register_rule
 from opweave.solvers.run import Run
 
 Split = Callable[[Placement, PlacementInstance, PlacementArrays, Layers], IntArray]
@@ -45,17 +50,18 @@ def largest_remainders(count: int, weights: FloatArray) -> IntArray:
     return np.asarray(shares)
 
 
-def _in_turn(layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> IntArray:
+def _in_turn(arrays: PlacementArrays, layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> IntArray:
     """The layers in one block for each device; what is before and after them goes with the first and the last."""
     homes = np.repeat(np.asarray(devices, dtype=np.int64), np.asarray(counts)).tolist()
-    return layers.devices(homes, homes[0], homes[-1])
+    return layers.devices(homes, homes[0], homes[-1], np.isfinite(arrays.seconds))
 
 
-def _able(arrays: PlacementArrays) -> IntArray:
-    """Devices that may run every operator and hold something."""
-    able: IntArray = np.flatnonzero(np.isfinite(arrays.seconds).all(axis=0) & (arrays.capacity > 0))
+def _able(arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """Devices that may run every layer and hold something."""
+    runs = np.isfinite(arrays.seconds[np.concatenate(layers.layers)]).all(axis=0)
+    able: IntArray = np.flatnonzero(runs & (arrays.capacity > 0))
     if not len(able):
-        raise NoPlanError("no device may run every operator and has memory")
+        raise NoPlanError("no device may run every layer and has memory")
     return able
 
 
@@ -67,38 +73,40 @@ def _amounts(sizes: FloatArray) -> FloatArray:
 
 def equal(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
     """The same number of layers on every device."""
-    able = _able(arrays)
-    return _in_turn(layers, largest_remainders(len(layers.layers), np.ones(len(able))).tolist(), able.tolist())
+    able = _able(arrays, layers)
+    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), np.ones(len(able))).tolist(), able.tolist())
 
 
 def by_memory(problem: Placement, _: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
     """Layers in proportion to the devices' memory, used or not."""
-    able = _able(arrays)
+    able = _able(arrays, layers)
     sizes = [problem.cluster.devices[k].memory_bytes for k in able.tolist()]
     weights = _amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], dtype=np.float64))
-    return _in_turn(layers, largest_remainders(len(layers.layers), weights).tolist(), able.tolist())
+    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), weights).tolist(), able.tolist())
 
 
 def by_free_memory(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
     """Layers in proportion to the memory that is left for the model, the head being one more (llama.cpp)."""
-    able = _able(arrays)
+    able = _able(arrays, layers)
     ends = np.cumsum(_amounts(arrays.capacity[able].astype(np.float64)))
     count = len(layers.layers)
     places = np.searchsorted(ends / ends[-1], np.arange(count + 1) / (count + 1), side="right")
     homes = able[np.minimum(places, len(able) - 1)].tolist()
-    return layers.devices(homes[:-1], homes[0], homes[-1])
+    return layers.devices(homes[:-1], homes[0], homes[-1], np.isfinite(arrays.seconds))
 
 
 def by_speed(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
     """Layers in proportion to the devices' speed."""
-    able = _able(arrays)
+    able = _able(arrays, layers)
     seconds = np.maximum(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0), 1e-300)
-    return _in_turn(layers, largest_remainders(len(layers.layers), seconds.min() / seconds).tolist(), able.tolist())
+    return _in_turn(
+        arrays, layers, largest_remainders(len(layers.layers), seconds.min() / seconds).tolist(), able.tolist()
+    )
 
 
 def exo_ring(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
     """The fewest devices whose free memory is enough, layers in proportion to it and at least one for each."""
-    able = _able(arrays)
+    able = _able(arrays, layers)
     weights = _amounts(arrays.capacity[able].astype(np.float64))
     needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
     largest = np.argsort(-weights, kind="stable")
@@ -112,7 +120,7 @@ def exo_ring(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layer
         counts[k] = 1
     if counts.min() < 1:
         raise NoPlanError(f"{len(used)} devices are needed, but there are {len(layers.layers)} layers")
-    return _in_turn(layers, counts.tolist(), able[used].tolist())
+    return _in_turn(arrays, layers, counts.tolist(), able[used].tolist())
 
 
 def llama_fit(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
@@ -123,10 +131,10 @@ def llama_fit(_: Placement, __: PlacementInstance, arrays: PlacementArrays, laye
     llama.cpp also splits one layer's experts by matrix, and leaves 1 GiB free on each accelerator; here both have the
     memory that the problem gives them.
     """
-    able = _able(arrays)
-    host = int(able[np.argmax(arrays.seconds[:, able].sum(axis=0))])
+    able = _able(arrays, layers)
+    host = int(able[np.argmax(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0))])
     gpus = [k for k in able.tolist() if k != host]
-    device = layers.devices([host] * len(layers.layers), host, host)
+    device = layers.devices([host] * len(layers.layers), host, host, np.isfinite(arrays.seconds))
     mixed = bool(layers.experts.any())
     parts = [members[~layers.experts[members]] if mixed else members for members in layers.layers]
     left = [*parts, layers.after]
@@ -154,6 +162,37 @@ def _with_experts(arrays: PlacementArrays, layers: Layers, device: IntArray, gpu
     for k in gpus:
         while number < len(layers.layers) and _moved(arrays, device, layers.layers[number], k):
             number += 1
+
+
+class OtherSplit(NamedTuple):
+    """What a simple rule does: its seconds and schedule, or why it has none."""
+
+    name: str
+    seconds: float | None
+    schedule: Schedule | None
+    reason: str | None
+
+
+def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
+    """Split a model by every rule of runtimes, for comparison: those of this module, ``fill`` and ``one_device``.
+
+    A rule whose plan does not fit, or breaks a side constraint, has none here.
+    """
+    rules: dict[str, CarryOut] = {name: partial(carry_out, split) for name, (split, _) in RULES.items()}
+    rules |= {rule.__name__: partial(general, rule) for rule in (fill, one_device)}
+    found = []
+    for name, rule in rules.items():
+        run, reason = Run(), None
+        try:
+            rule(problem, run)
+        except (NoPlanError, ContradictionError) as error:
+            reason = str(error)
+        schedule = run.best if isinstance(run.best, Schedule) else None
+        judged = None if schedule is None else problem.evaluate(schedule)
+        if judged is not None and judged.violations:
+            schedule, reason = None, judged.violations[0].message
+        found.append(OtherSplit(name, None if schedule is None else run.objective, schedule, reason))
+    return tuple(found)
 
 
 def carry_out(split: Split, problem: Placement, run: Run) -> None:

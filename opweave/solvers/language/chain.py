@@ -12,8 +12,9 @@ all that matters for time and memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
+from opweave.problems.language.rules import Beside, InOrder
 from opweave.solvers.placement.units import Stretch, stretches
 
 MOST_OPTIONS = 4096
@@ -127,6 +129,10 @@ class _Parts(NamedTuple):
         Positions of producer and consumer, 0 for the entry, and bytes.
     ties
         For the entry, each inner operator and the exit: the first one that must share its device.
+    besides
+        Positions of two of them, 0 for the entry, and a device: the first is where the second is, or on that device.
+    never
+        Pairs of devices that the entry and the exit cannot be on.
     shared
         Parameters that other operators have, too.
     """
@@ -135,25 +141,30 @@ class _Parts(NamedTuple):
     bytes: IntArray
     flows: list[tuple[int, int, int]]
     ties: tuple[int, ...]
+    besides: tuple[tuple[int, int, int], ...]
+    never: tuple[tuple[int, int], ...]
     shared: tuple[tuple[int, ...], ...]
 
     def mark(self) -> tuple[object, ...]:
         """The same for equal modules."""
-        return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), self.ties, self.shared
+        return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
 
 
-def chain_of(instance: PlacementInstance) -> Chain | None:
-    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options."""
+def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: Sequence[InOrder] = ()) -> Chain | None:
+    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
+
+    ``orders`` leave out options only where they surely break one (see :func:`_backwards`).
+    """
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
     cuts = _cut_points(position[instance.source], position[instance.target], len(order))
-    if float(len(instance.devices)) ** (int(np.diff(cuts).max(initial=0)) + 1) > MOST_OPTIONS:
-        return None
-    if not _tied_within(instance.cluster[order], cuts):
+    besides = _besides(instance, rules, position, cuts)
+    if besides is None or not _tied_within(instance.cluster[order], cuts):
         return None
     own, held, sizes = _bytes_of(instance)
+    backwards = _backwards(instance, rules, orders)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
@@ -164,12 +175,17 @@ def chain_of(instance: PlacementInstance) -> Chain | None:
             own[members],
             _flows_of(instance, position, begin, members),
             _ties(instance.cluster[order[begin : end + 1]].tolist()),
+            tuple(besides.get(begin, ())),
+            tuple(sorted(backwards.get(int(members[-1]), ()))) if len(members) == 1 else (),
             tuple(tuple(held[v]) for v in members.tolist()),
         )
         mark = parts.mark()
         if mark not in marks:
             marks[mark] = len(modules)
-            modules.append(_module(instance, parts))
+            device = _devices(len(instance.devices), parts)
+            if device is None:
+                return None
+            modules.append(_module(instance, parts, device))
         classes.append(marks[mark])
     v = int(order[0])
     return Chain(
@@ -210,6 +226,63 @@ def _tied_within(group: IntArray, cuts: IntArray) -> bool:
     return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
 
 
+def _besides(
+    instance: PlacementInstance, rules: Sequence[Beside], position: IntArray, cuts: IntArray
+) -> dict[int, list[tuple[int, int, int]]] | None:
+    """The rules of every module by its entry's position; None if one concerns operators of different modules."""
+    index, found = {name: v for v, name in enumerate(instance.names)}, dict[int, list[tuple[int, int, int]]]()
+    for rule in rules:
+        places = int(position[index[rule.op]]), int(position[index[rule.other]])
+        entry = int(np.searchsorted(cuts, min(places), side="right")) - 1
+        begin, end = int(cuts[entry]), int(cuts[min(entry + 1, len(cuts) - 1)])
+        if max(places) > end:
+            return None
+        found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
+    return found
+
+
+def _backwards(
+    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
+) -> dict[int, set[tuple[int, int]]]:
+    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
+
+    The operator before one of the order must be where the previous one of the order is, or on the first device
+    (Beside). On another device, it tells where that one is, and the order goes on from there.
+    """
+    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
+    found: dict[int, set[tuple[int, int]]] = {}
+    for order in orders:
+        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
+        for previous, op in pairwise(order.ops):
+            v = index[op]
+            before = {int(u) for u in instance.before[v]}
+            names = [instance.names[u] for u in before]
+            rule = known.get((names[0], previous)) if len(names) == 1 else None
+            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
+            if tied or (rule is not None and rule.device == order.devices[0]):
+                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
+                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
+    return found
+
+
+def _devices(devices: int, parts: _Parts) -> IntMatrix | None:
+    """All ways to choose devices that obey the rules, for the entry, the inner operators and the exit; None if many."""
+    chosen = np.arange(devices, dtype=np.int64)[:, None]
+    for j in range(1, len(parts.ties)):
+        every = np.tile(np.arange(devices, dtype=np.int64), len(chosen))
+        chosen = np.column_stack([np.repeat(chosen, devices, axis=0), every])
+        keep = chosen[:, j] == chosen[:, parts.ties[j]]
+        for a, b, k in parts.besides:
+            if max(a, b) == j:
+                keep &= (chosen[:, a] == chosen[:, b]) | (chosen[:, a] == k)
+        for a, b in parts.never:
+            keep &= (chosen[:, 0] != a) | (chosen[:, j] != b)
+        chosen = chosen[keep & np.isfinite(parts.seconds[j - 1, chosen[:, j]])]
+        if len(chosen) > MOST_OPTIONS:
+            return None
+    return chosen
+
+
 def _ties(group: list[int]) -> tuple[int, ...]:
     """For every operator the first one that must share its device, by position."""
     return tuple(group.index(each) for each in group)
@@ -234,11 +307,9 @@ def _flows_of(
     return sorted(zip(made.tolist(), read.tolist(), instance.size[flows].tolist(), strict=True))
 
 
-def _module(instance: PlacementInstance, parts: _Parts) -> Module:
+def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> Module:
     """All options of a module that are not worse than another one in every respect."""
     count, devices = len(parts.bytes), len(instance.devices)
-    device = np.asarray(list(product(range(devices), repeat=count + 1)), dtype=np.int64)
-    device = device[(device == device[:, parts.ties]).all(axis=1)]
     ends = np.zeros((len(device), count + 1))
     for j in range(1, count + 1):
         ready = ends[:, j - 1]

@@ -12,11 +12,16 @@ chapter 5).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from opweave.formulations.expressions import MODEL, NARROWED, express
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.constraints import Colocate, Constraint, Pin, means
+from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.engines.apart import with_highs
@@ -24,10 +29,9 @@ from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.language.trail import options_in_order
 from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report
+from opweave.solvers.placement.plans import Plan, fits, no_plan_found, plan_of, report, solution_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -50,6 +54,9 @@ SHARP = 1e-6
 
 SOURCE = "counts of layers"
 
+TARGET = "layers"
+"""The target of side constraints that only chains know."""
+
 
 class Counting:
     """The search on one chain."""
@@ -57,7 +64,10 @@ class Counting:
     def __init__(self, problem: Placement, instance: PlacementInstance, chain: Chain, run: Run) -> None:
         self.problem, self.instance, self.chain, self.run = problem, instance, chain, run
         self.arrays = arrays_of(instance, problem)
-        self.program = CountProgram(chain, _twins(problem, instance))
+        orders = [rule.devices for rule in problem.constraints if means(rule, InOrder)]
+        listed = orders[0] if orders else instance.devices
+        self.rank = [listed.index(name) if name in listed else len(listed) for name in instance.devices]
+        self.program = CountProgram(chain, () if orders else _twins(problem, instance))
 
     def solve(self) -> Outcome:
         """Find the best plan, then prove it."""
@@ -103,12 +113,22 @@ class Counting:
                 self.program.connect_places(r, nodes)
             if stranded:
                 continue
-            first, options = options_in_order(self.chain, self.program, point)
+            first, options = options_in_order(self.chain, self.program, point, self.rank)
             device = self.chain.devices_of(first, options)
             if fits(self.arrays, device):
-                report(self.instance, self.arrays, plan_of(self.arrays, self.chain.order, device), self.run)
+                self._report(plan_of(self.arrays, self.chain.order, device))
                 return
             spare = 10.0 * spare or NARROWER
+
+    def _report(self, plan: Plan) -> None:
+        """Report a plan; one that an order of devices forbids is not a plan."""
+        if not any(means(rule, InOrder) for rule in self.problem.constraints):
+            report(self.instance, self.arrays, plan, self.run)
+            return
+        schedule = solution_of(self.instance, self.arrays, plan)
+        judged = self.problem.evaluate(schedule)
+        if judged.feasible and judged.objective is not None:
+            self.run.found(schedule, judged.objective)
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
@@ -157,11 +177,45 @@ def _twins(problem: Placement, instance: PlacementInstance) -> list[list[int]]:
     return found
 
 
-@by_best_way(SUPPORTS, "heft")
+@express(InOrder, TARGET)
+@express(Beside, TARGET)
+def _taken_in(_: Placement, __: Constraint) -> None:
+    """Add nothing: the options of a chain obey it, or plans are judged."""
+
+
+@express(InOrder, MODEL)
+def _in_order_as_rows(model: Any, rule: InOrder) -> None:
+    """The operators on the first few devices are the first few operators."""
+    for first, then in pairwise(rule.ops):
+        for count in range(1, len(rule.devices) + 1):
+            model.add(
+                sum(model.on(then, device) for device in rule.devices[:count])
+                <= sum(model.on(first, device) for device in rule.devices[:count])
+            )
+    for op in rule.ops:
+        model.add(sum(model.on(op, device) for device in rule.devices) == 1)
+
+
+@express(Beside, MODEL)
+def _beside_as_rows(model: Any, rule: Beside) -> None:
+    """An operator on any device but one has the other one there."""
+    for device in model.problem.cluster.devices:
+        if device.name != rule.device:
+            model.add(model.on(rule.op, device.name) <= model.on(rule.other, device.name))
+
+
+@express(Beside, NARROWED)
+def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]]:
+    return [(Colocate(ops=(rule.op, rule.other)),), (Pin(op=rule.op, device=rule.device),)]
+
+
+@by_best_way((*SUPPORTS, TARGET), "heft")
 def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
-    chain = chain_of(instance)
+    besides = [rule for rule in problem.constraints if means(rule, Beside)]
+    orders = [rule for rule in problem.constraints if means(rule, InOrder)]
+    chain = chain_of(instance, besides, orders)
     if chain is None:
         return Outcome(reason="the operators do not run one after the other, or too many lie between cut points")
     return Counting(problem, instance, chain, run).solve()
@@ -176,6 +230,6 @@ register(
         about="a chain of equal layers: how many of them each device takes, by an integer program over counts",
         proves="optimum",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
+        supports=(*SUPPORTS, TARGET, NARROWED),
     )
 )

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.rules import NoPlanError
@@ -36,12 +36,19 @@ class Layers:
     after: IntArray
     experts: IntArray
 
-    def devices(self, homes: list[int], first: int, last: int) -> IntArray:
-        """The device of every operator, given those of the layers and of what is before and after them."""
+    def devices(self, homes: list[int], first: int, last: int, able: BoolArray) -> IntArray:
+        """The device of every operator, given those of the layers and of what is before and after them.
+
+        Operators outside layers that may not run there go to the first device that may run them; ``able`` says which
+        may. Shape (operators, devices).
+        """
         device = np.full(len(self.experts), first, dtype=np.int64)
         for members, home in zip(self.layers, homes, strict=True):
             device[members] = home
         device[self.after] = last
+        for v in (*self.before, *self.after):
+            if not able[v, device[v]]:
+                device[v] = int(able[v].argmax())
         return device
 
 

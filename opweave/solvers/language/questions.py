@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
+from itertools import combinations, islice, permutations
 
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.posed import fastest_pass
+from opweave.problems.language.posed import by_layer, fastest_pass
 from opweave.problems.language.rig import Rig
+from opweave.problems.language.rules import InOrder
 from opweave.problems.language.workload import Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result, Status
@@ -19,11 +20,19 @@ from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
 
+SOLVER = "layers"
+"""The solver of every question."""
+
 STEP = 256
 """Contexts are multiples of this, as in llama.cpp."""
 
+GIB = 2**30
+
 LONGEST = 2**22
 """Longest context that is looked at if the model names none."""
+
+MOST_ORDERS, CLOSE = 6, 1e-6
+"""Most orders of the devices that are tried, and the relative difference from the bound that ends the search."""
 
 MOST_MACHINES = 4
 """Most machines of which all sets are compared; of more, each alone, all but one, and all."""
@@ -98,13 +107,13 @@ def longest_context(
     low, high, why, proved = 0, steps + 1, None, True
     while high - low > 1:
         tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
-        found = solve(posed(min(tried * STEP, most)), time_limit=time_limit, callback=_enough(seconds))
+        found = solve(posed(min(tried * STEP, most)), solver=SOLVER, time_limit=time_limit, callback=_enough(seconds))
         if _within(found, seconds):
             low = tried
         else:
             high, why, proved = tried, _why(found, seconds), _refuted(found, seconds)
     context = min(low * STEP, most)
-    result = solve(posed(context), time_limit=time_limit) if low else None
+    result = solve(posed(context), solver=SOLVER, time_limit=time_limit) if low else None
     refused = None if high > steps else min(high * STEP, most)
     return LongestContext(context=context, refused=refused, proved=proved, reason=why, seconds=seconds, result=result)
 
@@ -134,6 +143,74 @@ def _why(found: Result[Schedule], seconds: float | None) -> str:
     if found.status is Status.INFEASIBLE or seconds is None or found.bound is None or found.bound <= seconds:
         return found.reason or "no plan was found in time"
     return f"no plan is faster than {readable_seconds(found.bound)} a pass"
+
+
+class InBlocks(Spec):
+    """The fastest plan that gives every device one block of layers.
+
+    Attributes
+    ----------
+    result
+        The plan, and what is proved for the order of its devices.
+    order
+        The devices in the order of their blocks, the host first; empty if there was no need to ask for one.
+    bound
+        Seconds that no plan beats, whatever the order.
+    """
+
+    result: Result[Schedule]
+    order: tuple[str, ...]
+    bound: float | None
+
+
+def fastest_in_blocks(
+    model: LanguageModel, rig: Rig, work: Workload, *, time_limit: float | None = None, seed: int = 0
+) -> InBlocks:
+    """Find the fastest plan that llama.cpp's options can carry out: blocks of layers, parts in host memory.
+
+    First the order of the devices is free. If a device then has several blocks, orders of the devices in use are tried.
+
+    Parameters
+    ----------
+    model, rig, work
+        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+    time_limit
+        Seconds for each solve; None for no limit.
+    seed
+        Seed of every solve.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    rules = by_layer(model, rig, work)
+
+    def asked(order: tuple[str, ...]) -> Result[Schedule]:
+        more = (*rules, InOrder(ops=attention, devices=order)) if order else rules
+        return solve(fastest_pass(model, rig, work, constraints=more), solver=SOLVER, time_limit=time_limit, seed=seed)
+
+    free = asked(())
+    bound = free.bound
+    attention = tuple(f"layers.{number}.attention" for number in range(len(model.layers)))
+    if free.solution is None or len(attention) < 2:
+        return InBlocks(result=free, order=(), bound=bound)
+    used = [device for device in dict.fromkeys(map(free.solution.device.__getitem__, attention)) if device != rig.host]
+    host = () if rig.host is None else (rig.host,)
+    natural = InOrder(ops=attention, devices=(*host, *used))
+    if not any(True for _ in natural.violations(fastest_pass(model, rig, work), free.solution)):
+        return InBlocks(result=free, order=(), bound=bound)
+    best: tuple[Result[Schedule], tuple[str, ...]] | None = None
+    for order in islice(permutations(used), MOST_ORDERS):
+        found = asked((*host, *order))
+        if found.objective is None:
+            continue
+        if best is None or found.objective < (best[0].objective or 0.0):
+            best = found, (*host, *order)
+        if bound is not None and found.objective <= bound * (1.0 + CLOSE):
+            break
+    result, chosen = best or (free, ())
+    return InBlocks(result=result, order=chosen, bound=bound)
 
 
 def which_machines(
@@ -175,4 +252,47 @@ def which_machines(
         return lambda _: fastest_pass(model, rig.without(gone) if gone else rig, work, constraints=more)
 
     whole = fastest_pass(model, rig, work, constraints=more)
-    return sweep(whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, time_limit=time_limit)
+    return sweep(
+        whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, solver=SOLVER, time_limit=time_limit
+    )
+
+
+def next_bytes(
+    model: LanguageModel,
+    rig: Rig,
+    work: Workload,
+    *,
+    more: int = GIB,
+    constraints: Iterable[AnyConstraint] = (),
+    time_limit: float | None = None,
+) -> Sweep:
+    """Ask what more memory on a device would bring.
+
+    Parameters
+    ----------
+    model, rig, work, constraints
+        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+    more
+        Bytes that a device gets.
+    time_limit
+        Seconds for each solve; None for no limit.
+
+    Returns
+    -------
+    Sweep
+        One row as it is ("none"), and one for every device with limited memory.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    kept = tuple(constraints)
+
+    def larger(name: str) -> Callable[[Placement], Placement]:
+        return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
+
+    here = fastest_pass(model, rig, work, constraints=kept)
+    choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
+    choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
+    return sweep(here, {"more memory": choices}, solver=SOLVER, time_limit=time_limit)

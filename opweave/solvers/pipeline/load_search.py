@@ -14,7 +14,7 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
 from opweave.solvers.pipeline.plans import Best, Plan
-from opweave.solvers.pipeline.sets import Sets
+from opweave.solvers.pipeline.sets import ChainSteps, Sets
 from opweave.solvers.run import Outcome, Run
 
 PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
@@ -34,7 +34,8 @@ class LoadSearch:
     best: Best
 
     def __post_init__(self) -> None:
-        self._loads = Loads(self.instance, _after_stateful(self.problem, self.instance))
+        steps = ChainSteps(self.instance, lone=_after_stateful(self.problem, self.instance))
+        self._loads = Loads(self.instance, steps)
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.pipeline.sets import Sets, first_begins, least_before, seconds_by_point
+from opweave.solvers.pipeline.sets import Sets, Steps, first_begins, seconds_by_point
 
 CLOSE = 1e-11
 """Relative difference of a bound and a plan that counts as none."""
@@ -51,37 +51,18 @@ class Refused:
 
 @dataclass(eq=False)
 class Loads:
-    """Loads on one instance.
-
-    Attributes
-    ----------
-    begins
-        First point where a stage that ends at each point may begin. Shape (devices, points).
-    lone
-        Points between which a stage may have no replicas: for every point, the first point where a stage with replicas
-        that ends there may begin. Shape (points,).
-    """
+    """Loads on one instance, with its stages."""
 
     instance: PipelineInstance
-    lone: IntArray
-
-    def __post_init__(self) -> None:
-        self.begins = first_begins(self.instance)
+    steps: Steps
 
     def ended(self, v: int, turns: int, begun: FloatMatrix, limit: float, refused: Refused) -> FloatMatrix:
         """Least receiving and computing of stages by their ends; without ``summed``, 0 if computing takes no longer."""
-        instance = self.instance
-        elapsed = instance.elapsed[v]
-        begins = self.begins[v] if turns == 1 else np.maximum(self.begins[v], self.lone)
-        if instance.summed:
-            return np.asarray(least_before(begun - elapsed, begins) + elapsed)
-        # the shortest stage begins as late as possible
-        place = np.where(np.isfinite(begun), np.arange(begun.shape[1]), -1)
-        latest = np.full_like(place, -1)
-        latest[:, 1:] = np.maximum.accumulate(place, axis=1)[:, :-1]
-        shortest = np.where(latest >= begins, (elapsed - elapsed[np.maximum(latest, 0)]) / turns, math.inf)
-        refused.above(shortest, limit)
-        return np.where(shortest <= limit, 0.0, math.inf)
+        least = self.steps.least(v, turns, begun)
+        if self.instance.summed:
+            return least
+        refused.above(least / turns, limit)
+        return np.where(least / turns <= limit, 0.0, math.inf)
 
     def received(
         self, ended: FloatMatrix, sending: FloatArray, turns: tuple[int, int], limit: float, refused: Refused
@@ -165,13 +146,8 @@ class SetLoads:
         sets, loads, point = self.sets, self.loads, self.loads.instance.last
         cuts, teams, nothing = [], [team], Refused()
         while True:
-            v, turns = sets.device(team), int(sets.turns[team])
             begun = self._begun(team, np.array([state]), limit, nothing)[0]
-            low = int((loads.begins[v] if turns == 1 else np.maximum(loads.begins[v], loads.lone))[point])
-            if loads.instance.summed:
-                point = low + int(np.argmin(begun[low:point] - loads.instance.elapsed[v, low:point]))
-            else:
-                point = int(np.flatnonzero(np.isfinite(begun[:point]))[-1])
+            point = loads.steps.origin(sets.device(team), int(sets.turns[team]), begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break
@@ -216,11 +192,7 @@ class SequenceLoads:
             return None, refused.least
         cuts, point = [], instance.last
         for v, (begun, _) in zip(reversed(self.devices), reversed(tables), strict=True):
-            low = int(loads.begins[v, point])
-            if instance.summed:
-                point = low + int(np.argmin(begun[0, low:point] - instance.elapsed[v, low:point]))
-            else:
-                point = int(np.flatnonzero(np.isfinite(begun[0, :point]))[-1])
+            point = loads.steps.origin(v, 1, begun[0], point)
             cuts.append(point)
         return Crew(tuple(reversed(cuts[:-1])), tuple((v,) for v in self.devices)), refused.least
 
@@ -235,13 +207,14 @@ class WalkLoads:
     def test(self, limit: float) -> float | None:
         """The smallest load refused if no walk keeps the limit; None if one does, or if there is no time."""
         loads, instance, refused = self.loads, self.loads.instance, Refused()
+        begins = first_begins(instance)
         count, points = instance.reach.shape
         begun = np.full((count, points), math.inf)
         begun[:, 0] = 0.0
         for e in range(1, points):
             if self.should_stop():
                 return None
-            ended = np.array([self._ended(v, e, begun, limit, refused) for v in range(count)])
+            ended = np.array([self._ended(v, e, begun[v, begins[v, e] : e], limit, refused) for v in range(count)])
             if e == points - 1:
                 refused.above(ended, limit)
                 return refused.least if not (ended <= limit).any() else None
@@ -250,15 +223,14 @@ class WalkLoads:
             begun[:, e] = coming.min(axis=0)
         return None
 
-    def _ended(self, v: int, e: int, begun: FloatMatrix, limit: float, refused: Refused) -> float:
-        low, elapsed = int(self.loads.begins[v, e]), self.loads.instance.elapsed[v]
+    def _ended(self, v: int, e: int, begun: FloatArray, limit: float, refused: Refused) -> float:
+        elapsed = self.loads.instance.elapsed[v]
+        least = float(np.min(begun - elapsed[e - len(begun) : e], initial=math.inf) + elapsed[e])
         if self.loads.instance.summed:
-            return float(np.min(begun[v, low:e] - elapsed[low:e], initial=math.inf) + elapsed[e])
-        there = np.flatnonzero(np.isfinite(begun[v, low:e]))
-        shortest = float(elapsed[e] - elapsed[low + there[-1]]) if len(there) else math.inf
-        if limit < shortest < refused.least:
-            refused.least = shortest
-        return 0.0 if shortest <= limit else math.inf
+            return least
+        if limit < least < refused.least:
+            refused.least = least
+        return 0.0 if least <= limit else math.inf
 
 
 def next_threshold(low: float, high: float) -> float | None:

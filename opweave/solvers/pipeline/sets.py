@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -53,9 +54,13 @@ class Sets:
 
     @classmethod
     def of(cls, instance: PipelineInstance, most_turns: int = 1) -> Sets | None:
-        """All sets; None if there are too many."""
+        """All sets; None if there are too many, or their table would be too large."""
         twin = twins(instance)
-        members = tuple(tuple(np.flatnonzero(twin == first).tolist()) for first in np.unique(twin))
+        alike = instance.alike if most_turns > 1 else np.zeros_like(twin)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):  # beyond a chain, memory matters
+            groups.setdefault(tuple(map(int, key)), []).append(v)
+        members = tuple(map(tuple, groups.values()))
         sizes = [len(each) for each in members]
         if math.prod(size + 1 for size in sizes) > MOST_SETS:
             return None
@@ -108,28 +113,71 @@ class Sets:
         return found
 
 
+class Steps(Protocol):
+    """The stages between points."""
+
+    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
+        """Least sums by the end of a stage on a device, from the sums by its beginning; replicas if ``turns`` > 1."""
+        ...
+
+    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
+        """Where the stage that ends at a point with the least sum begins."""
+        ...
+
+
 @dataclass(eq=False)
-class CheapestSums:
-    """The least weighted sum of stages and transfers, by sets of devices.
+class ChainSteps:
+    """Stages are runs of an order.
 
     Attributes
     ----------
-    stage_weight, link_weight
-        Cost of a second of computing or sending.
-    stage_limit
+    weight
+        Cost of a second of computing.
+    limit
         Most seconds of a stage.
+    lone
+        First point where a stage with replicas that ends at each point may begin; None for any. Shape (points,).
+    """
+
+    instance: PipelineInstance
+    weight: float = 1.0
+    limit: float = math.inf
+    lone: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        self._first = first_begins(self.instance, self.limit)
+        self._elapsed = self.weight * self.instance.elapsed
+
+    def _begins(self, v: int, turns: int) -> IntArray:
+        return self._first[v] if turns == 1 or self.lone is None else np.maximum(self._first[v], self.lone)
+
+    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
+        """As :meth:`Steps.least`."""
+        return least_before(begun - self._elapsed[v], self._begins(v, turns)) + self._elapsed[v]
+
+    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
+        """As :meth:`Steps.origin`."""
+        low = int(self._begins(v, turns)[point])
+        return low + int(np.argmin(begun[low:point] - self._elapsed[v, low:point]))
+
+
+@dataclass(eq=False)
+class CheapestSums:
+    """The least sum of stages and transfers, by sets of devices.
+
+    Attributes
+    ----------
+    link_weight
+        Cost of a second of sending.
     """
 
     instance: PipelineInstance
     sets: Sets
-    stage_weight: float
+    steps: Steps
     link_weight: float
     should_stop: Callable[[], bool]
-    stage_limit: float = math.inf
 
     def __post_init__(self) -> None:
-        self._first = first_begins(self.instance, self.stage_limit)
-        self._elapsed = self.stage_weight * self.instance.elapsed
         self._ended = np.full((int(self.sets.rows.max(initial=-1)) + 1, self.instance.last + 1), np.inf)
 
     def solve(self) -> tuple[float, Plan | None] | None:
@@ -139,7 +187,7 @@ class CheapestSums:
             if self.should_stop():
                 return None
             begun = self._begun(team, there)
-            self._ended[sets.rows[there, team]] = self._end(sets.device(team), begun)
+            self._ended[sets.rows[there, team]] = self.steps.least(sets.device(team), 1, begun)
         counted = (sets.used >= self.instance.least) & (sets.used <= self.instance.most)
         values = np.where((sets.rows >= 0) & counted[:, None], self._ended[sets.rows, last], np.inf)
         best = int(np.argmin(values))
@@ -161,19 +209,13 @@ class CheapestSums:
                 begun[known] = np.minimum(begun[known], self._ended[rows[known]] + sending)
         return begun
 
-    def _end(self, v: int, begun: FloatMatrix) -> FloatMatrix:
-        """Least sums when the stage ends at each point."""
-        return least_before(begun - self._elapsed[v], self._first[v]) + self._elapsed[v]
-
     def _plan(self, state: int, team: int) -> Plan:
         """Go back along the table."""
         sets, point = self.sets, self.instance.last
         cuts, teams = [], [team]
         while True:
-            v = sets.device(team)
             begun = self._begun(team, np.array([state]))[0]
-            low = int(self._first[v, point])
-            point = low + int(np.argmin(begun[low:point] - self._elapsed[v, low:point]))
+            point = self.steps.origin(sets.device(team), 1, begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break
@@ -194,7 +236,7 @@ def seconds_by_point(instance: PipelineInstance, source: int, target: int) -> Fl
     """Seconds to send what crosses each point from a device to another; infinite without a link. Shape (points,)."""
     rate = float(instance.rate[source, target])
     if rate <= 0.0:
-        return np.full(instance.last + 1, np.inf)
+        return np.full(len(instance.sent), np.inf)
     return float(instance.latency[source, target]) + instance.sent / rate
 
 

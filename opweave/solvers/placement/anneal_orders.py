@@ -5,8 +5,8 @@ operator, of a stretch of the order, of an operator and its private successors, 
 one device.
 
 The scheduler times operators in order, so nothing before the first operator that a move concerns changes. The state of
-the schedule before every position is kept. A move is timed from there, aside from the kept state, which is
-replaced only if the move is accepted. Timing stops at the first operator whose end plus least remaining time is above the threshold.
+the schedule before every position is kept. A move is timed from there, aside from the kept state, which is replaced
+only if the move is accepted. Timing stops at the first operator whose end plus least time left is above the threshold.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ def time_from(
         trial.sends[first, k] = kept.sends[first, k]
         trial.receives[first, k] = kept.receives[first, k]
     trial.longest[first] = kept.longest[first]
+    makespan = trial.longest[first]
     for at in range(first, count):
         v = plan.order[at]
         k = plan.device[v]
@@ -155,12 +156,11 @@ def time_from(
         trial.end[v] = ready + arrays.seconds[v, k]
         trial.free[at + 1, k] = trial.end[v]
         trial.longest[at + 1] = max(trial.longest[at], trial.end[v])
-        if trial.end[v] + left[v, k] > threshold:
+        makespan = max(trial.longest[at + 1], trial.end[v] + left[v, k])
+        if makespan > threshold:
             forget(arrays, plan, trial, first, at + 1)
-            return float(trial.end[v] + left[v, k])
-    if trial.longest[count] > threshold:
-        forget(arrays, plan, trial, first, count)
-    return float(trial.longest[count])
+            break
+    return float(makespan)
 
 
 @inlined
@@ -259,14 +259,13 @@ def gather(
         while done < size < most:
             u = group[done]
             done += 1
-            for i in range(arrays.before_start[u], arrays.before_start[u + 1]):
-                w = arrays.before[i]
-                if size < most and taken[w] != mark and plan.device[w] == a:
-                    taken[w] = mark
-                    group[size] = w
-                    size += 1
-            for i in range(arrays.after_start[u], arrays.after_start[u + 1]):
-                w = arrays.after[i]
+            early = arrays.before_start[u + 1] - arrays.before_start[u]
+            late = arrays.after_start[u + 1] - arrays.after_start[u]
+            for i in range(early + late):
+                if i < early:
+                    w = arrays.before[arrays.before_start[u] + i]
+                else:
+                    w = arrays.after[arrays.after_start[u] + i - early]
                 if size < most and taken[w] != mark and plan.device[w] == a:
                     taken[w] = mark
                     group[size] = w
@@ -305,36 +304,35 @@ def anneal(
     count, devices = arrays.seconds.shape
     left = least_left(arrays, plan.order)
     kept, trial = new_times(arrays), new_times(arrays)
-    current = time_from(arrays, plan, left, kept, trial, 0, np.inf)
-    accept(arrays, plan, kept, trial, 0)
-    best = current
-    best_order[:] = plan.order
-    best_device[:] = plan.device
+    current = best = np.inf
     group = np.empty(2 * count + 1, dtype=np.int64)
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
-    for move in range(len(draws)):
-        if halt[0] != 0:
+    for move in range(-1, len(draws)):  # the first time through, the plan is timed as it stands
+        if move >= 0 and halt[0] != 0:
             break
-        v = int(draws[move, 0] * count)
-        kind = KINDS[int(draws[move, 1] * len(KINDS))] if devices > 1 else SHIFT
-        threshold = (current - heat[move] * np.log(max(draws[move, 4], 1e-300))) * ROUNDED
+        row = max(move, 0)
+        v = int(draws[row, 0] * count)
+        kind = KINDS[int(draws[row, 1] * len(KINDS))] if devices > 1 else SHIFT
+        threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
         size, at = 0, plan.position[v]
         to, first = at, at
-        if kind == SHIFT:
+        if move < 0:
+            threshold, first = np.inf, 0
+        elif kind == SHIFT:
             low, high = window(arrays, plan, v)
-            to = low + int(draws[move, 3] * (high - low + 1))
+            to = low + int(draws[row, 3] * (high - low + 1))
             if to == at:
                 continue
             slide(plan, at, to)
             first = min(at, to)
         else:
-            k = int(draws[move, 2] * devices)
-            if draws[move, 5] < 0.5:
-                k = near_device(arrays, plan, v, draws[move, 2])
+            k = int(draws[row, 2] * devices)
+            if draws[row, 5] < 0.5:
+                k = near_device(arrays, plan, v, draws[row, 2])
             if kind != STRETCH and plan.device[v] == k:
                 continue
-            size = gather(arrays, plan, v, kind, draws[move, 3], group, taken, 2 * move)
+            size = gather(arrays, plan, v, kind, draws[row, 3], group, taken, 2 * move)
             size = with_clusters(plan, group, size, taken, 2 * move + 1)
             changed, allowed = False, True
             for i in range(size):
@@ -349,12 +347,12 @@ def anneal(
                     first = min(first, plan.position[w])
                     settle(arrays, plan, w, k)
         value = np.inf
-        if not overfull(arrays, plan):
+        if move < 0 or not overfull(arrays, plan):
             value = time_from(arrays, plan, left, kept, trial, first, threshold)
         if value <= threshold:
             accept(arrays, plan, kept, trial, first)
             current = value
-            if value < best:
+            if value < best or move < 0:
                 best = value
                 best_order[:] = plan.order
                 best_device[:] = plan.device

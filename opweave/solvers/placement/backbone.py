@@ -3,7 +3,7 @@
 A mask, the tables of rotary positions, or the output of an encoder are read by all layers. Their flows bypass every
 operator, so a graph with such tensors has no cut vertex, although its layers form a chain. The backbone leaves out
 
-* flows to readers far behind the tensor's first reader,
+* flows to readers far behind the tensor's first reader, if there are several,
 * operators without a path to the end of the critical path,
 * operators that begin late although nothing of the backbone leads to them, such as constants of one layer.
 
@@ -29,6 +29,9 @@ from opweave.solvers.placement.bounds.windows import cut_vertices
 
 SHARES = (2, 4, 8, 16, 32, 64)
 """A flow is long when it passes the tensor's first reader by this fraction of all operators; all are tried in turn."""
+
+MANY = 3
+"""Least number of long flows of a tensor that are left out; the flow past a layer is one, and it matters."""
 
 LEAST_LONG = 12
 """Least number of operators that a long flow passes."""
@@ -121,10 +124,11 @@ def _arcs_of(arrays: PlacementArrays, kept: BoolArray, number: IntArray) -> Plac
 
 
 def _part(arrays: PlacementArrays, position: IntArray, most: int) -> _Part | None:
-    """The part without flows that pass a tensor's first reader by more than ``most``; None if too much is lost."""
+    """The part without long flows, which pass a tensor's first reader by more than ``most``; None if it lost much."""
     nearest = np.full(arrays.tensors, np.iinfo(np.int64).max)
     np.minimum.at(nearest, arrays.tensor, position[arrays.target])
-    flows = position[arrays.target] - nearest[arrays.tensor] <= most
+    far = position[arrays.target] - nearest[arrays.tensor] > most
+    flows = ~(far & (np.bincount(arrays.tensor[far], minlength=arrays.tensors) >= MANY)[arrays.tensor])
     part = _without(arrays, flows)
     kept = np.ones(len(position), dtype=bool)
     work = arrays.seconds.min(axis=1)

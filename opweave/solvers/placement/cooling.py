@@ -1,8 +1,8 @@
 """One long annealing from high to low temperature: first over chains, then over single operators.
 
-On networks of wide cells, whose operators take less time than their transfers, one slow cooling finds shorter plans than
-many quick ones: whole branches have to find their device while it is still hot. Chains are contracted, which makes moves
-cheaper and larger (:mod:`.contraction`). The second phase lets the operators of chains part again.
+On networks of wide cells, whose operators take less time than their transfers, one slow cooling finds shorter plans
+than many quick ones: whole branches have to find their device while it is still hot. Chains are contracted, which makes
+moves cheaper and larger (:mod:`.contraction`). The second phase lets the operators of chains part again.
 """
 
 from __future__ import annotations

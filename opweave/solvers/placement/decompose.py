@@ -28,9 +28,8 @@ from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.backbone import backbone_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import DETOURS, put_back, raise_level
+from opweave.solvers.placement.bounds.best import DETOURS, bounds_of_backbone, put_back, raise_level
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -171,8 +170,7 @@ class Decomposition:
         self.best = Best(run)
         quick_bounds(self.instance, self.arrays, self.best)
         self.chain: Milestones = milestones_of(self.arrays)
-        within = backbone_of(self.instance, self.arrays)
-        self.relaxed = None if within is None else milestones_of(within.arrays)
+        self._whole_bounds = False
         self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
@@ -247,8 +245,9 @@ class Decomposition:
         """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
         self.learn()
         self.report()
-        if self.relaxed is not None:
-            self._raise_relaxed()
+        if not self._whole_bounds:
+            self._whole_bounds = True
+            bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report)
         raise_level(self.chain, RELAXED, self.run, self.best.report)
         self.run.enter("modules")
         while not self.run.should_stop() and self.step():
@@ -259,17 +258,6 @@ class Decomposition:
             if not self.run.should_stop():
                 raise_level(self.chain, level, self.run, self.best.report)
                 self.report()
-
-    def _raise_relaxed(self) -> None:
-        """Raise the windows of the backbone, in this lane alone: other lanes number the windows of the whole."""
-        assert self.relaxed is not None
-        exchange, self.run.exchange = self.run.exchange, None
-        try:
-            for level in (RELAXED, INTEGER):
-                if not self.run.should_stop():
-                    raise_level(self.relaxed, level, self.run, self.best.report)
-        finally:
-            self.run.exchange = exchange
 
     def open(self) -> bool:
         """Whether there is something left to try."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import opweave as ow
+from opweave.adapters.report import progress_line
 from opweave.problems.shown import find_view
 from tests.tiny import PROBLEMS
 
@@ -172,3 +176,11 @@ def test_what_cannot_be_shown_says_so() -> None:
 def test_the_plan_of_every_problem_is_a_table(kind: str) -> None:
     pytest.importorskip("pandas")
     assert len(ow.solve(PROBLEMS[kind]).to_pandas()) >= 1
+
+
+def test_a_notebook_without_widgets_shows_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_jupyter=True, file=io.StringIO())
+    monkeypatch.setattr(progress_line, "find_spec", lambda name: None)
+    with warnings.catch_warnings(), progress_line.live_progress(console, "seconds", "auto") as observer:
+        warnings.simplefilter("error")
+        assert observer is None

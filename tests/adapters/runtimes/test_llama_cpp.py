@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from bisect import bisect_right
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.adapters.runtimes.language import layer_pattern
+from opweave.adapters.runtimes.language import exchanged, layer_pattern
 from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
 from opweave.problems.language.workload import Workload
@@ -105,7 +106,29 @@ def test_llama_cpp_keeps_every_group_where_the_plan_has_it(case: tuple[LanguageM
     names = {"a": "CUDA1", "b": "CUDA0", "c": "Vulkan0"}
     found = carried_out(llama_cpp_command(net, homes, host="cpu", names=names), net)
     known = {"cpu": "CPU", **names}
-    assert found == {name: {known[device]} for name, device in homes.items() if name != "embedding"}
+    assert found == {name: {known[device]} for name, device in exchanged(net, homes).items() if name != "embedding"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_exchanged_layers_hold_and_send_the_same(case: tuple[LanguageModel, dict[str, str]]) -> None:
+    net, homes = case
+    sums = []
+    for plan in (homes, exchanged(net, homes)):
+        chain = [plan[name] for name in homes]
+        held = Counter((name.split(".")[-1], device) for name, device in plan.items())
+        sent: Counter[tuple[str, str]] = Counter()
+        for n, layer in enumerate(net.layers):
+            home = plan[f"layers.{n}.attention"]
+            inside = {group.role: plan[f"layers.{n}.{group.role}"] for group in layer.groups}
+            sent.update((home, device) for device in {*inside.values()} - {home})
+            if {"router", "experts"} <= inside.keys():
+                sent[inside["router"], inside["experts"]] += 1
+                sent[inside["experts"], inside["feed_forward"]] += 1
+            after = plan.get(f"layers.{n + 1}.attention", plan["head"])
+            sent[[*inside.values()][-1], after] += 1
+        sums.append((held, {pair: count for pair, count in sent.items() if pair[0] != pair[1]}, len(chain)))
+    assert sums[0] == sums[1]
 
 
 @settings(max_examples=100, deadline=None)
@@ -132,8 +155,10 @@ def test_experts_of_the_first_layers_have_an_option() -> None:
     assert llama_cpp_command(net, homes, host="cpu") == start
     assert llama_cpp_command(net, some, host="cpu") == f"{start} --n-cpu-moe 4"
     assert llama_cpp_command(net, every, host="cpu") == f"{start} --cpu-moe"
-    rule = "'blk[.][23][.]ffn_(up|down|gate|gate_up)_(ch|)exps=CPU'"
-    assert llama_cpp_command(net, others, host="cpu") == f"{start} -ot {rule}"
+    assert llama_cpp_command(net, others, host="cpu") == f"{start} --n-cpu-moe 3"
+    kept = homes | {f"layers.{n}.experts": "x" for n in (2, 3)}
+    rule = "'blk[.][12][.]ffn_(up|down|gate|gate_up)_(ch|)exps=CUDA1'"
+    assert llama_cpp_command(net, kept, host="cpu") == f"{start} -ot {rule}"
 
 
 def test_caches_and_sequences() -> None:

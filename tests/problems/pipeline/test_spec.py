@@ -14,8 +14,9 @@ import opweave as ow
 from opweave.problems.pipeline.order import running_order
 from opweave.problems.pipeline.simulation import simulate
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.problems.rules import causes_first, one_at_a_time
 from tests.oracles.pipeline import allowed_cuts, value_of
-from tests.strategies.pipeline import pipelines, planned_pipelines
+from tests.strategies.pipeline import pipelines, planned_pipelines, planned_wide_pipelines
 
 
 def four(**changes: object) -> Pipeline:
@@ -257,6 +258,19 @@ def test_the_referee_agrees_with_the_oracle(planned: tuple[Pipeline, Stages]) ->
     steady = judged.details.bottleneck_seconds
     if problem.objective == "bottleneck":
         assert steady == judged.objective
+
+
+@settings(max_examples=80)
+@given(planned=planned_wide_pipelines())
+def test_the_referee_agrees_with_the_oracle_on_wide_readings(planned: tuple[Pipeline, Stages]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.feasible, judged.violations
+    assert math.isclose(judged.objective, value_of(problem, plan), rel_tol=1e-12, abs_tol=1e-12)
+    if problem.objective == "bottleneck":
+        assert judged.details.bottleneck_seconds == judged.objective
+    assert list(one_at_a_time(judged.timeline, 1e-6 * judged.timeline.end)) == []
+    assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
 
 
 @settings(max_examples=80)

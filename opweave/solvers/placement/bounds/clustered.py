@@ -13,9 +13,9 @@ the successors w of u in the cluster or equal to v. An operator u joins the clus
 The cluster cannot fit when the preemptive one-machine value of its jobs, with heads head[., k] and tails q, is above t.
 
 Proof: w starts on k at t - rest(w) or earlier, so the data of u has to be on k by then, and u on another device
-delivers it too late. The one-machine value is at most the end of any order of the jobs. A cluster that is cut short is a valid
-cluster, because the membership of an operator depends only on operators that joined before. Waiting for ports is
-ignored, and a transfer takes at least its own duration, so this holds under all three transfer models.
+delivers it too late. The one-machine value is at most the end of any order of the jobs. A cluster that is cut short is
+a valid cluster, because the membership of an operator depends only on operators that joined before. Waiting for ports
+is ignored, and a transfer takes at least its own duration, so this holds under all three transfer models.
 
 Source: Carlier, "The one-machine sequencing problem" (the preemptive value, after Jackson); destructive bounds after
 Klein and Scholl, "Computing lower bounds by destructive improvement".
@@ -176,9 +176,7 @@ def fill_clustered(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix,
     gone = np.full((count, devices), np.inf)
     nothing, none = np.full(count, -1, dtype=np.int64), np.zeros(count)
     jobs = np.zeros(largest)
-    cluster = Cluster(
-        np.zeros(largest, dtype=np.int64), nothing, nothing.copy(), none, jobs, jobs.copy(), jobs.copy()
-    )
+    cluster = Cluster(np.zeros(largest, dtype=np.int64), nothing, nothing.copy(), none, jobs, jobs.copy(), jobs.copy())
     test = 0
     for v in order:
         for k in range(devices):

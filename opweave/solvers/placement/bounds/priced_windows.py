@@ -30,22 +30,28 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_minimum
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
-    INTEGER,
     LARGEST_INTEGER,
+    TIGHT,
     Block,
     Milestones,
+    Module,
     devices_to,
     shortest,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
+
+SHIFT = 100.0
+"""Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
 
 ROUNDS = 40
 """Most price vectors that are tried."""
@@ -56,112 +62,143 @@ PROGRESS = 1e-4
 LONGEST_PROGRAM = 3.0
 """Most seconds for one window."""
 
-STEP = 2.0
-"""Largest factor by which a price grows from one round to the next; it may also fall to 0."""
+FIRST_RADIUS = 0.15
+"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
 
 
-class Priced(NamedTuple):
-    """A window's least cost with its ends on two devices, and the bytes of the solution on every device."""
+LARGEST_WHOLE = 60
+"""Most operators of a module that is one window here, equal branches counted once: its milestones would lose the flows
+that pass them."""
 
-    value: float
-    bytes: FloatArray
+LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
+"""Most operators of a window that is searched after its integer program, and approximate speed of the search."""
+
+RELAXED, INTEGER, SEARCHED = 1, 2, 3
+"""Stages of a window's value: linear program, integer program, search over devices and orders."""
 
 
 @dataclass(eq=False)
 class PricedBlock:
-    """Windows that are equal in their times and their bytes, with bounds at the current prices."""
+    """Windows that are equal in their times and their bytes, with bounds at the current prices.
+
+    Attributes
+    ----------
+    values
+        Bounds by end devices. Shape (K, K).
+    used
+        Bytes of their solutions on every device. Shape (K, K, K).
+    stage
+        How far the bounds at these prices have been raised. Shape (K, K).
+    """
 
     block: Block
     bytes: FloatArray
     price: FloatArray
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
-    solved: dict[tuple[int, int], tuple[FloatArray, Priced]] = field(init=False, default_factory=dict)
-    plans: dict[tuple[int, int], list[IntArray]] = field(init=False, default_factory=dict)
-    fresh: set[tuple[int, int]] = field(init=False, default_factory=set)
+    stage: IntArray = field(init=False)
+    _solved: dict[tuple[int, int, int], tuple[FloatArray, float, FloatArray]] = field(init=False, default_factory=dict)
+    _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         devices = len(self.price)
-        self.usable = np.isfinite(self.block.window.arrays.seconds)
+        self._usable = np.isfinite(self.block.window.arrays.seconds)
         self.used = np.zeros((devices, devices, devices))
-        self.least = np.full(len(self.bytes), np.inf)
-        np.minimum.at(self.least, self.block.branches.leader, self.bytes)
-        self.least = self.least[self.block.branches.leader]
+        self.stage = np.zeros((devices, devices), dtype=np.int64)
+        least = np.full(len(self.bytes), np.inf)
+        np.minimum.at(least, self.block.branches.leader, self.bytes)
+        self._least = least[self.block.branches.leader]
         self.reprice(self.price)
 
     def reprice(self, price: FloatArray) -> None:
         """Bounds at other prices, from what is known."""
         self.price = price
-        self.fresh.clear()
-        own = self._least_price(price)
-        self.values = self.block.values + own[0]
-        self.used[:] = own[1]
-        for (a, b), (before, found) in self.solved.items():
-            change, bytes_ = self._least_price(price - before)
-            value = found.value + change
-            cells = self.block.window.cells(a, b)
-            if value > self.values[a, b]:
-                self.values[cells] = value
-                self.used[cells] = found.bytes
-            del bytes_
+        self.stage[:] = 0
+        own, bytes_ = self._least_price(price)
+        self.values = self.block.values + own
+        self.used[:] = bytes_
+        for (a, b, _), (before, value, taken) in self._solved.items():
+            now = value + self._least_price(price - before)[0]
+            if now > self.values[a, b]:
+                self._set(a, b, now, taken)
+
+    def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        cells = self.block.window.cells(a, b)
+        self.values[cells], self.used[cells] = value, taken
 
     def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
         """The least price of all bytes, each operator by itself, and where it puts them."""
-        cost = np.where(self.usable, self.least[:, None] * price, np.inf)
+        cost = np.where(self._usable, self._least[:, None] * price, np.inf)
         where = np.argmin(cost, axis=1)
-        return float(cost.min(axis=1).sum()), np.bincount(where, weights=self.least, minlength=len(price))
+        return float(cost.min(axis=1).sum()), np.bincount(where, weights=self._least, minlength=len(price))
 
     def open(self, a: int, b: int) -> bool:
         """Whether the pair can be raised at these prices."""
-        there = len(self.block.window.inner) > 0 and self.block.size <= LARGEST_INTEGER
-        return there and (a, b) not in self.fresh and bool(np.isfinite(self.values[a, b]))
+        inner = len(self.block.window.inner)
+        sized = inner > 0 and self.block.size <= LARGEST_INTEGER
+        last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
     def raise_pair(self, a: int, b: int, seconds: float) -> None:
-        """Solve the window's program at the current prices."""
-        self.fresh.add((a, b))
-        cells, known = self.block.window.cells(a, b), float(self.values[a, b])
+        """Raise a pair by one stage."""
+        stage = int(self.stage[a, b]) + 1
+        self.stage[self.block.window.cells(a, b)] = stage
+        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        if stage == SEARCHED:
+            value = self._searched(a, b, known, seconds)
+        else:
+            value, taken = self._programmed(a, b, stage, taken, seconds)
+        value = max(value, known)
+        self._set(a, b, value, taken)
+        self._solved[a, b, stage] = (self.price, value, taken)
+
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+        """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
-        least = self._least_price(self.price)[0]
-        length = (ceiling - least) * (1.0 + SUMMATION) + SUMMATION * ceiling
+        length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
         builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
         if not builder.possible:
-            return
+            return ceiling, taken
         program = builder.build()
-        cost = program.linear.cost.copy()
-        there = np.flatnonzero(program.x[:, 0] >= 0)
-        cost[program.x[there]] += self.least[there][:, None] * self.price / program.scale
-        found = least_whole(
-            replace(program.linear, cost=cost), program.whole, program.times, ceiling / program.scale, seconds
-        )
-        value = max(known, found.bound * program.scale)
-        bytes_ = self.used[a, b].copy()
+        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
+        linear = replace(program.linear, cost=cost)
+        if stage == RELAXED:
+            value = proved_minimum(linear, seconds)
+            return (0.0 if value is None else min(value * program.scale, ceiling)), taken
+        found = least_whole(linear, program.whole, program.times, ceiling / program.scale, seconds)
         if found.point is not None:
             share = found.point[program.x[there]]
-            bytes_ = (self.least[there][:, None] * share).sum(axis=0)
-            self._keep(a, b, share, there)
-        self.values[cells] = value
-        self.used[cells] = bytes_
-        self.solved[a, b] = (self.price, Priced(value, bytes_))
+            taken = (self._least[there][:, None] * share).sum(axis=0)
+        return found.bound * program.scale, taken
 
-    def _keep(self, a: int, b: int, share: FloatArray, there: IntArray) -> None:
-        """Keep the devices of a solution as a plan of the window, if no equal branches share columns."""
-        if (self.block.branches.times == 1).all():
-            device = np.zeros(len(self.bytes), dtype=np.int64)
-            device[there] = np.argmax(share, axis=1)
-            self.plans.setdefault((a, b), []).append(device)
+    def _searched(self, a: int, b: int, known: float, seconds: float) -> float:
+        """The least cost of the window if a search proves it, else 0."""
+        arrays = self.block.window.fixed(a, b)
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        least = float(self.block.values[a, b])
+        ceiling = self._ceiling(a, b)
+        if known >= ceiling * (1.0 - TIGHT):
+            return known
+        budget = 1 + int(seconds * NODES_PER_SECOND)
+        found = search_module(arrays, ceiling, least, budget, cost=cost)
+        if found.device[0] >= 0:
+            order = np.argsort(found.start, kind="stable").astype(np.int64)
+            self._plans.setdefault((a, b), []).append((order, found.device))
+        return min(found.makespan, ceiling) if found.proved else 0.0
 
     def _ceiling(self, a: int, b: int) -> float:
-        """The least cost of some plans of the window: all on one device, and earlier solutions."""
+        """The least cost of some plans of the window: all on one device, and those that searches found."""
         arrays = self.block.window.fixed(a, b)
-        order, best = operator_order(arrays), math.inf
-        alone = [
-            np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
-            for k in range(len(self.price))
-        ]
-        for device in alone + self.plans.get((a, b), []):
-            cost = plan_of(arrays, order, device).makespan + float(self.price[device] @ self.bytes)
-            best = min(best, cost)
-        return best
+        order = operator_order(arrays)
+        plans = [*self._plans.get((a, b), [])]
+        for k in range(len(self.price)):
+            alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1))
+            plans.append((order, alone.astype(np.int64)))
+        lengths = [plan_of(arrays, order, device).makespan for order, device in plans]
+        return min(
+            length + float(self.price[device] @ self.bytes) for length, (_, device) in zip(lengths, plans, strict=True)
+        )
 
 
 class Chain:
@@ -173,13 +210,16 @@ class Chain:
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         kinds: dict[object, PricedBlock] = {}
+        whole: dict[Module, Block] = {}
         self.blocks: list[PricedBlock] = []
         milestones: list[int] = []
         outside = np.ones(len(arrays.seconds), dtype=bool)
         for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
-            milestones += window.operators[module.inner].tolist()
+            parts = _parts(module, window, whole)
+            if len(parts) > 1:
+                milestones += window.operators[module.inner].tolist()
             milestones += chain.cuts[position : position + 1].tolist()
-            for block, members in zip(module.blocks, module.members, strict=True):
+            for block, members in parts:
                 bytes_ = memory.bytes[window.operators[members]].copy()
                 bytes_[: int(block.window.entry)] = 0.0
                 bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
@@ -213,12 +253,24 @@ class Chain:
         for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
             used += kind.used[a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        used += np.bincount(
-            cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price)
-        ) if len(cost) else 0.0
+        used += (
+            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
+            if len(cost)
+            else 0.0
+        )
         total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
         room = float(self.capacity @ price)
         return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
+
+
+def _parts(module: Module, window: Window, whole: dict[Module, Block]) -> list[tuple[Block, IntArray]]:
+    """The blocks of a module with their operators; the module itself as one block if it is small."""
+    if len(module.blocks) > 1 and len(window.operators) <= 2 * LARGEST_WHOLE:
+        if module not in whole:
+            whole[module] = Block(window)
+        if whole[module].size <= LARGEST_WHOLE:
+            return [(whole[module], np.arange(len(window.operators)))]
+    return list(zip(module.blocks, module.members, strict=True))
 
 
 def priced_bound(
@@ -245,39 +297,49 @@ def priced_bound(
     priced = Chain(chain, arrays, memory)
     unit = np.where(priced.limited, 1.0 / np.maximum(priced.capacity, 1.0), 0.0)
     scale = max(float(price @ priced.capacity), 1e-300)
-    best, centre, cuts, reach = -math.inf, price, [], np.maximum(price / np.maximum(unit * scale, 1e-300), 0.05)
+    centre, radius = _Cut(-math.inf, price, price), FIRST_RADIUS
+    cuts: list[_Cut] = []
     now = price
     for _ in range(ROUNDS):
-        value, over = priced.value(now, seconds)
-        report(value)
-        cuts.append((value, over, now))
-        if value > best:
-            best, centre = value, now
+        cut = _Cut(*priced.value(now, seconds), now)
+        report(cut.value)
+        cuts.append(cut)
+        if cut.value > centre.value:
+            centre = cut
+        else:
+            radius *= 0.5
         if seconds() <= 0.0:
             return
-        limit = STEP * np.maximum(centre / np.maximum(unit * scale, 1e-300), reach)
-        found = _highest(cuts, unit * scale, limit, scale)
-        if found is None or found[0] <= best + PROGRESS * abs(best):
+        room = radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
+        found = _highest(cuts, unit * scale, (np.maximum(centre.price - room, 0.0), centre.price + room), scale)
+        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value):
             return
-        now = 0.5 * (centre + found[1]) if len(cuts) % 2 else found[1]
+        now = found[1]
+
+
+class _Cut(NamedTuple):
+    """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
+
+    value: float
+    over: FloatArray
+    price: FloatArray
 
 
 def _highest(
-    cuts: list[tuple[float, FloatArray, FloatArray]], unit: FloatArray, limit: FloatArray, scale: float
+    cuts: list[_Cut], unit: FloatArray, box: tuple[FloatArray, FloatArray], scale: float
 ) -> tuple[float, FloatArray] | None:
-    """The prices at which all cuts together allow most, and that value."""
+    """The prices in a box at which all cuts together allow most, and that value."""
     devices = len(unit)
     rows = SparseRows()
-    columns = np.arange(devices)
-    for value, over, price in cuts:
-        row = rows.open(np.asarray([(value - float(over @ price)) / scale + SHIFT]))
+    for cut in cuts:
+        row = rows.open(np.asarray([(cut.value - float(cut.over @ cut.price)) / scale + SHIFT]))
         rows.put(row, np.asarray([devices]), 1.0)
-        rows.put(np.repeat(row, devices), columns, -over * unit / scale)
+        rows.put(np.repeat(row, devices), np.arange(devices), -cut.over * unit / scale)
     cost = np.zeros(devices + 1)
     cost[devices] = -1.0
-    upper = np.concatenate([np.where(unit > 0.0, limit, 0.0), [np.inf]])
-    solved = minimise(LinearProgram.of(cost, upper, rows), None)
+    sized = np.where(unit > 0.0, unit, np.inf)
+    program = LinearProgram.of(cost, np.concatenate([box[1] / sized, [2.0 * SHIFT]]), rows)
+    solved = minimise(replace(program, lower=np.concatenate([box[0] / sized, [0.0]])), None)
     if solved is None:
         return None
     return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit
-SHIFT = 100.0
