@@ -70,7 +70,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ow.InvalidInputError, match="no TensorFlow Lite model"):
         ow.runtimes.tflite_problem(path)
     path.write_bytes(b"\xff\xff\xff\x7fTFL3" + bytes(40))
-    with pytest.raises(ow.InvalidInputError, match="damaged|0 subgraphs"):
+    with pytest.raises(ow.InvalidInputError, match=r"damaged|0 subgraphs"):
         ow.runtimes.tflite_problem(path)
     path.write_bytes(random_net(0))
     with pytest.raises(ow.InvalidInputError, match="an offset for 'x', which is no tensor"):
