@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.memory_layout.bounds.best import height_bound

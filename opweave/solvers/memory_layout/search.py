@@ -26,6 +26,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.memory_layout.ranks import Choice
 from opweave.solvers.memory_layout.sections import Space
 
 UNDECIDED = 0
@@ -87,7 +88,7 @@ class _State(NamedTuple):
     scalars: IntArray
 
 
-def pack(space: Space, height: int, rank: FloatArray, blame: FloatArray, budget: int) -> Decision:
+def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
     """Look for offsets such that all storages lie below ``height``.
 
     Parameters
@@ -96,10 +97,8 @@ def pack(space: Space, height: int, rank: FloatArray, blame: FloatArray, budget:
         The storages.
     height
         Bytes.
-    rank
-        Storages of least rank are placed first. Shape (storages,).
-    blame
-        How often every section refuted a state, changed in place: such sections come first. Shape (sections,).
+    choice
+        What to branch on, and which storages to place first.
     budget
         Most states to visit.
 
@@ -110,7 +109,9 @@ def pack(space: Space, height: int, rank: FloatArray, blame: FloatArray, budget:
     """
     offset = np.zeros(len(space.size), dtype=np.int64)
     work = 20 * (len(space.members) + min(budget, len(space.size)) * 50)
-    answer, states = stack.sized(work)(space, height, rank, blame, budget, offset)
+    answer, states = stack.sized(work)(
+        space, height, choice.rank, choice.blame, choice.branching, budget, offset
+    )
     return Decision(int(answer), offset if answer == FOUND else None, int(states))
 
 
@@ -235,17 +236,53 @@ def _settle(space: Space, now: _State, height: int) -> bool:
 
 
 @inlined
+def _foundation(space: Space, now: _State, j: int) -> tuple[int, int]:
+    """What explains the floors in all sections of storage j."""
+    sections = len(space.members_start) - 1
+    low, high = space.first[j], space.after[j]
+    for t in range(space.first[j], space.after[j]):
+        low = min(low, now.values[LOW * sections + t])
+        high = max(high, now.values[HIGH * sections + t])
+    return low, high
+
+
+@inlined
+def _postpone(space: Space, now: _State, j: int, height: int) -> bool:
+    """Storage j does not lie at the lowest floor: it lies upon one that is not placed yet. False if it cannot."""
+    sections = len(space.members_start) - 1
+    count = len(space.size)
+    base = SECTION_ROWS * sections
+    old = now.values[base + EARLIEST * count + j]
+    least = FAR
+    for i in range(count):
+        meets = space.first[i] < space.after[j] and space.first[j] < space.after[i]
+        if meets and i != j and now.values[base + PLACED * count + i] == 0:
+            least = min(least, space.size[i])
+    low, high = _foundation(space, now, j)
+    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = low, high
+    offset = _earliest(space, j, old + least) if least < FAR else FAR
+    if offset + space.size[j] > height or space.fixed[j] >= 0:
+        return False
+    _put(now, base + EARLIEST * count + j, offset)
+    _put(now, base + WHY_LOW * count + j, low)
+    _put(now, base + WHY_HIGH * count + j, high)
+    for s in range(space.first[j], space.after[j]):
+        if now.values[s] == old:
+            left = now.values[LOWEST * sections + s] - 1
+            _put(now, LOWEST * sections + s, left)
+            if left == 0:
+                _wake(now, s)
+    return True
+
+
+@inlined
 def _place(space: Space, now: _State, j: int, offset: int) -> None:
     """Place storage j; its sections' floors rise to its top."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
     first, after = space.first[j], space.after[j]
-    low = min(first, now.values[base + WHY_LOW * count + j])
-    high = max(after, now.values[base + WHY_HIGH * count + j])
-    for t in range(first, after):  # why nothing that is not placed yet can lie below this storage
-        low = min(low, now.values[LOW * sections + t])
-        high = max(high, now.values[HIGH * sections + t])
+    low, high = _foundation(space, now, j)
     _put(now, base + PLACED * count + j, 1)
     now.offset[j] = offset
     for t in range(first, after):
@@ -310,9 +347,11 @@ def _part(space: Space, now: _State) -> tuple[int, int]:
 
 
 @inlined
-def _branching_section(space: Space, now: _State, low: int, high: int, height: int, rank: FloatArray) -> int:
-    """The section to branch on: at the lowest floor, among the sections of the storage that would be placed there first,
-    the one with the fewest possibilities, or else the least space to spare."""
+def _branching(space: Space, now: _State, low: int, high: int, height: int, rank: FloatArray) -> tuple[int, int]:
+    """The section to branch on, and the storage that would be placed at the lowest floor first.
+
+    Of its sections, the one with the fewest possibilities for its blame is chosen, or else the least space to spare.
+    """
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
@@ -336,7 +375,7 @@ def _branching_section(space: Space, now: _State, low: int, high: int, height: i
         spare = height - floor - now.values[REST * sections + t]
         if lowest < fewest or (lowest == fewest and spare < least):
             chosen, fewest, least = t, lowest, spare
-    return chosen
+    return chosen, best
 
 
 @inlined
@@ -427,7 +466,7 @@ def _explain_branching(space: Space, now: _State, t: int, whole: bool) -> None:
 
 @kernel
 def stack(
-    space: Space, height: int, rank: FloatArray, blame: FloatArray, budget: int, offset: IntArray
+    space: Space, height: int, rank: FloatArray, blame: FloatArray, branching: int, budget: int, offset: IntArray
 ) -> tuple[int, int]:
     """Depth-first search; returns (answer, states). ``offset`` receives the offsets when found.
 
@@ -457,14 +496,20 @@ def stack(
             offset[:] = now.offset
             return FOUND, now.scalars[NODE]
         depth += 1
-        t = _branching_section(space, now, low, high, height, rank)
+        t, best = _branching(space, now, low, high, height, rank)
         used = 0 if depth == 0 else frame_end[depth - 1]
         if used + count > len(pool):
             pool = np.concatenate((pool, np.zeros(len(pool), dtype=np.int64)))
         frame_section[depth], frame_first[depth], frame_next[depth] = t, used, used
-        frame_end[depth] = used + _possible(space, now, t, rank, pool, used)
+        if branching == 1:
+            pool[used] = best
+            frame_end[depth] = used + 1
+        else:
+            frame_end[depth] = used + _possible(space, now, t, rank, pool, used)
         frame_top[depth] = now.scalars[TOP]
         frame_low[depth], frame_high[depth] = t, t + 1
+        if branching == 1:
+            frame_low[depth], frame_high[depth] = _foundation(space, now, best)
         going = False
         while not going:
             full = depth + 2 > deep or now.scalars[TOP] + len(now.values) > len(now.trail)
@@ -478,6 +523,15 @@ def stack(
                 from_section[depth], to_section[depth] = space.first[j], space.after[j]
                 _place(space, now, j, now.values[t])
                 going = _settle(space, now, height)
+            elif branching == 1 and frame_next[depth] == frame_end[depth]:
+                frame_next[depth] += 1
+                j = pool[frame_first[depth]]
+                going = _postpone(space, now, j, height) and _settle(space, now, height)
+            elif branching == 1:
+                now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = frame_low[depth], frame_high[depth]
+                depth -= 1
+                if depth < 0:
+                    return REFUTED, now.scalars[NODE]
             else:
                 floor = now.values[t]
                 spare = height - floor - now.values[REST * sections + t]
