@@ -50,6 +50,9 @@ ENGINE_SHARE = 0.6
 """Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
 for the briefest: it proves small problems in the time that remains."""
 
+COOLING_SHARE = 0.7
+"""Share of the last local search for one more long cooling; rounds from the best plan follow."""
+
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
 
@@ -181,6 +184,9 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
+            if timed and not whole:
+                with run.share(COOLING_SHARE):
+                    cool_down(search)
             search_from(search, rounds=None)
         if not run.should_stop():
             go_on_with(search.problem, "decompose", run)

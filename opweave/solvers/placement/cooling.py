@@ -46,7 +46,8 @@ def cool_down(search: LocalSearch) -> None:
     if run.should_stop() or not math.isfinite(search.makespan):
         return
     run.enter("cooling")
-    number = run.turn("cooling", 0)
+    number = run.turn("cooling", search.coolings)
+    search.coolings = number + 1
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
     chains = contraction_of(search.arrays, search.instance.cluster)

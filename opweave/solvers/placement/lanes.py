@@ -5,6 +5,7 @@ from __future__ import annotations
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.cooling import cool_down
 from opweave.solvers.placement.decompose import Decomposition
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
@@ -51,6 +52,7 @@ def search(problem: Placement, run: Run) -> Outcome:
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
+            cool_down(search)
     _decompose(search)
     _anneal(search)
     return _ended(problem, run)

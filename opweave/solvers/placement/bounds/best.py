@@ -32,6 +32,9 @@ LONGEST_EXACT = 10.0
 
 PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 
+WIDE, OTHER_SIZES = 100, (25, 70)
+"""Operators of a module above which chains of windows of other sizes are tried as well: no size is best for all."""
+
 MEMORY_SHARE = 0.8
 """Share of the time left for bounds with memory at its price."""
 
@@ -98,6 +101,10 @@ def bounds_of_backbone(
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
+    if max((len(window.inner) for window in chain.windows), default=0) > WIDE:
+        for most in OTHER_SIZES:
+            if not run.should_stop():
+                report(milestones_of(arrays, (most,)).value(), "milestones")
     with run.share(MEMORY_SHARE, LONGEST_COUNTS):
         _price_memory(chain, instance, arrays, run, report)
     exchange, run.exchange = run.exchange, None

@@ -29,7 +29,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
+from opweave.solvers.placement.bounds.chains import WINDOW_SIZES, Chain, milestone_chains
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
@@ -259,8 +259,11 @@ class Milestones:
         return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, level)]
 
 
-def milestones_of(arrays: PlacementArrays) -> Milestones:
-    """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once."""
+def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> Milestones:
+    """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once.
+
+    ``sizes`` are the most operators of a window in each of the chains that are tried within a module.
+    """
     cuts, windows = modules(arrays)
     blocks: dict[bytes, Block] = {}
     known: dict[bytes, Module] = {}
@@ -268,17 +271,17 @@ def milestones_of(arrays: PlacementArrays) -> Milestones:
     for window in windows:
         key = window.key()
         if key not in known:
-            known[key] = _module(window, blocks)
+            known[key] = _module(window, blocks, sizes)
         chosen.append(known[key])
     return Milestones(cuts, arrays.seconds[cuts], chosen, windows)
 
 
-def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
+def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) -> Module:
     """Refine a module by its own milestones; its ends are not milestones.
 
     Large windows are preferred when they enclose far more work and are small with equal branches counted once.
     """
-    small, *large = milestone_chains(window.arrays)
+    small, *large = milestone_chains(window.arrays, sizes)
     inner, parts = _refined(window, small)
     if large and large[0].work > FAR_MORE * small.work:
         other, wide = _refined(window, large[0])
