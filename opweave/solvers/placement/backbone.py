@@ -64,8 +64,8 @@ class Backbone:
         """
         outside = np.ones(whole.operators, dtype=bool)
         outside[self.operators] = False
-        held = np.unique(np.concatenate([[], *(whole.parameters[v] for v in np.flatnonzero(outside))])).astype(np.int64)
-        held = np.setdiff1d(held, self.instance.parameters.items)
+        users = whole.parameters.heads()
+        held = np.setdiff1d(whole.parameters.items[outside[users]], self.instance.parameters.items)
         taken = int(whole.memory[outside].sum()) + int(whole.parameter_bytes[held].sum())
         reserved = (whole.capacity != NO_LIMIT) & (taken <= MOST_RESERVED * whole.capacity)
         return np.where(reserved, whole.capacity - taken, whole.capacity)

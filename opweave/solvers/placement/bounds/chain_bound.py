@@ -30,6 +30,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chains import WINDOW_SIZES, Chain, milestone_chains
+from opweave.solvers.placement.bounds.refutation import refuted_below
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
@@ -105,10 +106,20 @@ class Block:
         known = float(self.values[a, b])
         if level == EXACT:
             return self._exact(self.window.fixed(a, b), known, time_limit)
-        program = self.program(a, b, self.ceiling(a, b))
+        ceiling = self.ceiling(a, b)
+        program = self.program(a, b, ceiling)
         if program is None:
-            return self.ceiling(a, b)
-        return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+            return ceiling
+        if level == RELAXED:
+            return max(self.refuted(a, b, 0, time_limit), relaxed_bound(program, time_limit))
+        return integer_bound(program, time_limit)[0]
+
+    def refuted(self, a: int, b: int, branches: int, time_limit: float) -> float:
+        """The bound of a pair after refuting longer lengths with some branches each (:mod:`.refutation`)."""
+        known = float(self.values[a, b])
+        if len(self.window.inner) > LARGEST_EXACT:
+            return known
+        return refuted_below(self.window.fixed(a, b), known, self.ceiling(a, b), branches, time_limit)
 
     def ceiling(self, a: int, b: int) -> float:
         """Length of some plan of the window, in seconds, if there is a plan."""

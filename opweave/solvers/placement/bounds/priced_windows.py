@@ -130,7 +130,8 @@ class PricedBlock:
         """The least price of all bytes, each operator by itself, and where it puts them."""
         cost = np.where(self._usable, self._least[:, None] * price, np.inf)
         where = np.argmin(cost, axis=1)
-        return float(cost.min(axis=1).sum()), np.bincount(where, weights=self._least, minlength=len(price))
+        taken = np.bincount(where, weights=self._least, minlength=len(price)).astype(np.float64)
+        return float(cost.min(axis=1).sum()), taken
 
     def open(self, a: int, b: int) -> bool:
         """Whether the pair can be raised at these prices."""

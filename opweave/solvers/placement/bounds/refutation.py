@@ -93,9 +93,7 @@ def _only(seconds: FloatArray, v: int, k: int) -> FloatArray:
     return fixed
 
 
-def refuted_below(
-    arrays: PlacementArrays, known: float, ceiling: float, branches: int, seconds: float
-) -> float:
+def refuted_below(arrays: PlacementArrays, known: float, ceiling: float, branches: int, seconds: float) -> float:
     """The largest length found that is refuted, at least ``known`` and at most ``ceiling``, in seconds.
 
     Parameters
