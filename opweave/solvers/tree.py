@@ -277,6 +277,9 @@ class Relaxation:
         engine.changeColsBounds(len(self.columns), self.columns.astype(np.int32), low, high)
         engine.setOptionValue("time_limit", engine.getRunTime() + left)
         engine.run()
+        if engine.getModelStatus().name == "kUnknown":  # a basis of the node before may be too bad to go on from
+            engine.clearSolver()
+            engine.run()
         status = engine.getModelStatus().name
         if status == "kInfeasible":
             return Relaxed(self._emptiness(engine, box, known), None, None)

@@ -38,6 +38,7 @@ PROGRAMS_SHARE = 0.6
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
 short, a list rule called by name may give a better plan."""
 
+CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
@@ -94,6 +95,11 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.arrays, Best(run))
+    with run.share(CHAIN_SHARE):
+        counted = go_on_with(problem, "layers", run)  # does nothing unless the operators run one after the other
+    if counted.infeasible or run.closed():
+        return counted
+    search.consider_solution(run.best)
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
