@@ -146,7 +146,9 @@ class LatticeSearch:
         return (0.0, crew) if self.problem.objective == "bottleneck" and crew is not None else (value, crew)
 
     def _loads(self, lattice: Lattice, instance: PipelineInstance, sets: Sets) -> tuple[float, Crew | None] | None:
-        kept = lattice.members @ np.array([op.id in self.problem.stateful for op in lattice.graph.operators], dtype=float)
+        kept = lattice.members @ np.array(
+            [op.id in self.problem.stateful for op in lattice.graph.operators], dtype=float
+        )
         loads = Loads(instance, LatticeSteps(lattice, 1.0, kept))
         table, low, high = SetLoads(loads, sets, self.run.should_stop), 0.0, math.inf
         best: Crew | None = None
@@ -264,4 +266,3 @@ class HostTable:
             cuts.append(point)
             teams.append(team)
         return Crew(tuple(reversed(cuts[:-1])), tuple(map(tuple, sets.devices(teams[::-1]))))
-

@@ -17,12 +17,17 @@ from opweave.problems.arrays import IntArray
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.contraction import contraction_of
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
 from opweave.solvers.placement.plans import fits
 
 UNTIMED_CHUNKS = 60
 """Chunks of a cooling when there is no time limit; a chunk takes about a tenth of a second."""
+
+
+MOST_OPERATORS, WIDE = 4_000, 60
+"""Most operators of a problem for which the time suffices, and least operators of a module that is wide."""
 
 
 class Phase(NamedTuple):
@@ -38,6 +43,13 @@ CHAINS, OPERATORS = Phase(0.015, 0.0005, 0.8), Phase(0.001, 0.0001, 0.2)
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
+
+
+def is_wide(search: LocalSearch) -> bool:
+    """Whether a long cooling is worth its time: some module is too large for the searches of single modules."""
+    if not 0 < search.instance.operators <= MOST_OPERATORS:
+        return False
+    return max(len(window.inner) for window in modules(search.arrays)[1]) >= WIDE
 
 
 def cool_down(search: LocalSearch) -> None:
