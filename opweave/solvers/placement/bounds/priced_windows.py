@@ -156,6 +156,8 @@ class PricedBlock:
     def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
+        if not math.isfinite(ceiling):  # missing links: no plan to begin from
+            return 0.0, taken
         length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
         builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
         if not builder.possible:
