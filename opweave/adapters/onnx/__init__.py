@@ -8,6 +8,7 @@ from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
     from opweave.adapters.onnx.nodes import reorder_onnx
+    from opweave.adapters.onnx.optimizer import optimize
     from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
     from opweave.adapters.onnx.read import from_onnx, onnx_runtime_problem
     from opweave.adapters.onnx.session import onnx_session_options
@@ -18,6 +19,7 @@ __all__ = [
     "from_onnx",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "optimize",
     "reorder_onnx",
     "split_onnx",
 ]
@@ -30,6 +32,7 @@ __getattr__, __dir__ = lazily(
         "from_onnx": "read",
         "onnx_runtime_problem": "read",
         "onnx_session_options": "session",
+        "optimize": "optimizer",
         "reorder_onnx": "nodes",
         "split_onnx": "pieces",
     },
