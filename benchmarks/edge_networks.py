@@ -48,11 +48,10 @@ def wireless(devices: int, memory_bytes: int, seed: int) -> ow.Cluster:
 
 
 def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fields: object) -> ow.Pipeline:
-    """A pipeline under the paper's assumptions: no computing, compressed transfers, equal memory on all devices."""
+    """A pipeline under the paper's assumptions: cuts at dominators, no computing, compressed transfers, equal memory."""
     cluster = wireless(devices, int(megabytes * MEGABYTE), seed)
-    return ow.Pipeline(
-        graph=keras(model), cluster=cluster, include_compute=False, compression=PAPER_COMPRESSION, **fields
-    )
+    reading = {"cuts": "dominators", "include_compute": False, "compression": PAPER_COMPRESSION}
+    return ow.Pipeline(graph=keras(model), cluster=cluster, **reading | fields)
 
 
 def heterogeneous(
@@ -76,7 +75,12 @@ def heterogeneous(
         cluster = ow.Cluster(devices=machines, rates=rates(devices, seed))
     costs = ow.Costs.roofline(graph, cluster) if computing else None
     return ow.Pipeline(
-        graph=graph, cluster=cluster, costs=costs, include_compute=computing, compression=PAPER_COMPRESSION
+        graph=graph,
+        cluster=cluster,
+        costs=costs,
+        include_compute=computing,
+        compression=PAPER_COMPRESSION,
+        cuts="dominators",
     )
 
 

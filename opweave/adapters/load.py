@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
+from opweave.adapters.graphs.device_placement import MARK, from_device_placement, read_device_placement
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch.export import ExportedProgram
 
+    from opweave.problems.language.model import LanguageModel
+    from opweave.problems.language.workload import Phase
+
 AnyProblem = Problem[Any, Any]
 
 
@@ -43,6 +47,8 @@ def load(
     dims: Mapping[str, int] | None = None,
     inputs: Mapping[str, object] | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
+    context: int | None = None,
+    phase: Phase | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
     """Load a model graph.
@@ -53,10 +59,11 @@ def load(
     ----------
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
-        schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`). Or a model in memory: an ONNX
-        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
-        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
-        :mod:`opweave.adapters.graphs.networkx_io`).
+        schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
+        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
+        :func:`opweave.adapters.llm.reading.read`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
+        exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
+        :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
@@ -67,6 +74,10 @@ def load(
         and shapes that depend on values.
     inplace_kinds
         Operator kinds that may overwrite an input; files in opweave's own schema state this for each operator instead.
+    context, phase
+        For a language model: tokens that its caches hold (4096 if not given), and ``"decode"`` (the default: one token
+        at the end of that context) or ``"prefill"`` (512 tokens of a prompt that fills it).
+        ``opweave.llm.language_graph`` takes every detail.
     limits
         Caps on file and graph size.
 
@@ -96,6 +107,15 @@ def load(
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
     if dims and family not in ("onnx", "keras"):
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
+    if family == "llm" or "model_type" in data:
+        from opweave.adapters.llm.reading import read
+
+        return _language_graph(read(model, limits=limits), context, phase)
+    if context is not None or phase is not None:
+        raise InvalidInputError(
+            f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
+        )
     if inputs is not None and family != "onnx":
         raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":
@@ -124,9 +144,10 @@ def load(
                 "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
             )
         raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, and .pt2; rename or export the model"
+            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
         )
-    data = _read_object(model, limits)
+    if MARK in data:
+        return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
     if "operators" in data:
@@ -205,8 +226,6 @@ def geometry(
 
 
 _WITHOUT_GRAPH = {
-    ".gguf": "a GGUF file",
-    ".safetensors": "a safetensors file",
     ".pt": "a .pt file mostly",
     ".pth": "a .pth file mostly",
     ".bin": "a .bin file mostly",
@@ -215,21 +234,47 @@ _WITHOUT_GRAPH = {
 }
 """Files that people take for models, and how a sentence calls them."""
 
-_SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
+_SUFFIXES = {
+    ".onnx": "onnx",
+    ".pt2": "torch",
+    ".gguf": "llm",
+    ".safetensors": "llm",
+    ".safetensors.index.json": "llm",
+    ".json": "json",
+    ".json.gz": "json",
+}
 
 
 def family_of(model: object) -> str:
     """The model's framework, from the file name or the packages of the object's classes; nothing is imported."""
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model).lower()
+        if (Path(model) / "config.json").is_file():
+            return "llm"
         return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
     packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
     # A Keras model on the PyTorch backend is also a torch module.
     return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
 
 
+USUAL_CONTEXT = 4096
+"""Tokens of context that a language model is planned with by default; fewer if it was trained for fewer."""
+
+
+def _language_graph(model: LanguageModel, context: int | None, phase: Phase | None) -> OpGraph:
+    from opweave.problems.language.graph import language_graph
+    from opweave.problems.language.workload import Workload
+
+    longest = USUAL_CONTEXT if model.longest is None else min(USUAL_CONTEXT, model.longest)
+    work = {"context": longest if context is None else context, "phase": "decode" if phase is None else phase}
+    return language_graph(model, Workload.model_validate(work))
+
+
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
+
+    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
+    (see :mod:`opweave.adapters.graphs.device_placement`).
 
     Raises
     ------
@@ -238,6 +283,8 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     """
     name = place(path)
     data = _read_object(path, limits)
+    if MARK in data:
+        return from_device_placement(data, where=name, limits=limits)
     kind = data.get("kind")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}

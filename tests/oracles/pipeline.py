@@ -7,9 +7,10 @@ reached, a prefix by counting what is live. Takes every side constraint that a p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, pairwise, product
 
 import networkx as nx
+import numpy as np
 
 from opweave.problems.constraints import (
     Colocate,
@@ -39,49 +40,173 @@ def best_pipeline(problem: Pipeline) -> Best:
 
 def all_pipelines(problem: Pipeline) -> Iterator[Stages]:
     """Every pipeline that obeys cuts, devices, memory and side constraints; links not looked at."""
-    order = problem.running_order
-    if not order:
+    if not problem.running_order:
         yield Stages(stages=())
         return
+    for pieces in _all_pieces(problem):
+        if not problem.min_stages <= len(pieces) <= (problem.max_stages or len(pieces)):
+            continue
+        for teams in _all_teams(problem, len(pieces)):
+            if not all(_may(problem, piece, team) for piece, team in zip(pieces, teams, strict=True)):
+                continue
+            held = _held(problem, pieces, teams)
+            if _fits(problem, held) and _obeyed(problem, pieces, teams, held):
+                yield Stages(
+                    stages=[
+                        Stage(device=team[0], operators=piece, replicas=team[1:])
+                        for team, piece in zip(teams, pieces, strict=True)
+                    ]
+                )
+
+
+def _all_pieces(problem: Pipeline) -> Iterator[list[tuple[str, ...]]]:
+    """Every way to cut the model."""
+    order = problem.running_order
+    if problem.cuts == "ideals":
+        yield from _chains(problem, order)
+        return
     cuts = allowed_cuts(problem)
+    for count in range(len(cuts) + 1):
+        for chosen in combinations(cuts, count):
+            ends = [0, *chosen, len(order)]
+            yield [order[a:b] for a, b in pairwise(ends)]
+
+
+def _chains(problem: Pipeline, rest: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
+    """Every sequence of sets of operators in which data only run forward."""
+    if not rest:
+        yield []
+    for count in range(1, len(rest) + 1):
+        for first in combinations(rest, count):
+            behind = tuple(name for name in rest if name not in first)
+            made = {tensor for name in behind for tensor in _operator(problem, name).outputs}
+            if not any(made & set(_operator(problem, name).inputs) for name in first):
+                yield from ([first, *others] for others in _chains(problem, behind))
+
+
+def _all_teams(problem: Pipeline, count: int) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Every way to give stages their devices."""
     names = [each.name for each in problem.cluster.devices if each.name not in problem.forbidden_devices]
     if problem.device_order is not None:
         names = [name for name in problem.device_order if name in names]
-    pick = permutations if problem.device_order is None else combinations
-    most = min(len(names), len(cuts) + 1, problem.max_stages or len(names))
-    for count in range(problem.min_stages, most + 1):
-        for chosen in combinations(cuts, count - 1):
-            ends = [0, *chosen, len(order)]
-            pieces = [order[a:b] for a, b in pairwise(ends)]
-            held = [_bytes(problem, piece) for piece in pieces]
-            for devices in pick(names, count):
-                if all(_may(problem, *each) for each in zip(pieces, devices, held, strict=True)) and _obeyed(
-                    problem, pieces, devices, held
-                ):
-                    pairs = zip(devices, pieces, strict=True)
-                    yield Stages(stages=[Stage(device=device, operators=piece) for device, piece in pairs])
+    sizes = range(1, problem.max_replicas + 1)
+    teams = [team for size in sizes for team in combinations(names, size) if _alike(problem, team)]
+    for chosen in product(teams, repeat=count):
+        used = [name for team in chosen for name in team]
+        most = len(used) if problem.max_visits is None else problem.max_visits
+        ranks = [names.index(name) for name in used]
+        if (
+            max(map(used.count, used)) <= most
+            and all(a != b for a, b in pairwise(chosen))
+            and (problem.device_order is None or ranks == sorted(ranks))
+        ):
+            yield chosen
+
+
+def _alike(problem: Pipeline, team: tuple[str, ...]) -> bool:
+    """Whether devices can be exchanged without changing anything."""
+    cluster, place = problem.cluster, [problem.cluster.device_index[name] for name in team]
+    others = [k for k in range(len(cluster.devices)) if k not in place]
+    first, *rest = place
+    for k in rest:
+        same = {**cluster.devices[k].model_dump(), "name": ""} == {**cluster.devices[first].model_dump(), "name": ""}
+        rates = cluster.rates is None or cluster.rates[k] == cluster.rates[first]
+        for matrix in (cluster.direct_bandwidth, cluster.direct_latency):
+            same &= all(matrix[k, w] == matrix[first, w] and matrix[w, k] == matrix[w, first] for w in others)
+            same &= len({matrix[a, b] for a in place for b in place if a != b}) <= 1
+        names = [op.id for op in problem.graph.operators]
+        both = problem.costs.array(names, (team[0], cluster.devices[k].name)) if problem.include_compute else None
+        times = both is not None and not np.array_equal(both[:, 0], both[:, 1], equal_nan=True)
+        if not (same and rates) or times:
+            return False
+    return True
 
 
 def value_of(problem: Pipeline, plan: Stages) -> float | None:
     """The objective; None when a link is missing."""
+    if not plan.stages:
+        return 0.0
     computing = [_seconds(problem, stage.operators, stage.device) for stage in plan.stages]
-    sending = []
-    done: set[str] = set()
-    for stage, following in zip(plan.stages[:-1], plan.stages[1:], strict=True):
-        done.update(stage.operators)
-        size = sum(problem.graph.tensors[problem.graph.tensor_index[name]].bytes for name in live(problem, done))
-        ends = (problem.cluster.device_index[stage.device], problem.cluster.device_index[following.device])
-        rate = problem.cluster.effective_bandwidth[ends]
-        if rate == 0:
-            return None
-        sending.append(float(problem.cluster.effective_latency[ends] + size / problem.compression / rate))
+    turns = [1 + len(stage.replicas) for stage in plan.stages]
+    if problem.delivery == "host":
+        received, sent = _by_host(problem, plan)
+        carried = [*received, *sent]
+    else:
+        carried = _by_links(problem, plan)
+        received, sent = [0.0, *carried], [*carried, 0.0]
+    if None in carried:
+        return None
     if problem.objective == "transfers":
-        return sum(sending)
+        return sum(carried)
     if problem.objective == "latency":
-        return sum(computing) + sum(sending)
+        return sum(computing) + sum(carried)
+    own = _per_device(plan, [each / n for each, n in zip(computing, turns, strict=True)])
     if problem.channel == "shared":
-        return max([*computing, sum(sending), 0.0])
-    return max([*computing, *sending, 0.0])
+        return max([*own, sum(carried), 0.0])
+    if problem.load == "sum":
+        together = map(sum, zip(received, computing, sent, strict=True))
+        return max([0.0, *_per_device(plan, [each / n for each, n in zip(together, turns, strict=True)])])
+    if problem.delivery == "host":
+        both = ([each / n for each, n in zip(side, turns, strict=True)] for side in (received, sent))
+        return max([0.0, *own, *(each for side in both for each in _per_device(plan, side))])
+    shares = [max(1.0 / n, 1.0 / m) for n, m in pairwise(turns)]
+    return max([*own, *(each * share for each, share in zip(carried, shares, strict=True)), 0.0])
+
+
+def _per_device(plan: Stages, seconds: list[float]) -> list[float]:
+    devices = [stage.device for stage in plan.stages]
+    return [
+        sum(each for each, other in zip(seconds, devices, strict=True) if other == name) for name in dict.fromkeys(devices)
+    ]
+
+
+def _tensors(problem: Pipeline, plan: Stages) -> Iterator[tuple[int, int, list[int]]]:
+    """Bytes of every tensor that can be carried, the stage that has it first, and the stages that read it."""
+    where = {name: number for number, stage in enumerate(plan.stages) for name in stage.operators}
+    for tensor in problem.graph.tensors:
+        readers = [where[op.id] for op in problem.graph.operators if tensor.id in op.inputs]
+        maker = problem.graph.producer.get(tensor.id)
+        if maker is not None or problem.inputs == "first":
+            yield tensor.bytes, 0 if maker is None else where[maker], readers
+
+
+def _by_links(problem: Pipeline, plan: Stages) -> list[float | None]:
+    """Seconds of the message behind each stage but the last: what a device further on reads and has not had yet."""
+    devices = [stage.device for stage in plan.stages]
+    seconds: list[float | None] = []
+    for cut, (source, target) in enumerate(pairwise(devices)):
+        size = sum(
+            bytes_
+            for bytes_, first, readers in _tensors(problem, plan)
+            if first <= cut and any(reader > cut and devices[reader] not in devices[first : cut + 1] for reader in readers)
+        )
+        ends = (problem.cluster.device_index[source], problem.cluster.device_index[target])
+        rate = problem.cluster.effective_bandwidth[ends]
+        late = problem.cluster.effective_latency[ends]
+        seconds.append(None if rate == 0 else float(late + size / problem.compression / rate))
+    return seconds
+
+
+def _by_host(problem: Pipeline, plan: Stages) -> tuple[list[float | None], list[float | None]]:
+    """Seconds that each stage fetches and stores; what a device has stays on it."""
+    devices = [stage.device for stage in plan.stages]
+    fetched: list[list[int]] = [[] for _ in devices]
+    stored: list[list[int]] = [[] for _ in devices]
+    for size, first, readers in _tensors(problem, plan):
+        others = {devices[reader] for reader in readers} - {devices[first]}
+        for name in others:
+            fetched[min(reader for reader in readers if devices[reader] == name)].append(size)
+        if others:
+            stored[first].append(size)
+    rates = problem.cluster.rates or [0.0]
+
+    def seconds(name: str, sizes: list[int]) -> float | None:
+        rate = rates[problem.cluster.device_index[name]]
+        if not sizes:
+            return 0.0
+        return None if rate == 0 else problem.cluster.latency + sum(sizes) / problem.compression / rate
+
+    return tuple([seconds(*pair) for pair in zip(devices, side, strict=True)] for side in (fetched, stored))
 
 
 def live(problem: Pipeline, done: set[str]) -> set[str]:
@@ -152,32 +277,44 @@ def _bytes(problem: Pipeline, operators: tuple[str, ...]) -> int:
     return total + sum(op.workspace_bytes + sum(sizes.get(each, 0) for each in op.outputs) for op in here)
 
 
-def _may(problem: Pipeline, operators: tuple[str, ...], device: str, held: int) -> bool:
-    """Memory, and known times."""
-    limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
-    if limit is not None and held > limit:
+def _held(problem: Pipeline, pieces: list[tuple[str, ...]], teams: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    """Bytes by device in use."""
+    runs: dict[str, tuple[str, ...]] = {}
+    for piece, team in zip(pieces, teams, strict=True):
+        for name in team:
+            runs[name] = runs.get(name, ()) + piece
+    return {name: _bytes(problem, operators) for name, operators in runs.items()}
+
+
+def _fits(problem: Pipeline, held: dict[str, int]) -> bool:
+    limits = {device.name: device.memory_bytes for device in problem.cluster.devices}
+    return all(limits[name] is None or size <= limits[name] for name, size in held.items())
+
+
+def _may(problem: Pipeline, operators: tuple[str, ...], team: tuple[str, ...]) -> bool:
+    """Known times, and nothing kept between inputs where devices take turns."""
+    if len(team) > 1 and set(operators) & set(problem.stateful):
         return False
-    if not problem.include_compute:
-        return True
-    return not problem.costs.missing(operators, [device])
+    return not problem.include_compute or not problem.costs.missing(operators, team)
 
 
-def _obeyed(problem: Pipeline, pieces: list[tuple[str, ...]], devices: tuple[str, ...], held: list[int]) -> bool:
-    where = {name: device for piece, device in zip(pieces, devices, strict=True) for name in piece}
-    memory = dict(zip(devices, held, strict=True))
-    return all(_obeys(each, where, memory) for each in problem.constraints)
+def _obeyed(
+    problem: Pipeline, pieces: list[tuple[str, ...]], teams: tuple[tuple[str, ...], ...], held: dict[str, int]
+) -> bool:
+    where = {name: set(team) for piece, team in zip(pieces, teams, strict=True) for name in piece}
+    return all(_obeys(each, where, held) for each in problem.constraints)
 
 
-def _obeys(constraint: Constraint, where: dict[str, str], memory: dict[str, int]) -> bool:
+def _obeys(constraint: Constraint, where: dict[str, set[str]], memory: dict[str, int]) -> bool:
     match constraint:
         case Pin(op=name, device=device):
-            return where[name] == device
+            return where[name] == {device}
         case Forbid(op=name, device=device):
-            return where[name] != device
+            return device not in where[name]
         case Colocate(ops=names):
-            return len({where[name] for name in names}) == 1
+            return len({frozenset(where[name]) for name in names}) == 1
         case Separate(ops=names):
-            return all(where[a] != where[b] for a, b in product(names, names) if a != b)
+            return all(not where[a] & where[b] for a, b in product(names, names) if a != b)
         case MaxDevices(count=count):
             return len(memory) <= count
         case MemoryCap(device=device, bytes=most):

@@ -7,8 +7,8 @@ first one ends.
 Time is counted in ticks. Terms of sums are rounded down, so the optimum in ticks times the tick never exceeds the
 optimum in seconds.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1) and
-``model.stages()``, which can be added and compared like numbers.
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1),
+``model.stage(op)`` and ``model.stages()``, which can be added and compared like numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.pipeline.flow import StageFormulation
-from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
@@ -50,6 +50,8 @@ class CircuitModel(IntervalModel):
         Column of every arc; node v + 1 is device v.
     sent
         Column of the ticks that each device spends sending, if they are summed.
+    received
+        Column of the ticks that each device spends receiving, if a stage pays for them.
     """
 
     instance: PipelineInstance
@@ -58,6 +60,7 @@ class CircuitModel(IntervalModel):
     ends_at: dict[tuple[int, int], int] = field(default_factory=dict)
     arcs: dict[tuple[int, int], int] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
 
     more_words: ClassVar[tuple[str, ...]] = ("stages",)
 
@@ -79,6 +82,11 @@ class CircuitModel(IntervalModel):
         """1 if ``device`` has a stage, otherwise 0."""
         return Linear.over(column for (v, _), column in self.begins_at.items() if self.instance.devices[v] == device)
 
+    def stage(self, op: str) -> Linear:
+        """The stage of operator ``op``, counted from 0: the stages that have begun by then, less one."""
+        place, position = self.instance.names.index(op), self.instance.position
+        return Linear.over(column for (_, a), column in self.begins_at.items() if position[a] <= place) - 1
+
     def stages(self) -> Linear:
         """The number of stages."""
         return Linear.over(self.begins_at.values())
@@ -95,7 +103,7 @@ class Circuit(StageFormulation):
 
     def build(self, problem: Pipeline) -> CircuitModel:
         """Write the model."""
-        instance = lower_unless_short(problem, self.context.ceiling)
+        instance = self.lowered(problem)
         devices, points = instance.reach.shape
         self._devices = len(instance.devices)
         links = int((instance.rate > 0).sum())
@@ -162,28 +170,40 @@ class Circuit(StageFormulation):
         """Equation (1), or a sum."""
         instance, goal = model.instance, model.instance.goal
         summed = goal != "bottleneck" or instance.shared_channel
-        for v in range(len(instance.devices)):
-            computing = self._computing(model, v)
-            if goal == "bottleneck" and computing:
-                model.row({model.slowest: 1, **{column: -value for column, value in computing.items()}}, 0, None)
-            if summed:
-                model.sent[v] = model.whole(0, 2 * TICKS, "sent", instance.devices[v])
-        model.timed.update(model.sent.values(), (model.slowest,))
+        devices = range(len(instance.devices))
+        computing = [self._computing(model, v) for v in devices]
+        for v, name in enumerate(instance.devices):
+            if summed or instance.summed:
+                model.sent[v] = model.whole(0, 2 * TICKS, "sent", name)
+            if instance.summed:
+                model.received[v] = model.whole(0, 2 * TICKS, "received", name)
+        model.timed.update(model.sent.values(), model.received.values(), (model.slowest,))
+        for v in devices if goal == "bottleneck" else ():
+            carrying = [each[v] for each in (model.sent, model.received) if instance.summed]
+            terms = {column: -value for column, value in computing[v].items()} | dict.fromkeys(carrying, -1)
+            if terms:
+                model.row({model.slowest: 1, **terms}, 0, None)
+        self._sending(model)
+        if summed:
+            total = {model.slowest: 1, **dict.fromkeys(model.sent.values(), -1)}
+            if goal == "latency":
+                for terms in computing:
+                    total |= {column: -value for column, value in terms.items()}
+            model.row(total, 0, None)
+
+    def _sending(self, model: CircuitModel) -> None:
+        """A transfer takes its time on the sender, on the receiver, or within the bottleneck."""
+        instance = model.instance
         for (tail, head), taken in model.arcs.items():
             v, w = tail - 1, head - 1
             if v < 0 or w < 0 or v == w:
                 continue
+            targets = [each[u] for each, u in ((model.sent, v), (model.received, w)) if each] or [model.slowest]
             for b in range(1, instance.last):
                 if (v, b) in model.ends_at and (w, b) in model.begins_at:
-                    target = model.sent[v] if summed else model.slowest
                     ticks = model.ticks(instance.send_seconds(b, v, w))
-                    model.row({target: 1}, ticks, None, (taken, model.ends_at[v, b]))
-        if summed:
-            total = {model.slowest: 1, **dict.fromkeys(model.sent.values(), -1)}
-            if goal == "latency":
-                for v in range(len(instance.devices)):
-                    total |= {column: -value for column, value in self._computing(model, v).items()}
-            model.row(total, 0, None)
+                    for target in targets:
+                        model.row({target: 1}, ticks, None, (taken, model.ends_at[v, b]))
 
     def _computing(self, model: CircuitModel, v: int) -> dict[int, int]:
         """The computing time of a device's stage in ticks, rounded down, by column."""
@@ -224,9 +244,12 @@ class Circuit(StageFormulation):
         for v, a, b in zip(devices, points[:-1], points[1:], strict=True):
             terms = self._computing(model, v)
             computing.append(terms.get(model.ends_at[v, b], 0) + terms.get(model.begins_at[v, a], 0))
-        hint = dict.fromkeys(model.sent.values(), 0)
+        hint = dict.fromkeys([*model.sent.values(), *model.received.values()], 0)
         hint |= {model.sent[v]: ticks for v, ticks in zip(devices[:-1], sending, strict=True) if model.sent}
-        together = sum(sending) if model.sent else max(sending, default=0)
+        hint |= {model.received[v]: ticks for v, ticks in zip(devices[1:], sending, strict=True) if model.received}
+        if instance.summed:
+            computing = [sum(each) for each in zip([0, *sending], computing, [*sending, 0], strict=True)]
+        together = sum(sending) if model.sent and not instance.summed else max(sending, default=0)
         if instance.goal == "latency":
             together += sum(computing)
         value = max([together, *computing]) if instance.goal == "bottleneck" else together
@@ -234,4 +257,4 @@ class Circuit(StageFormulation):
 
     def resolution(self) -> float:
         """One tick per stage and transfer, in seconds."""
-        return self._unit * 2 * self._devices
+        return self._unit * 3 * self._devices

@@ -5,7 +5,8 @@ b. Points only increase, so there are no cycles. Each device has at most one sta
 its classes do not appear here: cuts and devices are chosen together.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use the handles
-``model.on(op, device)`` and ``model.uses(device)``, which are 0 or 1, and ``model.stages()``, the number of stages.
+``model.on(op, device)`` and ``model.uses(device)``, which are 0 or 1, ``model.stage(op)``, which counts from 0, and
+``model.stages()``, the number of stages.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
@@ -36,7 +37,7 @@ from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInst
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.errors import InfeasibleError
+from opweave.problems.errors import InfeasibleError, UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 UNITS = 1000.0
@@ -86,6 +87,12 @@ class FlowModel(LinearModel):
         """1 if ``device`` has a stage, otherwise 0."""
         return Linear.over(column for (v, _, _), column in self.stages_at.items() if self.instance.devices[v] == device)
 
+    def stage(self, op: str) -> Linear:
+        """The stage of operator ``op``, counted from 0: the stages that have begun by then, less one."""
+        place, position = self.instance.names.index(op), self.instance.position
+        begun = (column for (_, a, _), column in self.stages_at.items() if position[a] <= place)
+        return Linear.over(begun) - 1
+
     def stages(self) -> Linear:
         """The number of stages."""
         return Linear.over(self.stages_at.values())
@@ -100,6 +107,25 @@ class StageFormulation(Formulation[Pipeline, Stages]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._unit = 1.0
+
+    def lowered(self, problem: Pipeline) -> PipelineInstance:
+        """The arrays, for readings that programs can express.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            For all other readings; the message names the solver that takes them.
+        """
+        asked = {
+            "cuts='ideals'": problem.cuts == "ideals",
+            "delivery='host'": problem.delivery == "host",
+            f"max_visits={problem.max_visits}": problem.max_visits != 1,
+            f"max_replicas={problem.max_replicas}": problem.max_replicas > 1,
+        }
+        for what, there in asked.items():
+            if there:
+                raise UnsupportedFeatureError(f"formulation {self.name!r} cannot express {what}; use solver='auto'")
+        return lower_unless_short(problem, self.context.ceiling)
 
     def _unit_of(self, instance: PipelineInstance, parts: float) -> float:
         """A fixed share of the best known solution's objective; without a solution, of the longest sum of times."""
@@ -142,7 +168,7 @@ class Flow(StageFormulation):
 
     def build(self, problem: Pipeline) -> FlowModel:
         """Write the model."""
-        instance = lower_unless_short(problem, self.context.ceiling)
+        instance = self.lowered(problem)
         model = FlowModel(instance)
         model.unit, model.check_time = self._unit_of(instance, UNITS), self.check_time
         self._columns(model)
@@ -213,7 +239,7 @@ class Flow(StageFormulation):
             model.rows("stage_count").add(model.stages() >= model.instance.least)
 
     def _objective(self, model: FlowModel) -> None:
-        """Equation (1): no stage and no transfer takes longer than beta; or a sum of seconds."""
+        """Equation (1): no stage and no transfer takes longer than beta, or no stage with its transfers; or a sum."""
         instance = model.instance
         sending = _felt({column: model.sending(*key) for key, column in model.links_at.items()})
         computing = _felt({column: model.seconds(*key) for key, column in model.stages_at.items()})
@@ -223,8 +249,12 @@ class Flow(StageFormulation):
         beta = Linear.of(model.real("beta"))
         model.minimise(beta, model.unit)
         rows = model.rows("bottleneck")
-        for columns in self._by_device(model).values():
-            rows.add(Linear(0.0, {c: computing[c] for c in columns if c in computing}) <= beta)
+        carrying = self._carrying(model, sending) if instance.summed else {}
+        for v, columns in self._by_device(model).items():
+            own = {c: computing[c] for c in columns if c in computing}
+            rows.add(Linear(0.0, {**own, **carrying.get(v, {})}) <= beta)
+        if instance.summed:
+            return
         if instance.shared_channel:
             rows.add(Linear(0.0, sending) <= beta)
             return
@@ -234,6 +264,15 @@ class Flow(StageFormulation):
                 sent.setdefault(v, {})[column] = sending[column]
         for terms in sent.values():
             rows.add(Linear(0.0, terms) <= beta)
+
+    @staticmethod
+    def _carrying(model: FlowModel, sending: dict[int, float]) -> dict[int, dict[int, float]]:
+        """What every device receives and sends: seconds by column."""
+        carrying: dict[int, dict[int, float]] = {}
+        for (_, v, w), column in model.links_at.items():
+            if column in sending:
+                carrying.setdefault(v, {})[column] = carrying.setdefault(w, {})[column] = sending[column]
+        return carrying
 
     @staticmethod
     def _by_device(model: FlowModel) -> dict[int, list[int]]:
@@ -252,14 +291,16 @@ class Flow(StageFormulation):
         instance = model.instance
         points, devices = instance.plan(solution)
         ends = points[1:]
-        chosen = set(zip(devices, points, ends, strict=False))
-        crossed = set(zip(ends[:-1], devices[:-1], devices[1:], strict=True))
+        chosen = list(zip(devices, points, ends, strict=False))
+        crossed = list(zip(ends[:-1], devices[:-1], devices[1:], strict=True))
         values = np.zeros(len(model))
         values[[model.stages_at[stage] for stage in chosen if stage in model.stages_at]] = 1.0
         values[[model.links_at[link] for link in crossed if link in model.links_at]] = 1.0
         if instance.goal == "bottleneck":
             computing = [model.seconds(*stage) for stage in chosen]
             sending = [model.sending(*link) for link in crossed]
+            if instance.summed:
+                computing = [sum(each) for each in zip([0.0, *sending], computing, [*sending, 0.0], strict=True)]
             together = [sum(sending)] if instance.shared_channel else sending
             values[model.column("beta", None)] = max([*computing, *together, 0.0])
         return values

@@ -15,6 +15,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.host import HostSide
 from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
@@ -56,8 +57,16 @@ class PipelineInstance:
         devices forbids it. Shape (devices, devices).
     least, most
         Smallest and largest number of stages.
+    most_devices
+        Largest number of devices in use.
     compute_counts, shared_channel, goal
         The problem's options.
+    summed
+        Whether a stage's time includes what it receives and sends.
+    alike
+        The first device that can take turns with each one in a stage. Shape (devices,).
+    host
+        The common memory through which stages send; None if they send over links.
     """
 
     names: tuple[str, ...]
@@ -73,9 +82,13 @@ class PipelineInstance:
     latency: FloatArray
     least: int
     most: int
+    most_devices: int
     compute_counts: bool
     shared_channel: bool
     goal: str
+    summed: bool
+    alike: IntArray
+    host: HostSide | None
 
     @property
     def last(self) -> int:
@@ -116,6 +129,12 @@ class PipelineInstance:
         rate = float(self.rate[source, target])
         return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
 
+    def send_seconds_between(self, point: int) -> FloatArray:
+        """As :meth:`send_seconds` for all pairs of devices. Shape (devices, devices)."""
+        linked = self.rate > 0
+        seconds = np.divide(self.sent[point], self.rate, out=np.full(linked.shape, np.inf), where=linked)
+        return np.asarray(self.latency + seconds)
+
 
 SLACK = 1e-6
 """Relative tolerance above a known solution's objective within which times are kept."""
@@ -130,9 +149,14 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if _obviously_short(instance):
+    if not beyond_runs(problem) and _obviously_short(instance):
         raise ContradictionError(shortage(problem) or _too_long(instance))
     return instance
+
+
+def beyond_runs(problem: Pipeline) -> bool:
+    """Whether there may be pipelines that are no runs of the order with a device of its own for each."""
+    return problem.cuts == "ideals" or problem.max_visits != 1
 
 
 def _obviously_short(instance: PipelineInstance) -> bool:
@@ -178,7 +202,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         table = problem.costs.array(names, used).T
         known = ~np.isnan(table)
         if ceiling is not None and problem.objective != "transfers":
-            known &= ~(table > ceiling * (1.0 + SLACK))
+            known &= ~(table > ceiling * (1.0 + SLACK) * problem.max_replicas)
         seconds = np.where(known, table, 0.0)
     elapsed = np.zeros((len(used), len(names) + 1))
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
@@ -205,10 +229,22 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         latency=latency,
         least=problem.min_stages,
         most=problem.stage_limit,
+        most_devices=problem.device_limit,
         compute_counts=problem.include_compute,
         shared_channel=problem.channel == "shared",
         goal=problem.objective,
+        summed=problem.load == "sum" and problem.objective == "bottleneck",
+        alike=_alike(problem),
+        host=HostSide.of(problem) if problem.delivery == "host" else None,
     )
+
+
+def _alike(problem: Pipeline) -> IntArray:
+    used = problem.usable_devices
+    if problem.max_replicas == 1:
+        return np.arange(len(used))
+    firsts = (next(u for u, name in enumerate(used) if problem.interchangeable(name, other)) for other in used)
+    return np.fromiter(firsts, dtype=np.int64, count=len(used))
 
 
 def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:

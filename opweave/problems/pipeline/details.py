@@ -9,7 +9,7 @@ from pydantic import Field
 from opweave.problems.solution import Details
 from opweave.problems.spec import Many, Name
 
-Bottleneck = Literal["compute", "transfer", "channel", "nothing"]
+Bottleneck = Literal["compute", "transfer", "fetch", "stage", "channel", "nothing"]
 
 Duration = Annotated[float, Field(ge=0.0)]
 """Seconds; over a very slow link, or summed, they may exceed what a problem may state."""
@@ -22,6 +22,8 @@ class StageUse(Details):
     ----------
     device
         Name of the device.
+    replicas
+        Names of the devices that take turns with it.
     operators
         Number of operators that the stage runs.
     compute_seconds
@@ -30,10 +32,13 @@ class StageUse(Details):
         Bytes that the device holds, and the most that it may hold (side constraints included; None for no limit).
     sent_tensors, sent_bytes, send_seconds
         Number and bytes (before compression) of the tensors sent to the next stage, and the seconds that this takes; 0
-        for the last stage.
+        for the last stage. With ``delivery="host"`` these are the tensors put into the common memory.
+    receive_seconds
+        Seconds until everything that the stage reads has come in.
     """
 
     device: Name
+    replicas: Many[Name] = ()
     operators: int
     compute_seconds: Duration
     memory_bytes: int
@@ -41,6 +46,7 @@ class StageUse(Details):
     sent_tensors: Many[Name] = ()
     sent_bytes: int = 0
     send_seconds: Duration = 0.0
+    receive_seconds: Duration = 0.0
 
 
 class PipelineDetails(Details):
@@ -53,8 +59,9 @@ class PipelineDetails(Details):
     bottleneck_seconds
         Seconds between two results when inputs follow each other without a pause.
     bottleneck, bottleneck_stage
-        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, or the shared
-        ``"channel"`` (without a stage); ``"nothing"`` when it takes 0 seconds.
+        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, a ``"fetch"`` from
+        the common memory, all that a ``"stage"`` does (``load="sum"``), or the shared ``"channel"`` (without a stage);
+        ``"nothing"`` when it takes 0 seconds.
     inputs_per_second
         1 / bottleneck; None when the bottleneck is 0.
     latency_seconds

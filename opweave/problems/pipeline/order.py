@@ -12,7 +12,7 @@ from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 
-Cuts = Literal["dominators", "prefix"]
+Cuts = Literal["prefix", "dominators", "ideals"]
 Entrance = Literal["first", "everywhere"]
 
 

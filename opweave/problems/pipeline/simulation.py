@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 HAIR = 1e-9
 """A transfer that misses its turn on a shared channel by at most this share of a round still gets it (rounding)."""
@@ -12,13 +13,20 @@ HAIR = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One input in one stage: its computation there, or its transfer to the next stage. Times are in seconds."""
+    """One input in one stage: its computation there, or a transfer. Times are in seconds.
+
+    Attributes
+    ----------
+    sends, fetches
+        Whether the stage sends its results, or fetches what it reads from a common memory; else it computes.
+    """
 
     input: int
     stage: int
     sends: bool
     start: float
     end: float
+    fetches: bool = False
 
 
 def simulate(compute: Sequence[float], transfer: Sequence[float], inputs: int, *, shared: bool) -> tuple[Event, ...]:
@@ -68,3 +76,52 @@ def _turn(ready: float, turn: float, round_seconds: float) -> float:
     if round_seconds <= 0.0:
         return ready
     return max(ready, turn + round_seconds * math.ceil((ready - turn) / round_seconds - HAIR))
+
+
+class Task(NamedTuple):
+    """What happens to every input: computing in a stage, sending from it, or fetching for it.
+
+    Attributes
+    ----------
+    stage, sends, fetches
+        As in :class:`Event`.
+    seconds
+        Duration.
+    lines
+        What it occupies: devices, ports, links, by any names.
+    """
+
+    stage: int
+    sends: bool
+    fetches: bool
+    seconds: float
+    lines: tuple[Hashable, ...]
+
+
+def in_rounds(tasks: Sequence[Task], period: float, inputs: int) -> tuple[Event, ...]:
+    """Start an input in every round of ``period`` seconds; each passes through the tasks one after the other.
+
+    All inputs do the same at the same time of their rounds. A task that shares a line with an earlier one of the same
+    input follows that one in the round, so lines that are busy for no longer than a period are never wanted twice.
+
+    Examples
+    --------
+    >>> tasks = [Task(0, False, False, 2.0, ("a",)), Task(1, False, False, 1.0, ("b",)), Task(2, False, False, 1.0, "a")]
+    >>> [(event.start, event.end) for event in in_rounds(tasks, 3.0, 1)]
+    [(0.0, 2.0), (2.0, 3.0), (5.0, 6.0)]
+    """
+    ready, busy, turns = 0.0, dict[Hashable, float](), list[Event]()
+    for task in tasks:
+        start = ready
+        for line in task.lines:
+            if line in busy:
+                start = _turn(start, busy[line], period)
+        ready = start + task.seconds
+        busy |= dict.fromkeys(task.lines, ready)
+        turns.append(Event(0, task.stage, task.sends, start, ready, task.fetches))
+    events = (
+        Event(number, each.stage, each.sends, each.start + number * period, each.end + number * period, each.fetches)
+        for number in range(inputs)
+        for each in turns
+    )
+    return tuple(sorted(events, key=lambda event: (event.start, event.end, event.input, event.stage)))

@@ -28,16 +28,19 @@ from opweave.problems.on_cluster import (
 )
 from opweave.problems.pipeline.details import PipelineDetails, StageUse
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
+from opweave.problems.pipeline.readings import check_readings
 from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
 from opweave.problems.timeline import Timeline
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
 Goal = Literal["bottleneck", "transfers", "latency"]
 Channel = Literal["dedicated", "shared"]
+Load = Literal["overlap", "sum"]
+Delivery = Literal["relay", "host"]
 
 Compression = Annotated[Amount, Field(ge=1e-6)]
 """A factor from 1e-6 to 1e30, so that quotients stay finite."""
@@ -47,14 +50,29 @@ PAPER_COMPRESSION = 1.44 * 2.1
 
 
 class Stage(Spec):
-    """A device and the operators that it runs for every input, consecutive in the problem's order."""
+    """A device and the operators that it runs for every input.
+
+    Attributes
+    ----------
+    device
+    operators
+        Consecutive in the problem's order; with ``cuts="ideals"`` in any order that their data allows.
+    replicas
+        Further devices that hold the same operators and take turns with ``device``, input by input.
+    """
 
     device: Name
     operators: Many[Name]
+    replicas: Many[Name] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """All devices that run the stage, in the order of their turns."""
+        return (self.device, *self.replicas)
 
 
 class Stages(Solution):
-    """The stages in pipeline order; each device has at most one."""
+    """The stages in pipeline order; each device has at most one, unless the problem allows more."""
 
     stages: Many[Stage]
 
@@ -63,7 +81,7 @@ class Stages(Solution):
         where: dict[str, set[str]] = {}
         for stage in self.stages:
             for name in stage.operators:
-                where.setdefault(name, set()).add(stage.device)
+                where.setdefault(name, set()).update(stage.devices)
         return {name: frozenset(devices) for name, devices in where.items()}
 
 
@@ -74,7 +92,8 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     Inputs follow each other through the stages. Tensors that are made before a cut and read after it cross the cut as
     one message, each tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several
     stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
-    the stage that makes it and is not passed on.
+    the stage that makes it and is not passed on. A small tensor that many layers read, such as a mask, is one of those
+    that cross; it makes messages a little longer and forbids no cut.
 
     Attributes
     ----------
@@ -84,9 +103,11 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         Seconds of the operators for batch size 1. An operator cannot run where its time is unknown. May be None when
         ``include_compute`` is False.
     cuts
-        Where the order may be cut. ``"dominators"``: behind operators that every path from a source to a result passes
-        through (the paper's candidate points, corrected for graphs with several results). ``"prefix"``: everywhere,
-        across any number of live tensors up to ``max_tensors``.
+        Where the model may be cut. ``"prefix"``: everywhere in the order, across any number of live tensors up to
+        ``max_tensors``. ``"dominators"``: behind operators that every path from a source to a result passes through
+        (the paper's candidate points, corrected for graphs with several results). ``"ideals"``: there is no order; a
+        stage may run any operators whose data come from itself or from earlier stages, so every chain of down-sets of
+        the graph is a pipeline.
     max_tensors
         Most tensors that may cross a cut (``"prefix"`` only); None for no limit.
     order
@@ -105,6 +126,22 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (with ``"shared"``: the
         longest stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: the
         seconds that one input takes through all stages and transfers.
+    load
+        What keeps a device from the next input. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
+        does one thing at a time, so a stage takes its computing and what it receives and sends together.
+    delivery
+        ``"relay"``: stages send to the next stage. ``"host"``: devices share a common memory, such as that of the host
+        computer, and ``cluster.rates`` are their connections to it. A device puts there, once, what it makes and
+        another device reads, and fetches, once, what it reads and another one makes.
+    max_visits
+        Most stages that a device may have; None for any number. Stages in a row are never on one device. A tensor is
+        not sent to a device that made it or has received it before. A parameter that several stages of a device read
+        is held once, so ``Colocate`` can put a tied embedding and the last layer together.
+    max_replicas
+        Most devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal times) and take
+        turns, so each computes, sends and receives for its share of the inputs.
+    stateful
+        Operators that keep something between inputs; their stages have no replicas.
     inputs
         ``"first"``: graph inputs arrive at the first stage and are passed on to the stages that read them.
         ``"everywhere"``: every device has the graph inputs.
@@ -146,10 +183,10 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
     )
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = 2
     cluster: Cluster
     costs: Costs | None = None
-    cuts: Cuts = "dominators"
+    cuts: Cuts = "prefix"
     max_tensors: Count | None = None
     order: Many[Name] | None = None
     memory: MemoryModel = "additive"
@@ -157,20 +194,34 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     include_compute: bool = True
     channel: Channel = "dedicated"
     objective: Goal = "bottleneck"
+    load: Load = "overlap"
+    delivery: Delivery = "relay"
     inputs: Entrance = "first"
+    max_visits: Count | None = 1
+    max_replicas: Count = 1
+    stateful: Many[Name] = ()
     min_stages: Count = 1
     max_stages: Count | None = None
     device_order: Many[Name] | None = None
     forbidden_devices: Many[Name] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_1(cls, data: object) -> object:
+        """Read what version 1 left out as it was meant there: cuts were at dominators."""
+        if isinstance(data, Mapping) and data.get("schema_version") == 1:
+            return {"cuts": "dominators", **data, "schema_version": 2}
+        return data
+
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
         self._check_costs()
+        check_readings(self)
         if self.order is not None:
             check_order(self.graph, self.order)
         self._check_devices()
         if self.max_tensors is not None and self.cuts != "prefix":
-            raise ValueError("max_tensors limits prefix cuts; dominators cut one operator's results: use cuts='prefix'")
+            raise ValueError(f"max_tensors limits prefix cuts, and cuts is {self.cuts!r}: use cuts='prefix'")
         if self.max_stages is not None and self.max_stages < self.min_stages:
             raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
         check_constraints(self.constraints, self)
@@ -195,7 +246,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def running_order(self) -> tuple[str, ...]:
-        """The order of the operators; every stage is a run of it."""
+        """The order of the operators; every stage is a run of it, except with ``cuts="ideals"``."""
         return running_order(self.graph) if self.order is None else self.order
 
     @cached_property
@@ -205,10 +256,13 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def cut_positions(self) -> tuple[int, ...]:
-        """Places where the order may be cut, before side constraints, by number of operators before them."""
+        """Places where the order may be cut, before side constraints, by number of operators before them.
+
+        With ``cuts="ideals"`` these are the down-sets that :attr:`running_order` passes.
+        """
         crossings, most = self.crossings, self.max_tensors
         allowed = crossings.dominates
-        if self.cuts == "prefix":
+        if self.cuts != "dominators":
             allowed = np.ones_like(allowed) if most is None else crossings.count <= most
         return tuple((np.flatnonzero(allowed[1:-1]) + 1).tolist())
 
@@ -222,6 +276,11 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         """Devices that may have a stage, in the required order if there is one."""
         names = tuple(self.cluster.device_index) if self.device_order is None else self.device_order
         return tuple(name for name in names if name not in self.forbidden_devices)
+
+    def interchangeable(self, first: str, second: str) -> bool:
+        """Whether two devices have equal properties, links and times, so that they can take turns in a stage."""
+        together = any(first in group and second in group for group in self.cluster.identical_groups)
+        return together and all(row.get(first) == row.get(second) for row in self.known_seconds.values())
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
@@ -239,16 +298,27 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def stage_limit(self) -> int:
         """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
-        counts = [each.count for each in self.constraints if means(each, MaxDevices)]
-        asked = [] if self.max_stages is None else [self.max_stages]
-        return min([len(self.usable_devices), *asked, *counts])
+        visits = self.max_visits
+        most = len(self.graph.operators) if visits is None else self.device_limit * visits
+        return most if self.max_stages is None else min(most, self.max_stages)
+
+    @cached_property
+    def device_limit(self) -> int:
+        """Largest possible number of devices in use."""
+        return min([len(self.usable_devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
     def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
         parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
         if self.compression != 1.0:
             parts.append(f"compression {self.compression:g}")
-        return ", ".join([*parts, f"{self.channel} channel"])
+        if self.load == "sum":
+            parts.append("a stage pays for what it sends and receives")
+        if self.max_visits != 1:
+            parts.append("devices may have several stages")
+        if self.max_replicas > 1:
+            parts.append(f"up to {self.max_replicas} devices in a stage")
+        return ", ".join([*parts, "host memory" if self.delivery == "host" else f"{self.channel} channel"])
 
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
         """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
@@ -256,6 +326,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         start, end = cluster.device_index[source], cluster.device_index[target]
         rate = float(cluster.effective_bandwidth[start, end])
         return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
+
+    def host_seconds(self, size: int, device: str) -> float | None:
+        """Seconds between a device and the common memory of ``delivery="host"``; None without a connection."""
+        assert not isinstance(self.cluster.latency, tuple)
+        rate = (self.cluster.rates or (0.0,))[self.cluster.device_index[device] if self.cluster.rates else 0]
+        return None if rate == 0.0 else self.cluster.latency + size / self.compression / rate
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds if it runs exactly these operators."""
@@ -265,8 +341,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         """Bytes that every device holds."""
         runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
         for stage in solution.stages:
-            if stage.device in runs:
-                runs[stage.device] += [name for name in stage.operators if name in self.graph.operator_index]
+            for device in stage.devices:
+                if device in runs:
+                    runs[device] += [name for name in stage.operators if name in self.graph.operator_index]
         return {device: self.memory_of(names) for device, names in runs.items()}
 
     def play(self, solution: Stages) -> Timeline | None:

@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.evolution.encoding import Judged, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
@@ -35,6 +36,8 @@ class PipelineEncoding:
     limits: tuple[str, ...] = LIMITS
 
     def __init__(self, problem: Pipeline) -> None:
+        if problem.delivery == "host":
+            raise UnsupportedFeatureError("rows do not count what stages fetch from a host's memory; use solver='auto'")
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
         genes = 2 * len(instance.devices) if instance.names else 0
@@ -123,6 +126,9 @@ class PipelineEncoding:
             return np.asarray(sent)
         if instance.goal == "latency":
             return np.asarray(computing.sum(axis=1) + sent)
+        if instance.summed:
+            loads = np.pad(sending, ((0, 0), (1, 0))) + computing + np.pad(sending, ((0, 0), (0, 1)))
+            return np.asarray(loads.max(axis=1))
         slowest = sent if instance.shared_channel else sending.max(axis=1, initial=0.0)
         return np.asarray(np.maximum(computing.max(axis=1), slowest))
 

@@ -15,8 +15,11 @@ from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
-from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, plan_from, value_of
+from opweave.solvers.pipeline.lattice_search import LatticeSearch
+from opweave.solvers.pipeline.load_search import LoadSearch
+from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
+from opweave.solvers.pipeline.visits import VisitSearch
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
@@ -42,10 +45,15 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
     """Run the solvers of pipelines in turn; ``joint`` is the search for the bottleneck."""
     instance = lower_unless_short(problem)
     best = Best(instance, run)
-    if isinstance(run.start, Stages):
+    if isinstance(run.start, Stages) and is_chain(instance, run.start):
         best.consider(plan_from(instance, run.start))
+    elif isinstance(run.start, Stages):
+        judged = problem.evaluate(run.start)
+        if judged.feasible and judged.objective is not None:
+            best.value = float(judged.objective)
+            run.found(run.start, best.value)
     outcome = _searched(problem, instance, run, best, joint)
-    if not outcome.infeasible and not run.closed():
+    if not outcome.infeasible and not run.closed() and problem.max_visits == 1:
         _try([*SIMPLE_RULES, _within_grace(run)], best)
     return outcome
 
@@ -54,6 +62,8 @@ def _searched(
     problem: Pipeline, instance: PipelineInstance, run: Run, best: Best, joint: type[BottleneckSearch]
 ) -> Outcome:
     """Try one device first, then the search that suits the objective."""
+    if problem.max_visits != 1 and instance.names and instance.devices:
+        return VisitSearch(problem, instance, run).search()
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
@@ -85,11 +95,14 @@ def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint:
 
 def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
     run = best.run
-    arrays = arrays_of(instance, run.halt)
+    if problem.cuts == "ideals" or problem.delivery == "host":
+        return LatticeSearch(problem, instance, run, best).search()
+    if instance.summed or problem.max_replicas > 1:
+        return LoadSearch(problem, instance, run, best).search()
     if instance.goal == "bottleneck" and not instance.shared_channel:
-        return joint(problem, instance, arrays, run, best).search()
+        return joint(problem, instance, arrays_of(instance, run.halt), run, best).search()
     stages = 1.0 if instance.goal == "latency" and instance.compute_counts else 0.0
-    return SumSearch(problem, instance, arrays, run, best, stages, 1.0).search()
+    return SumSearch(problem, instance, arrays_of(instance, run.halt), run, best, stages, 1.0).search()
 
 
 def _within_grace(run: Run) -> Rule:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.rounding import SUMMATION
@@ -37,6 +39,16 @@ def exact_value(instance: PipelineInstance, plan: Plan) -> float:
     return _objective(instance, [math.fsum(instance.seconds[v, position[a] : position[b]]) for v, a, b in stages], plan)
 
 
+def is_chain(instance: PipelineInstance, stages: Stages) -> bool:
+    """Whether stages are runs of the order, between the instance's points, each on one device of its own."""
+    ends = np.cumsum([len(stage.operators) for stage in stages.stages])
+    alone = all(not stage.replicas for stage in stages.stages)
+    devices = [stage.device for stage in stages.stages]
+    in_turn = tuple(name for stage in stages.stages for name in stage.operators) == instance.names
+    cut = bool(np.isin(ends, instance.position).all())
+    return alone and in_turn and cut and len(set(devices)) == len(devices) and set(devices) <= set(instance.devices)
+
+
 def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
     """A valid solution as points and devices."""
     points, devices = instance.plan(stages)
@@ -56,20 +68,35 @@ def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
     return [instance.send_seconds(b, v, w) for b, v, w in pairs]
 
 
+def _host_seconds(instance: PipelineInstance, plan: Plan) -> tuple[list[float], list[float]]:
+    """Seconds to fetch and to store, by stage."""
+    assert instance.host is not None
+    ends = instance.position[[0, *plan.cuts, instance.last]].tolist()
+    carried = [instance.host.seconds(v, a, b) for v, a, b in zip(plan.devices, ends[:-1], ends[1:], strict=True)]
+    return [fetch for fetch, _ in carried], [store for _, store in carried]
+
+
 def value_of(instance: PipelineInstance, plan: Plan) -> float:
     """The objective of a plan by differences of ``elapsed``, as in searches; infinite without a link."""
     return _objective(instance, stage_seconds(instance, plan), plan)
 
 
 def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -> float:
-    sending = transfer_seconds(instance, plan)
+    if instance.host is not None:
+        received, sent = _host_seconds(instance, plan)
+        carrying = [*received, *sent]
+    else:
+        carrying = transfer_seconds(instance, plan)
+        received, sent = [0.0, *carrying], [*carrying, 0.0]
     if instance.goal == "transfers":
-        return math.fsum(sending)
+        return math.fsum(carrying)
     if instance.goal == "latency":
-        return math.fsum([*computing, *sending])
+        return math.fsum([*computing, *carrying])
     if instance.shared_channel:
-        return max([*computing, math.fsum(sending)])
-    return max([*computing, *sending])
+        return max([*computing, math.fsum(carrying)])
+    if instance.summed:
+        return max(map(math.fsum, zip(received, computing, sent, strict=True)))
+    return max([*computing, *carrying])
 
 
 def is_valid(instance: PipelineInstance, plan: Plan) -> bool:

@@ -1,6 +1,6 @@
 """The joint optimum of sums: the sum of transfers, the latency of one input, or a channel shared by all transfers.
 
-Local search finds plans (see :mod:`.local`). A cheapest walk without an immediate return bounds the sum, and prices of
+With few devices, dynamic programming over sets of them settles a sum (see :mod:`.sets`). Otherwise local search finds plans (see :mod:`.local`). A cheapest walk without an immediate return bounds the sum, and prices of
 visits strengthen the bound. Labels that remember more and more devices turn the walk into a plan or raise the bound
 (dynamic ng-routes, see :mod:`.labels`). With computing and a shared channel, the bottleneck is the longest stage or the
 sum of all transfers. For a given limit on stages, the least sum is a problem of this kind, and the limit is bisected.
@@ -8,6 +8,7 @@ sum of all transfers. For a given limit on stages, the least sum is a problem of
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,10 +18,11 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import PipelineArrays, Times
-from opweave.solvers.pipeline.exact import affordable, find_any, finished, is_too_long
+from opweave.solvers.pipeline.exact import affordable, find_any, finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
 from opweave.solvers.pipeline.plans import Best, Plan, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.sets import ChainSteps, CheapestSums, Sets
 from opweave.solvers.pipeline.threshold import Thresholds
 from opweave.solvers.pipeline.workbench import Workbench
 from opweave.solvers.run import Outcome, Run
@@ -36,6 +38,12 @@ PRICINGS, PATIENCE = 60, 8
 
 DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 20, 0.15, 5.0
 """Limits of the local search before: descents, share of the time, and seconds when there is no time limit."""
+
+AT_ONCE = 2**21
+"""Entries of a table over sets of devices that is filled without trying anything else first."""
+
+ROUNDS = 3
+"""Searches of labels before a larger table is filled."""
 
 HAIR = 1e-12
 """Relative difference below which a smaller sum counts as rounding."""
@@ -68,12 +76,21 @@ class SumSearch:
     link_weight: float
 
     def __post_init__(self) -> None:
+        self._sets = Sets.of(self.instance)
         self._bench = Workbench(self.arrays, self.run.seed, self.stage_weight, self.link_weight)
         self._times = Times(self.arrays, stages=True, transfers=False)
         self._price = np.zeros(len(self.arrays.twin))
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
+        summed = self.instance.goal != "bottleneck" or not self.instance.compute_counts
+        if summed and self._sets is not None and self._sets.entries(self.instance) <= AT_ONCE:
+            self.run.enter("sets of devices")
+            least = self._by_sets(math.inf)
+            if least is not None and least.bound == math.inf:
+                return Outcome(infeasible=True, reason=nothing_fits(self.problem, self.instance))
+            if least is not None:
+                return self._settled(least)
         if self.best.plan is None:
             outcome = find_any(self.problem, self.instance, Thresholds(self.arrays, self.run.seed), self.best)
             if outcome is not None:
@@ -83,11 +100,23 @@ class SumSearch:
         else:
             if self._is_open():
                 self._descend()
-            least = self.least(math.inf, self.best.value)
-            if least.plan is not None:
-                self.best.consider(least.plan)
-            self.best.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
+            return self._settled(self.least(math.inf, self.best.value))
         return finished(self.run, proved=self.run.closed())
+
+    def _settled(self, least: Least) -> Outcome:
+        """Report what is known of the least sum."""
+        if least.plan is not None:
+            self.best.consider(least.plan)
+        self.best.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
+        return finished(self.run, proved=self.run.closed())
+
+    def _by_sets(self, stage_limit: float) -> Least | None:
+        """The least sum by a table over sets of devices; None if there are too many, or too little time."""
+        if self._sets is None:
+            return None
+        steps = ChainSteps(self.instance, self.stage_weight, stage_limit)
+        found = CheapestSums(self.instance, self._sets, steps, self.link_weight, self.run.should_stop).solve()
+        return None if found is None else Least(found[1], found[0], settled=True)
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """Search the least sum with stages within a limit, if it is below a ceiling."""
@@ -105,7 +134,7 @@ class SumSearch:
             ceiling = min(ceiling, self._sum(plan))
         if ceiling < math.inf:
             bound = max(bound, self._priced(ceiling))
-        return self._exactly(Least(plan, bound, settled=False), ceiling)
+        return self._exactly(Least(plan, bound, settled=False), ceiling, stage_limit)
 
     def _priced(self, ceiling: float) -> float:
         """Move the prices of visits so that the cheapest walk gives the best bound of the sum; return the bound.
@@ -130,10 +159,15 @@ class SumSearch:
         self._walked()
         return best
 
-    def _exactly(self, known: Least, ceiling: float) -> Least:
+    def _exactly(self, known: Least, ceiling: float, stage_limit: float) -> Least:
         """Let labels remember more and more, until the best walk is the best plan."""
         plan, bound, work = known.plan, known.bound, WORK
-        while not (self.run.should_stop() or is_too_long(self.run)):
+        for number in itertools.count():
+            if self.run.should_stop() or is_too_long(self.run):
+                break
+            least = self._by_sets(stage_limit) if number == ROUNDS else None
+            if least is not None:
+                return least if least.bound < ceiling else Least(plan, ceiling, settled=True)
             happened, count, cost = self._labelled(ceiling, self._bench.memory, 0, affordable(self.run, work))
             if happened == NOTHING:
                 return Least(plan, ceiling, settled=True)

@@ -13,6 +13,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
+from opweave.solvers.placement.cooling import cool_down
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -37,6 +38,7 @@ PROGRAMS_SHARE = 0.6
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
 short, a list rule called by name may give a better plan."""
 
+CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
@@ -90,6 +92,11 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.arrays, Best(run))
+    with run.share(CHAIN_SHARE):
+        counted = go_on_with(problem, "layers", run)  # does nothing unless the operators run one after the other
+    if counted.infeasible or run.closed():
+        return counted
+    search.consider_solution(run.best)
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -157,6 +164,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+        if timed and not whole:
+            cool_down(search)
     if run.should_stop():
         return outcome
     with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):

@@ -16,14 +16,15 @@ from itertools import takewhile
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend

@@ -14,8 +14,9 @@ import opweave as ow
 from opweave.problems.pipeline.order import running_order
 from opweave.problems.pipeline.simulation import simulate
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.problems.rules import causes_first, one_at_a_time
 from tests.oracles.pipeline import allowed_cuts, value_of
-from tests.strategies.pipeline import pipelines, planned_pipelines
+from tests.strategies.pipeline import pipelines, planned_pipelines, planned_wide_pipelines
 
 
 def four(**changes: object) -> Pipeline:
@@ -190,8 +191,10 @@ def test_a_first_input_that_is_read_late_crosses_every_cut() -> None:
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
     first = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [(point.position, point.tensors) for point in first.cut_points] == [(1, ("y", "p")), (2, ("y", "q"))]
-    assert Pipeline(graph=graph, cluster=cluster, include_compute=False).cut_points == ()
-    everywhere = Pipeline(graph=graph, cluster=cluster, include_compute=False, inputs="everywhere")
+    assert Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators").cut_points == ()
+    everywhere = Pipeline(
+        graph=graph, cluster=cluster, include_compute=False, inputs="everywhere", cuts="dominators"
+    )
     assert [point.bytes for point in everywhere.cut_points] == [2, 2]
 
 
@@ -206,7 +209,7 @@ def test_several_results() -> None:
     ]
     graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["q", "s"])
     cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
-    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False)
+    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators")
     assert [point.position for point in problem.cut_points] == [1]
     prefix = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]
@@ -255,6 +258,19 @@ def test_the_referee_agrees_with_the_oracle(planned: tuple[Pipeline, Stages]) ->
     steady = judged.details.bottleneck_seconds
     if problem.objective == "bottleneck":
         assert steady == judged.objective
+
+
+@settings(max_examples=80)
+@given(planned=planned_wide_pipelines())
+def test_the_referee_agrees_with_the_oracle_on_wide_readings(planned: tuple[Pipeline, Stages]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.feasible, judged.violations
+    assert math.isclose(judged.objective, value_of(problem, plan), rel_tol=1e-12, abs_tol=1e-12)
+    if problem.objective == "bottleneck":
+        assert judged.details.bottleneck_seconds == judged.objective
+    assert list(one_at_a_time(judged.timeline, 1e-6 * judged.timeline.end)) == []
+    assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
 
 
 @settings(max_examples=80)

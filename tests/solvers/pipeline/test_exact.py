@@ -25,7 +25,7 @@ from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Run
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
-from tests.strategies.pipeline import pipelines
+from tests.strategies.pipeline import pipelines, wide_pipelines
 
 KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
 
@@ -45,12 +45,30 @@ def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
         assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
 
 
+@settings(max_examples=150)
+@given(problem=wide_pipelines())
+def test_wide_readings_agree_with_brute_force(problem: Pipeline) -> None:
+    optimum = best_pipeline(problem)[0]
+    result = ow.solve(problem, time_limit=None if problem.max_visits == 1 else 0.05)
+    if result.solution is not None:
+        assert result.verified
+        assert optimum is not None
+        assert result.objective >= optimum * (1 - 1e-9)
+    if result.bound is not None and optimum is not None:
+        assert result.bound <= optimum * (1 + 1e-9)
+    if result.status is ow.Status.INFEASIBLE:
+        assert optimum is None
+    # with several stages on a device, and with load="sum" over links, plans are searched for
+    if problem.max_visits == 1:
+        assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
+
+
 @settings(max_examples=30)
 @given(problem=pipelines(6, 5, goal="bottleneck"), data=st.data())
 def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObject) -> None:
     """Whatever is refuted lies below the optimum, and a kept threshold comes with a plan that keeps it."""
-    if problem.channel == "shared":
-        problem = Pipeline.model_validate(problem.model_dump() | {"channel": "dedicated"})
+    if problem.channel == "shared" or problem.load == "sum":
+        problem = Pipeline.model_validate(problem.model_dump() | {"channel": "dedicated", "load": "overlap"})
     optimum = best_pipeline(problem)[0]
     try:
         instance = lower_unless_short(problem)
@@ -165,8 +183,8 @@ def wireless(model: str, seed: int, **changes: object) -> Pipeline:
     rates = [math.log2(1 + 283230 / sum(rng.uniform(1, 150) ** 2 for _ in range(2))) * 1e6 / 8 for _ in range(50)]
     devices = [ow.Device(name=f"d{i}", memory_bytes=memory) for i in range(50)]
     graph = ow.load(KERAS / f"{model}.json.gz")
-    fields = {"cluster": ow.Cluster(devices=devices, rates=rates), "compression": PAPER_COMPRESSION} | changes
-    return Pipeline(graph=graph, include_compute=False, **fields)
+    reading = {"cuts": "dominators", "compression": PAPER_COMPRESSION, "include_compute": False}
+    return Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, rates=rates), **reading | changes)
 
 
 def test_bound_and_plan_meet_on_a_real_model() -> None:

@@ -1,0 +1,1 @@
+"""Memory layout as arrays and as programs for engines."""

@@ -1,0 +1,1 @@
+"""Solvers of memory layout, in the same files as those of every problem."""

@@ -1,0 +1,196 @@
+"""The smallest largest load: exact over sets of devices, else walks for the bound and local search for plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import IntArray
+from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
+from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
+from opweave.solvers.pipeline.plans import Best, Plan
+from opweave.solvers.pipeline.sets import ChainSteps, Sets
+from opweave.solvers.run import Outcome, Run
+
+PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
+"""Share of the time for plans, before walks bound them, and seconds when there is no time limit."""
+
+WORTH = 1e-4
+"""Relative gain that a change of the sequence of devices must bring."""
+
+
+@dataclass(eq=False)
+class LoadSearch:
+    """The state of the search."""
+
+    problem: Pipeline
+    instance: PipelineInstance
+    run: Run
+    best: Best
+
+    def __post_init__(self) -> None:
+        steps = ChainSteps(self.instance, lone=_after_stateful(self.problem, self.instance))
+        self._loads = Loads(self.instance, steps)
+
+    def search(self) -> Outcome:
+        """Run until the optimum is proved or time is up."""
+        sets = Sets.of(self.instance, self.problem.max_replicas)
+        if sets is None:
+            return self._beyond_sets()
+        self.run.enter("sets of devices")
+        table = SetLoads(self._loads, sets, self.run.should_stop)
+        low, proves = 0.0, self._counts_stages(sets)
+        while (limit := next_threshold(low, self.best.value)) is not None:
+            found = table.test(limit)
+            if found is None or found[0] is None and limit == ANY and not proves:
+                break
+            crew, refused = found
+            if crew is not None:
+                self._take(crew, limit)
+            elif limit == ANY:
+                return Outcome(infeasible=True, reason=nothing_fits(self.problem, self.instance))
+            else:
+                low = max(limit, min(refused, self.best.value)) if proves else limit
+        if proves:
+            self.best.proved(self.best.value if found_all(low, self.best.value) else low, "sets of devices")
+        return finished(self.run, proved=self.run.closed())
+
+    def _counts_stages(self, sets: Sets) -> bool:
+        """Whether every set of devices has the number of stages that the table assumes, or any number will do."""
+        instance = self.instance
+        return bool((sets.turns == 1).all()) or instance.least <= 1 and instance.most >= len(instance.devices)
+
+    def _take(self, crew: Crew, limit: float) -> None:
+        """Report a plan that keeps a limit."""
+        value = min(limit, self._loads.value(crew))
+        if value >= self.best.value:
+            return
+        if all(len(each) == 1 for each in crew.devices):
+            self.best.consider(Plan(crew.cuts, tuple(each[0] for each in crew.devices)))
+        else:
+            stages = self._stages(crew)
+            self.best.plan = None
+            self.run.found(stages, self.problem.evaluate(stages).objective or 0.0)
+        self.best.value = min(value, self.best.value)
+
+    def _stages(self, crew: Crew) -> Stages:
+        names = self.instance.devices
+        plain = self.instance.stages(crew.cuts, (each[0] for each in crew.devices)).stages
+        return Stages(
+            stages=tuple(
+                Stage(device=one.device, operators=one.operators, replicas=tuple(names[v] for v in devices[1:]))
+                for one, devices in zip(plain, crew.devices, strict=True)
+            )
+        )
+
+    def _beyond_sets(self) -> Outcome:
+        """Improve the sequence of devices, then bound it."""
+        self.run.enter("sequences of devices")
+        with self.run.share(PLAN_SHARE, PLAN_SECONDS):
+            self._improve()
+        if self.problem.max_replicas == 1:
+            self.run.enter("walks along the pipeline")
+            self._bound()
+        return finished(self.run, proved=self.run.closed())
+
+    def _bound(self) -> None:
+        """Bisect from below what even walks refuse."""
+        walks, low, high = WalkLoads(self._loads, self.run.should_stop), 0.0, self.best.value
+        while not self._over() and (limit := next_threshold(low, high)) is not None:
+            refused = walks.test(limit)
+            if self.run.should_stop():
+                break
+            if refused is None:
+                high = limit
+            else:
+                low = max(limit, min(refused, high))
+                self.best.proved(min(low, self.best.value), "walks along the pipeline")
+
+    def _improve(self) -> None:
+        """Change the sequence of devices as long as that keeps a smaller threshold."""
+        rng = np.random.default_rng(self.run.seed)
+        starts = [list(self.best.plan.devices)] if self.best.plan is not None else []
+        starts += [np.argsort(key, kind="stable").tolist() for key in self._orders()]
+        for start in starts:
+            if self._over():
+                return
+            self._settle(start)
+        while not self._over() and self.best.plan is not None:
+            devices = list(self.best.plan.devices)
+            if not any(self._settle(changed) for changed in self._changes(devices, rng) if not self._over()):
+                if self.instance.least <= 1 or self._over():
+                    break
+
+    def _orders(self) -> Iterator[np.ndarray]:
+        """Keys by which devices make first sequences."""
+        instance = self.instance
+        yield np.arange(len(instance.devices))
+        yield instance.elapsed[:, -1]
+        yield -instance.capacity.astype(np.float64)
+        yield -instance.rate.sum(axis=1)
+
+    def _settle(self, devices: list[int]) -> bool:
+        """Find the best cuts of a sequence, if it has better ones than the best plan."""
+        if not max(1, self.instance.least) <= len(devices) <= min(self.instance.most, self.instance.most_devices):
+            return False
+        test, better = SequenceLoads(self._loads, devices).test, False
+        low, high = 0.0, self.best.value
+        limit = high * (1.0 - WORTH) if high < math.inf else ANY
+        while not self._over():
+            found = test(limit)
+            if found is None or (found[0] is None and not better):
+                return better
+            if found[0] is not None:
+                better = True
+                self._take(found[0], limit)
+                high = min(high, self.best.value)
+            else:
+                low = max(limit, min(found[1], high))
+            following = next_threshold(low, high)
+            if following is None:
+                return better
+            limit = following
+        return better
+
+    def _changes(self, devices: list[int], rng: np.random.Generator) -> Iterator[list[int]]:
+        """Sequences with one device more, less, another one, or two exchanged, in random order."""
+        unused = [v for v in range(len(self.instance.devices)) if v not in set(devices)]
+        places = range(len(devices))
+        changes = [(kind, i, j) for kind in range(2) for i in places for j in range(i + 1, len(devices))]
+        changes += [(2, i, v) for i in range(len(devices) + 1) for v in unused]
+        changes += [(3, i, v) for i in places for v in unused] + [(4, i, 0) for i in places]
+        for kind, i, j in (changes[k] for k in rng.permutation(len(changes))):
+            changed = devices.copy()
+            if kind == 0:
+                changed[i], changed[j] = changed[j], changed[i]
+            elif kind == 1:
+                changed.insert(j, changed.pop(i))
+            elif kind == 2:
+                changed.insert(i, j)
+            elif kind == 3:
+                changed[i] = j
+            else:
+                del changed[i]
+            yield changed
+
+    def _over(self) -> bool:
+        return self.run.should_stop() or is_too_long(self.run)
+
+
+def found_all(low: float, value: float) -> bool:
+    """Whether nothing is left between a bound and a plan's value."""
+    return next_threshold(low, value) is None
+
+
+def _after_stateful(problem: Pipeline, instance: PipelineInstance) -> IntArray:
+    """For every point, the first point where a stage with replicas that ends there may begin. Shape (points,)."""
+    place = {name: position for position, name in enumerate(instance.names)}
+    pieces = np.searchsorted(instance.position, [place[name] for name in problem.stateful], side="right")
+    after = np.zeros(instance.last + 1, dtype=np.int64)
+    after[pieces] = pieces
+    return np.asarray(np.maximum.accumulate(after), dtype=np.int64)
