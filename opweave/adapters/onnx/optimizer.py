@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from opweave.adapters.files import PathLike, Span, make_folder, write_segments
 from opweave.adapters.onnx.model import read_model
-from opweave.adapters.onnx.prepare import with_types
+from opweave.adapters.onnx.nodes import named_model
+from opweave.adapters.onnx.prepare import shape, with_types
+from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 from opweave.adapters.onnx.write import LARGEST_PROTOBUF, permissions, save_model
-from opweave.problems.errors import EngineError
+from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
@@ -110,3 +116,58 @@ def write_optimized(task: _Task, _: Callable[[object], None]) -> bool:
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "8192")
     open_session(Path(task.source), options)
     return True
+
+
+@contextmanager
+def form_of_plan(
+    model: PathLike | ModelProto, operators: Collection[str], dims: Mapping[str, int], limits: Limits
+) -> Iterator[PathLike | ModelProto]:
+    """Find the form of a model for which an order was planned: the model itself, or what the optimiser makes of it.
+
+    Parameters
+    ----------
+    model
+        The model.
+    operators
+        The ids that the plan lists.
+    dims
+        Sizes of open dimensions.
+    limits
+        Caps on the file and on the run of the optimiser.
+
+    Yields
+    ------
+    PathLike or ModelProto
+        The model itself, also if the plan fits neither form; or the optimised file, which is deleted afterwards.
+    """
+    if set(named_model(model, dims, limits=limits).nodes) == set(operators) or find_spec("onnxruntime") is None:
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        name = Path(model).name if isinstance(model, str | os.PathLike) else "model.onnx"
+        try:
+            found: PathLike = optimize(model, Path(folder) / name, dims=dims, limits=limits)
+            fits = set(named_model(found, limits=limits).nodes) == set(operators)
+        except (EngineError, InvalidInputError, LimitExceededError):
+            fits = False
+        yield found if fits else model
+
+
+def runtime_form(model: PathLike, dims: Mapping[str, int]) -> MemoryOrdering | None:
+    """The problem of ordering the operators that ONNX Runtime's optimiser makes of a model, counted as it runs them.
+
+    None if onnxruntime is not installed or refuses the model.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the file is no model, or a size is missing.
+    """
+    shape(model, dims, None, DEFAULT_LIMITS)
+    if find_spec("onnxruntime") is None:
+        return None
+    try:
+        with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+            return onnx_runtime_problem(optimize(model, Path(folder) / Path(model).name, dims=dims))
+    except (EngineError, InvalidInputError, LimitExceededError):
+        return None
