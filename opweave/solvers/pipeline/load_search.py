@@ -123,8 +123,7 @@ class LoadSearch:
         while not self._over() and self.best.plan is not None:
             devices = list(self.best.plan.devices)
             if not any(self._settle(changed) for changed in self._changes(devices, rng) if not self._over()):
-                if self.instance.least <= 1 or self._over():
-                    break
+                break
 
     def _orders(self) -> Iterator[np.ndarray]:
         """Keys by which devices make first sequences."""
