@@ -1,5 +1,6 @@
-"""The default solver of memory layout: greedy rules, then the exact search, or pools by linear programming; an engine
-at last where it may still help.
+"""The default solver of memory layout: greedy rules, then the exact search, or pools by linear programming.
+
+An engine goes on at last where it may still help.
 """
 
 from __future__ import annotations

@@ -174,8 +174,9 @@ class Pools:
     def _rounded(self, shares: FloatMatrix | None) -> IntArray:
         """Every team in the pool with its largest share, or in the cheapest one."""
         if shares is None:
-            return np.where(self.teams.allowed, self.teams.cost, np.inf).argmin(axis=1).astype(np.int64)
-        return np.where(self.teams.allowed, shares, -1.0).argmax(axis=1).astype(np.int64)
+            shares = -self.teams.cost
+        chosen: IntArray = np.where(self.teams.allowed, shares, -np.inf).argmax(axis=1)
+        return chosen
 
     def _forced(self, choice: IntArray) -> IntArray | None:
         """A random team is put into a pool where it gains, or is taken from a pool's peak; None if there is none."""
