@@ -109,10 +109,9 @@ def best_layout(problem: MemoryLayout) -> tuple[float | None, Layout | None]:
 
 def best_ordered_layout(problem: OrderedLayout) -> int | None:
     """The smallest arena over all orders; None if there is none."""
-    values = []
-    for order in permutations([op.id for op in problem.graph.operators]):
-        if problem.ordering.evaluate(Ordering(order=order)).feasible:
-            values.append(best_layout(problem.layout(Ordering(order=order)))[0])
+    orders = (Ordering(order=names) for names in permutations([op.id for op in problem.graph.operators]))
+    legal = (order for order in orders if problem.ordering.evaluate(order).feasible)
+    values = [best_layout(problem.layout(order))[0] for order in legal]
     return min((value for value in values if value is not None), default=None)
 
 

@@ -130,7 +130,8 @@ class PricedBlock:
         """The least price of all bytes, each operator by itself, and where it puts them."""
         cost = np.where(self._usable, self._least[:, None] * price, np.inf)
         where = np.argmin(cost, axis=1)
-        return float(cost.min(axis=1).sum()), np.bincount(where, weights=self._least, minlength=len(price))
+        taken = np.bincount(where, weights=self._least, minlength=len(price)).astype(np.float64)
+        return float(cost.min(axis=1).sum()), taken
 
     def open(self, a: int, b: int) -> bool:
         """Whether the pair can be raised at these prices."""
@@ -155,6 +156,8 @@ class PricedBlock:
     def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
         ceiling = self._ceiling(a, b)
+        if not math.isfinite(ceiling):  # missing links: no plan to begin from
+            return 0.0, taken
         length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
         builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
         if not builder.possible:
