@@ -59,7 +59,8 @@ class Builder:
         graph = helper.make_graph(
             self._nodes, self._name, [self._input], [helper.make_tensor_value_info(output, 1, shape)], self._weights
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        return model
 
 
 def resnet50() -> ModelProto:

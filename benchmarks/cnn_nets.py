@@ -83,6 +83,11 @@ class Net:
         flops = float(channels * rows * columns * (len(inputs) - 1))
         return self._add("Add", inputs, (channels, rows, columns), flops)
 
+    def elementwise(self, kind: str, x: str) -> str:
+        """An operator on every element by itself."""
+        channels, rows, columns = self._shapes[x]
+        return self._add(kind, [x], (channels, rows, columns), float(channels * rows * columns))
+
     def concat(self, *inputs: str) -> str:
         """Join along the channels."""
         _, rows, columns = self._shapes[inputs[0]]

@@ -52,9 +52,8 @@ def packing(operators: int, kind: str) -> ow.Problem[Any, Any]:
     cluster = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=memory) for name in "abc"], shared=1e9)
     costs = ow.Costs.from_table({op.id: {"a": 1.0, "b": 2.0, "c": 3.0} for op in graph.operators})
     rules = [ow.Forbid(op="o0", device="a"), ow.MaxDevices(count=3)]
-    return {"placement": ow.Placement, "pipeline": ow.Pipeline}[kind](
-        graph=graph, cluster=cluster, costs=costs, constraints=rules
-    )
+    kinds: dict[str, type[ow.Placement] | type[ow.Pipeline]] = {"placement": ow.Placement, "pipeline": ow.Pipeline}
+    return kinds[kind](graph=graph, cluster=cluster, costs=costs, constraints=rules)
 
 
 def cases(smoke: bool) -> Iterator[tuple[str, ow.Problem[Any, Any]]]:

@@ -68,7 +68,8 @@ class _Hostile:
 
     def graph(self, operators: int, most: int = 2**50, *, outputs: bool = True) -> ow.OpGraph:
         """A random graph of tensors of all sizes."""
-        tensors, made, read = [], [], [[] for _ in range(operators)]
+        tensors, made = list[ow.Tensor](), list[list[str]]()
+        read = [list[str]() for _ in range(operators)]
         for v in range(operators):
             made.append([f"t{v}"])
             tensors.append(ow.Tensor(id=f"t{v}", bytes=self.size(most)))

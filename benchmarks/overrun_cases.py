@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import opweave as ow
 from benchmarks.cnn_nets import Net, resnet50
@@ -116,7 +117,7 @@ def slicing(case: str) -> ow.Slicing:
     return ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=net.geometry)
 
 
-PROBLEMS: dict[str, Callable[[str], ow.Problem]] = {
+PROBLEMS: dict[str, Callable[[str], ow.Problem[Any, Any]]] = {
     "ordering": ordering,
     "totals": totals,
     "placement": placement,

@@ -84,7 +84,9 @@ def empty_cache(*, cold: bool) -> Iterator[None]:
         yield
 
 
-def _solve(answer: Connection, problem: ow.Problem, solver: str, limit: float, *, cold: bool, processor: bool) -> None:
+def _solve(
+    answer: Connection, problem: ow.Problem[Any, Any], solver: str, limit: float, *, cold: bool, processor: bool
+) -> None:
     os.setpgrp()
     if processor:
         time.perf_counter = time.process_time
@@ -96,11 +98,12 @@ def _solve(answer: Connection, problem: ow.Problem, solver: str, limit: float, *
             found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
         except ow.OpweaveError as error:
             found, ended = (True, True), f"refused: {error}"
-        wall, processor = time.perf_counter() - began, time.process_time() - used
-        answer.send((wall, processor, *found, ended))
+        answer.send((time.perf_counter() - began, time.process_time() - used, *found, ended))
 
 
-def start(name: str, case: str, problem: ow.Problem, solver: str, limit: float, *, cold: bool, processor: bool) -> Any:
+def start(
+    name: str, case: str, problem: ow.Problem[Any, Any], solver: str, limit: float, *, cold: bool, processor: bool
+) -> Any:
     """Start one solve in its own process."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
@@ -116,21 +119,21 @@ def start(name: str, case: str, problem: ow.Problem, solver: str, limit: float, 
 
 def finish(started: Any) -> Late:
     """Wait for a solve, or kill it when it is far too late."""
-    child, answer, deadline, key = started
+    child, answer, deadline, (name, case, solver, limit) = started
     try:
         if answer.poll(max(0.0, deadline - time.perf_counter())):
-            return Late(*key, *answer.recv())
+            return Late(name, case, solver, limit, *answer.recv())
     except EOFError:
-        return Late(*key, 0.0, 0.0, ended="crashed")
+        return Late(name, case, solver, limit, 0.0, 0.0, ended="crashed")
     finally:
         child.join(1.0)
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.join()
-    return Late(*key, key[3] * (1 + ALLOWED_SHARE) + ALLOWED_SECONDS + PATIENCE, 0.0)
+    return Late(name, case, solver, limit, limit * (1 + ALLOWED_SHARE) + ALLOWED_SECONDS + PATIENCE, 0.0)
 
 
-def names(problem: ow.Problem, wanted: Sequence[str]) -> list[str]:
+def names(problem: ow.Problem[Any, Any], wanted: Sequence[str]) -> list[str]:
     """Solvers that can run here."""
     return [row.name for row in ow.list_solvers(problem) if row.available and (not wanted or row.name in wanted)]
 

@@ -110,7 +110,7 @@ def class_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
                 continue
             for nodes in (NODES[0], NODES[-1]) if smoke else NODES:
                 problems = [as_in_the_paper(model, nodes, capacity, seed) for seed in range(runs)]
-                best = [found for problem in problems if (found := value(problem, "auto")) is not None]
+                best = [least for problem in problems if (least := value(problem, "auto")) is not None]
                 found: list[list[float]] = []
                 for classes in CLASSES:
                     tried = (value(problem, "kpath", seed, classes=classes) for seed, problem in enumerate(problems))
@@ -135,7 +135,10 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     runs = 2 if smoke else 50
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
         for nodes in NODES[-1:] if smoke else NODES:
-            whole, ratios = 0, {name: [] for name in ("kpath", "greedy", "random", "by_memory", "sorting")}
+            whole = 0
+            ratios: dict[str, list[float]] = {
+                name: [] for name in ("kpath", "greedy", "random", "by_memory", "sorting")
+            }
             gains: dict[str, list[float]] = {"greedy": [], "random": []}
             for seed in range(runs):
                 problem = as_in_the_paper(model, nodes, 64, seed)

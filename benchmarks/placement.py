@@ -11,6 +11,7 @@ time of the solve with the referee's check; graphs are built and loops compiled 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import opweave as ow
@@ -172,7 +173,7 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
     for name in QUICK:
         rule = NAMED[name][0]
         plan = rule(instance, arrays)
-        seconds[name] = quickest(lambda rule=rule: rule(instance, arrays))
+        seconds[name] = quickest(partial(rule, instance, arrays))
     seconds["timing"] = quickest(lambda: plan_of(arrays, plan.order, plan.device))
     return seconds
 

@@ -22,7 +22,7 @@ from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 BOARDS = (("board-12", 12e9), ("board-8", 8e9), ("board-5", 5e9), ("board-3", 3e9), ("board-6", 6e9), ("board-4", 4e9))
 LINKS = {"x1": 12.5e6, "x8": 100e6}
 BASELINES = ("one_device", "uniform", "proportional", "all_rows")
-SEARCHES = (
+SEARCHES: tuple[tuple[str, dict[str, bool | str]], ...] = (
     ("genetic", {}),
     ("genetic", {"seeded": False}),
     ("genetic", {"seeded": False, "chromosome": "paper"}),
@@ -64,7 +64,7 @@ def warm_up() -> None:
         ow.solve(problem, solver=name, time_limit=1, options=options)
 
 
-def ratio(result: ow.Result) -> str:
+def ratio(result: ow.Result[ow.Slices]) -> str:
     """Latency / bound - 1."""
     return percent(result.objective / result.bound - 1) if result.objective and result.bound else "-"
 

@@ -7,7 +7,8 @@ models and machines
     ``Costs``, ``Efficiency``, ``calibrate``, ``load_costs``
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
-    ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``); ``load_problem``
+    ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
+    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``); ``layout_of``, ``load_lifetimes``, ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -20,9 +21,9 @@ results
     ``Result`` with ``plot``, ``to_pandas``, ``report``, ``explain``, ``save``; ``Timeline``, ``explain``,
     ``progress_figure``, ``verify``, ``load_result``
 frameworks and runtimes
-    ``onnx``, ``torch``, ``keras``, ``runtimes``: functions that read models and carry out plans
+    ``onnx``, ``torch``, ``keras``, ``llm``, ``runtimes``: functions that read models and carry out plans
 errors
-    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data
+    ``OpweaveError`` is the base of all of them; ``InvalidInputError`` refuses data, ``RuleError`` names your own code
 
 Examples
 --------
@@ -44,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
+from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
@@ -75,14 +77,18 @@ from opweave.problems.errors import (
     InvalidInputError,
     LimitExceededError,
     OpweaveError,
+    RuleError,
     SolverNotAvailableError,
     UnknownSolverError,
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.layout_of import layout_of
 from opweave.problems.limits import Limits
+from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
@@ -95,7 +101,7 @@ from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
-from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
+from opweave.solvers.constraint_table import constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.own import solver_for
@@ -104,13 +110,13 @@ from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front, pareto
 from opweave.solvers.questions.sweep import Sweep, sweep
-from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
+from opweave.solvers.registry import HonouredConstraints, Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
-    from opweave.adapters import keras, onnx, runtimes, torch
+    from opweave.adapters import keras, llm, onnx, runtimes, torch
     from opweave.adapters.onnx import (
         Piece as Piece,
     )
@@ -186,30 +192,37 @@ __all__ = [
     "Incumbent",
     "InvalidInputError",
     "InvalidSpecError",
+    "Layout",
+    "Lifetime",
     "LimitExceededError",
     "Limits",
     "Linear",
     "LinearModel",
     "MaxDevices",
     "MemoryCap",
+    "MemoryLayout",
     "MemoryOrdering",
     "Mend",
     "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
+    "OrderedLayout",
+    "OrderedOffsets",
     "Ordering",
     "Outcome",
     "Parameter",
     "Pin",
     "Pipeline",
     "Placement",
+    "Pool",
     "Precede",
     "Problem",
     "Progress",
     "Proof",
     "Result",
     "Rows",
+    "RuleError",
     "Run",
     "Schedule",
     "Separate",
@@ -246,10 +259,13 @@ __all__ = [
     "express",
     "geometry",
     "keras",
+    "layout_of",
     "list_formulations",
     "list_solvers",
+    "llm",
     "load",
     "load_costs",
+    "load_lifetimes",
     "load_problem",
     "load_result",
     "onnx",
@@ -275,10 +291,13 @@ __all__ = [
 _NAMESPACES = ("keras", "onnx", "runtimes", "torch")
 """Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
 
+_LAZY = (*_NAMESPACES, "llm")
+"""Modules that are imported on first use."""
+
 
 def __getattr__(name: str) -> object:
     """Import what belongs to frameworks on first use, so that ``import opweave`` stays fast."""
-    if name in _NAMESPACES:
+    if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
 from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_layout import best_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.slicing import best_slicing
 from tests.strategies.batched_mapping import batched_mappings
+from tests.strategies.memory_layout import memory_layouts
 from tests.strategies.pipeline import pipelines
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
@@ -28,16 +30,23 @@ PLANLESS = {
     "best_device": "the whole batch does not fit",
     "met_whole": "the whole batch does not fit",
     "replicated": "the whole batch does not fit",
+    "layers": "the operators do not run one after the other",
+    **dict.fromkeys(
+        ("layers_equal", "layers_by_memory", "layers_by_free_memory", "layers_by_speed", "exo_ring", "llama_fit"),
+        "the operators belong to no layers",
+    ),
+    "executorch": "does not spill to another pool",
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
-REFUSING = {"mincut", "partition", "chain", "moirai"}
+REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact"}
 """Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
-SHORT = {"pymoo": {"population": 8, "generations": 4}}
+FEW = {"population": 8, "generations": 4}
+SHORT = {"pymoo": FEW, "genetic": FEW, "nsga2": FEW}
 """Options of solvers that would otherwise run for long."""
 
 RELATIVE = 1e-6
@@ -87,24 +96,48 @@ SUBJECTS = {
             lambda problem: best_slicing(problem)[0],
             ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory"),
         ),
+        Subject(
+            "memory_layout",
+            memory_layouts(5, pools=2),
+            lambda problem: best_layout(problem)[0],
+            ("first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"),
+        ),
     )
 }
 
 ROWS = [row for row in ow.list_solvers() if row.name not in ENGINES_IN_CHILD_PROCESSES and row.problem in SUBJECTS]
-PROVERS = [row for row in ROWS if row.proves == "optimum"]
+PROVERS = [row for row in ROWS if row.proves == "optimum" and row.name not in PLANLESS]
+
+
+INSTANCES = 24
+"""Instances of each problem on which all its solvers are judged."""
+
+
+@cache
+def drawn(kind: str) -> list[tuple[ow.Problem, float | None]]:
+    """Instances of a problem and their optima, drawn once, because drawing takes longer than most solvers."""
+    found: list[tuple[ow.Problem, float | None]] = []
+    subject = SUBJECTS[kind]
+
+    @settings(max_examples=INSTANCES, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(subject.instances)
+    def draw(problem: ow.Problem) -> None:
+        found.append((problem, subject.optimum(problem)))
+
+    draw()
+    return found
 
 
 def named(row: ow.SolverInfo) -> str:
     return f"{row.problem}-{row.name}"
 
 
-def solve_or_skip(problem: ow.Problem, solver: str, **arguments: object) -> ow.Result:
+def solve_or_skip(problem: ow.Problem, solver: str, **arguments: object) -> ow.Result | None:
     """Solve; an honest refusal of a feature or constraint is no failure."""
     try:
         return ow.solve(problem, solver=solver, **{"options": SHORT.get(solver), **arguments})
     except ow.UnsupportedFeatureError:
-        assume(False)
-        raise
+        return None
 
 
 def check(problem: ow.Problem, result: ow.Result, optimum: float | None) -> None:
@@ -116,29 +149,32 @@ def check(problem: ow.Problem, result: ow.Result, optimum: float | None) -> None
         assert result.objective >= optimum * (1 - RELATIVE)
         if result.bound is not None:
             assert result.bound <= optimum * (1 + RELATIVE)
+    if result.status is ow.Status.OPTIMAL:
+        assert result.reason is None
     if result.status is ow.Status.INFEASIBLE:
         assert optimum is None
         assert result.reason
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_solvers_agree_with_brute_force(row: ow.SolverInfo, data: st.DataObject) -> None:
-    subject = SUBJECTS[row.problem]
-    problem = data.draw(subject.instances)
-    optimum = subject.optimum(problem)
-    result = solve_or_skip(problem, row.name)
-    check(problem, result, optimum)
-    if row in PROVERS:
-        expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
-        assert result.status is expected, result.reason
-        assert result.objective == (optimum if optimum is None else pytest.approx(optimum, rel=RELATIVE))
+def test_solvers_agree_with_brute_force(row: ow.SolverInfo) -> None:
+    judged = 0
+    for problem, optimum in drawn(row.problem):
+        result = solve_or_skip(problem, row.name)
+        if result is None:
+            continue
+        judged += 1
+        check(problem, result, optimum)
+        if row in PROVERS:
+            expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
+            assert result.status is expected, result.reason
+            assert result.objective == (optimum if optimum is None else pytest.approx(optimum, rel=RELATIVE))
+    assert judged or row.name in REFUSING
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> None:
-    if row.name in REFUSING:
+    if {row.name, named(row)} & REFUSING:
         with pytest.raises(ow.UnsupportedFeatureError):
             ow.solve(PROBLEMS[row.problem], solver=row.name)
         return
@@ -153,26 +189,26 @@ def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> Non
 def test_contradictory_constraints_are_infeasible(row: ow.SolverInfo, problem: ow.MemoryOrdering) -> None:
     assume(problem.constraints)
     result = solve_or_skip(problem, row.name)
+    assume(result is not None)
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_same_seed_same_result(row: ow.SolverInfo, data: st.DataObject) -> None:
-    problem = data.draw(SUBJECTS[row.problem].instances)
-    first, second = (solve_or_skip(problem, row.name, seed=7) for _ in range(2))
-    assert first.solution == second.solution
-    assert (first.status, first.objective, first.bound) == (second.status, second.objective, second.bound)
+def test_same_seed_same_result(row: ow.SolverInfo) -> None:
+    for problem, _ in drawn(row.problem)[-4:]:
+        first, second = (solve_or_skip(problem, row.name, seed=7) for _ in range(2))
+        if first is None or second is None:
+            assert first is second
+            continue
+        assert first.solution == second.solution
+        assert (first.status, first.objective, first.bound) == (second.status, second.objective, second.bound)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_auto_is_never_worse_than_a_simple_plan(subject: Subject, data: st.DataObject) -> None:
-    problem = data.draw(subject.instances)
-    best = ow.solve(problem).objective
-    for name in subject.baselines:
-        baseline = solve_or_skip(problem, name).objective
-        assert baseline is None or best <= baseline
+def test_auto_is_never_worse_than_a_simple_plan(subject: Subject) -> None:
+    for problem, _ in drawn(subject.kind)[-12:]:
+        best = ow.solve(problem).objective
+        for name in subject.baselines:
+            baseline = solve_or_skip(problem, name)
+            assert baseline is None or baseline.objective is None or best <= baseline.objective

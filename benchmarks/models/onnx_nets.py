@@ -214,8 +214,8 @@ def randomly_wired(image: int = 64, size: int = 24) -> ModelProto:
         read = {other for before in random_wiring(size) for other in before}
         loose = [name for index, name in enumerate(made) if index not in read]
         x = loose[0]
-        for other in loose[1:]:
-            x = net.node("Add", x, other)
+        for name in loose[1:]:
+            x = net.node("Add", x, name)
         source = target
     return net.model(net.classify(net.node("Relu", x), source))
 

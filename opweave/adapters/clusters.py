@@ -19,9 +19,11 @@ import numpy as np
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load_cluster
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.cluster_presets import CLUSTERS, DEVICES, Precision, preset
+from opweave.problems.cluster_presets import CLUSTERS, preset
+from opweave.problems.device_sheets import DEVICES, Precision
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.words import did_you_mean
 
 __all__ = ["check_links", "device", "load", "presets"]
 
@@ -58,26 +60,30 @@ def presets() -> Mapping[str, Cluster]:
     return {name: preset(name) for name in CLUSTERS}
 
 
-def device(kind: str, name: str, *, precision: Precision = "fp32") -> Device:
+def device(kind: str, name: str, *, precision: Precision = "fp32", memory_bytes: int | str | None = None) -> Device:
     """Make a device from its public data sheet.
 
     Parameters
     ----------
     kind
-        A key of :data:`~opweave.problems.cluster_presets.DEVICES`, such as ``"t4"`` or ``"a100-80gb"``.
+        A key of :data:`~opweave.problems.device_sheets.DEVICES`, such as ``"t4"``, ``"apple-m2-max"`` or
+        ``"raspberry-pi-5"``; each row there names its source.
     name
         Name of the device in the cluster.
     precision
         Precision whose peak becomes the device's speed.
+    memory_bytes
+        Memory of the machine (``"32 GiB"``), where the kind does not determine it, or what of it is free.
 
     Raises
     ------
     InvalidInputError
-        For an unknown kind, or one whose speed in that precision is not known.
+        For an unknown kind, or one whose memory, or speed in that precision, is not known.
     """
     if kind not in DEVICES:
-        raise InvalidInputError(f"no device is called {kind!r:.60}; there are: {', '.join(DEVICES)}")
-    return DEVICES[kind].device(name, kind, precision)
+        known = f"{', '.join(DEVICES)}{did_you_mean(kind, DEVICES)}"
+        raise InvalidInputError(f"no device is called {kind!r:.60}; there are: {known}")
+    return DEVICES[kind].device(name, kind, precision, memory_bytes)
 
 
 def check_links(cluster: Cluster) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import mmap
 import os
 import re
 import secrets
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +63,36 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
         When the file is too large.
     """
     where = place(path)
+    with _opened(path, limits) as file:
+        # One byte more than the limit: the file may grow between the check and the read.
+        data = _unpacked(file, where, limits) if where.lower().endswith(".gz") else file.read(limits.file_bytes + 1)
+    if not data:
+        raise InvalidInputError(f"{where}: the file is empty; write or download it again")
+    if len(data) > max(limits.file_bytes, limits.unpacked_bytes):
+        raise LimitExceededError(f"{where}: the file grew over the limit of {limits.file_bytes:,} bytes")
+    return data
+
+
+@contextlib.contextmanager
+def mapped(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[mmap.mmap]:
+    """Map a file into memory, so that only the parts that are read take memory.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        As for :func:`read_bytes`.
+    """
+    with _opened(path, limits) as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise InvalidInputError(f"{place(path)}: the file is empty; write or download it again")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+@contextlib.contextmanager
+def _opened(path: PathLike, limits: Limits) -> Iterator[IO[bytes]]:
+    """Open a regular file of a permitted size; every error is a sentence."""
+    where = place(path)
     try:
         about = Path(path).stat()
         if stat.S_ISDIR(about.st_mode):
@@ -73,8 +105,7 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
                 "raise Limits(file_bytes=...) if you trust it"
             )
         with Path(path).open("rb") as file:
-            # One byte more than the limit: the file may grow between the check and the read.
-            data = _unpacked(file, where, limits) if where.lower().endswith(".gz") else file.read(limits.file_bytes + 1)
+            yield file
     except FileNotFoundError:
         raise InvalidInputError(f"{where}: there is no such file; check the name and the folder") from None
     except OSError as error:
@@ -83,11 +114,6 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{where}: this is not a file name ({error})") from None
-    if not data:
-        raise InvalidInputError(f"{where}: the file is empty; write or download it again")
-    if len(data) > max(limits.file_bytes, limits.unpacked_bytes):
-        raise LimitExceededError(f"{where}: the file grew over the limit of {limits.file_bytes:,} bytes")
-    return data
 
 
 def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
@@ -182,33 +208,104 @@ def _check_nesting(data: bytes, where: str, cap: int) -> None:
         depth += int(steps[-1])
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive bytes of a file."""
+
+    path: Path
+    begin: int
+    size: int
+
+
+Segment = bytes | Span
+"""A part of a file that is to be written."""
+
+
+def size_of(parts: Sequence[Segment]) -> int:
+    """Bytes of all segments together."""
+    return sum(len(part) if isinstance(part, bytes) else part.size for part in parts)
+
+
 def write_bytes(path: PathLike, data: bytes) -> None:
+    """Write a file atomically; see :func:`write_segments`."""
+    write_segments(path, [data])
+
+
+def write_segments(path: PathLike, parts: Sequence[Segment], *, mode: int | None = None) -> None:
     """Write a file atomically: write a temporary file in the same folder, then rename it.
 
     A link is followed, so it remains a link. A device or pipe (``/dev/stdout``) is written to directly.
 
+    Parameters
+    ----------
+    path
+        The file; the segments may be parts of the file that it replaces.
+    parts
+        Its content. What lies in files is copied without passing through this process's memory as a whole.
+    mode
+        Its permissions; None for those of the file that it replaces, or the usual ones.
+
     Raises
     ------
     InvalidInputError
-        When the path cannot be written to; then nothing has changed.
+        When the path cannot be written to, or a segment cannot be read; then nothing has changed.
     """
     with _polite_writing(path):
         target = Path(path).resolve()
         if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_bytes(data)
+            with target.open("wb") as file:
+                _write(file, parts)
             return
         temporary = _neighbour(target)
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                _write(file, parts)
                 file.flush()
-                os.fsync(file.fileno())
-            if target.is_file():
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+                if all(isinstance(part, bytes) for part in parts):  # what was copied is still where it came from
+                    os.fsync(file.fileno())
+            if mode is None and target.is_file():
+                mode = stat.S_IMODE(target.stat().st_mode)
+            if mode is not None:
+                temporary.chmod(mode)
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _write(file: IO[bytes], parts: Sequence[Segment]) -> None:
+    with contextlib.ExitStack() as opened:
+        sources: dict[Path, IO[bytes]] = {}
+        for part in parts:
+            if isinstance(part, bytes):
+                file.write(part)
+                continue
+            if part.path not in sources:
+                sources[part.path] = opened.enter_context(part.path.open("rb"))
+            _copy(sources[part.path], file, part)
+
+
+def _copy(source: IO[bytes], target: IO[bytes], span: Span) -> None:
+    """Let the system copy; where it cannot, for example between disks, copy block by block."""
+    target.flush()
+    source.seek(span.begin)
+    done = 0
+    with contextlib.suppress(AttributeError, OSError):  # not on this system, or not between these two files
+        while done < span.size:
+            count = os.sendfile(target.fileno(), source.fileno(), span.begin + done, span.size - done)
+            if not count:
+                break
+            done += count
+    source.seek(span.begin + done)
+    while done < span.size:
+        block = source.read(min(span.size - done, _CHUNK))
+        if not block:
+            raise InvalidInputError(
+                f"{plain(str(span.path))}: the file is shorter than its model says; download it again"
+            )
+        target.write(block)
+        done += len(block)
+    target.flush()
 
 
 def write_text(path: PathLike, text: str) -> None:

@@ -14,12 +14,13 @@ def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
     package
         Its name.
     homes
-        The module of each name that it offers.
+        The module of each name that it offers: one of the package, or one of another by its full name.
     """
 
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        home = homes[name]
+        return getattr(importlib.import_module(home if "." in home else f"{package}.{home}"), name)
 
     return find, lambda: sorted(homes)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch.export import ExportedProgram
 
+    from opweave.problems.language.model import LanguageModel
+    from opweave.problems.language.workload import Phase
+
 AnyProblem = Problem[Any, Any]
 
 
@@ -42,7 +45,10 @@ def load(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
+    inputs: Mapping[str, object] | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
+    context: int | None = None,
+    phase: Phase | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
     """Load a model graph.
@@ -53,16 +59,25 @@ def load(
     ----------
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
-        schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`). Or a model in memory: an ONNX
-        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
-        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
-        :mod:`opweave.adapters.graphs.networkx_io`).
+        schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
+        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
+        :func:`opweave.adapters.llm.reading.read`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
+        exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
+        :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
-        Sizes for symbolic dimensions of an ONNX model, for example ``{"batch": 1}``; for Keras only ``batch``.
+        Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
+        :mod:`opweave.adapters.onnx.dims`); for Keras only ``batch``.
+    inputs
+        Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
+        and shapes that depend on values.
     inplace_kinds
         Operator kinds that may overwrite an input; files in opweave's own schema state this for each operator instead.
+    context, phase
+        For a language model: tokens that its caches hold (4096 if not given), and ``"decode"`` (the default: one token
+        at the end of that context) or ``"prefill"`` (512 tokens of a prompt that fills it).
+        ``opweave.llm.language_graph`` takes every detail.
     limits
         Caps on file and graph size.
 
@@ -92,6 +107,17 @@ def load(
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
     if dims and family not in ("onnx", "keras"):
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
+    if family == "llm" or "model_type" in data:
+        from opweave.adapters.llm.reading import read
+
+        return _language_graph(read(model, limits=limits), context, phase)
+    if context is not None or phase is not None:
+        raise InvalidInputError(
+            f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
+        )
+    if inputs is not None and family != "onnx":
+        raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":
         from opweave.adapters.torch.read import from_torch
 
@@ -103,7 +129,7 @@ def load(
     if family == "onnx":
         from opweave.adapters.onnx.read import from_onnx
 
-        return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+        return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
@@ -118,9 +144,8 @@ def load(
                 "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
             )
         raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, and .pt2; rename or export the model"
+            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
         )
-    data = _read_object(model, limits)
     if MARK in data:
         return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
@@ -188,7 +213,7 @@ def geometry(
     if family == "onnx":
         from opweave.adapters.onnx.geometry import onnx_geometry
 
-        return onnx_geometry(model, graph, limits)
+        return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":
         from opweave.adapters.keras.geometry import keras_geometry
 
@@ -201,8 +226,6 @@ def geometry(
 
 
 _WITHOUT_GRAPH = {
-    ".gguf": "a GGUF file",
-    ".safetensors": "a safetensors file",
     ".pt": "a .pt file mostly",
     ".pth": "a .pth file mostly",
     ".bin": "a .bin file mostly",
@@ -211,17 +234,40 @@ _WITHOUT_GRAPH = {
 }
 """Files that people take for models, and how a sentence calls them."""
 
-_SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
+_SUFFIXES = {
+    ".onnx": "onnx",
+    ".pt2": "torch",
+    ".gguf": "llm",
+    ".safetensors": "llm",
+    ".safetensors.index.json": "llm",
+    ".json": "json",
+    ".json.gz": "json",
+}
 
 
 def family_of(model: object) -> str:
     """The model's framework, from the file name or the packages of the object's classes; nothing is imported."""
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model).lower()
+        if (Path(model) / "config.json").is_file():
+            return "llm"
         return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
     packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
     # A Keras model on the PyTorch backend is also a torch module.
     return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
+
+
+USUAL_CONTEXT = 4096
+"""Tokens of context that a language model is planned with by default; fewer if it was trained for fewer."""
+
+
+def _language_graph(model: LanguageModel, context: int | None, phase: Phase | None) -> OpGraph:
+    from opweave.problems.language.graph import language_graph
+    from opweave.problems.language.workload import Workload
+
+    longest = USUAL_CONTEXT if model.longest is None else min(USUAL_CONTEXT, model.longest)
+    work = {"context": longest if context is None else context, "phase": "decode" if phase is None else phase}
+    return language_graph(model, Workload.model_validate(work))
 
 
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:

@@ -14,6 +14,8 @@ a formulation's name   ``(formulation, model, constraint) -> None``; the same fo
                        operator orders, and all formulations with an order
 ``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
                        exactly the operators in the frozenset ``done`` have run; for searches over operator orders
+``"narrowed"``         ``(problem, constraint) -> iterable of tuples of constraints``, the most promising first; each
+                       tuple implies the rule, and other solvers understand it; for simple rules and searches
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
@@ -21,12 +23,13 @@ in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes
 handle that the function uses.
 
 A rule without any expression is honoured by its ``violations`` alone, by engines, ``"auto"`` and ``"pymoo"``: slowly,
-because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`).
+because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`). A rule about the times of a
+schedule then gets plans without proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from opweave.problems.constraints import (
@@ -39,6 +42,7 @@ from opweave.problems.constraints import (
     Separate,
     shares_meaning,
 )
+from opweave.problems.errors import blaming
 from opweave.problems.problem import Problem
 
 Expression = Callable[..., Any]
@@ -47,6 +51,9 @@ ExpressionT = TypeVar("ExpressionT", bound=Expression)
 MODEL = "model"
 """The target of rules that are written with handles."""
 
+NARROWED = "narrowed"
+"""The target of rules that are put as simpler ones, which together imply them."""
+
 VIOLATIONS = "violations"
 """Stands among the targets of a solver that honours every rule by asking the referee; nothing is registered for it."""
 
@@ -54,6 +61,7 @@ _LINES = {
     MODEL: "def my_rule(model, rule): model.add(...)  # with model.on(op, device), model.start(op), ...",
     "order_arcs": "def my_rule(problem, rule): return [(before, after), ...]",
     "step_rule": "def my_rule(problem, rule): return lambda done, op: ...",
+    NARROWED: "def my_rule(problem, rule): return [(ow.Pin(op=..., device=...), ...), ...]",
 }
 """The second line of an expression for a target, for messages."""
 
@@ -72,7 +80,7 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         "auto": ``model.add(row)``. A row compares handles of the model: ``model.on(op, device)``, ``model.start(op)``,
         ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``, ``model.batch(op, device)``,
         ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``, ``model.held(device)`` and
-        ``model.objective``; ``model.problem`` is the problem. No formulation has ``stage`` and ``share`` yet.
+        ``model.objective``; ``model.problem`` is the problem.
 
         A formulation's name: ``function(formulation, model, constraint)`` does the same for that one alone.
 
@@ -80,11 +88,18 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         over orders. ``"step_rule"``: it returns ``rule(done, op)``, which says whether ``op`` may run next when exactly
         the operators in ``done`` have run.
 
+        ``"narrowed"``: ``function(problem, constraint)`` returns tuples of simpler constraints, such as ``Pin`` and
+        ``Forbid``; whoever obeys all of one tuple obeys the rule. For heuristics, which run under each of the first
+        tuples.
+
     Notes
     -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own. Engines pass over formulations without a handle that the function uses. Rows about times hold up to
-    rounding, so ``violations`` should allow for some.
+    rounding, so ``violations`` should allow for some. ``model.objective`` can be limited only from above.
+
+    Without any expression, ``violations`` alone is enough for engines and "auto". Their results are proved unless the
+    rule is about the times of a schedule; ``result.reason`` says so.
 
     Examples
     --------
@@ -115,6 +130,19 @@ def expression(constraint: type[Constraint], target: str) -> Expression | None:
         if (base, target) in _EXPRESSIONS and shares_meaning(constraint, base):
             return _EXPRESSIONS[base, target]
     return None
+
+
+def write_out(constraint: Constraint, target: str, write: Expression, *arguments: object) -> Any:
+    """Let an expression write a constraint; ``arguments`` come before the constraint.
+
+    Raises
+    ------
+    RuleError
+        If it raises anything but errors of opweave.
+    """
+    with blaming(f"the expression of {type(constraint).__name__} for {target!r}"):
+        written = write(*arguments, constraint)
+        return list(written) if isinstance(written, Iterator) else written  # a generator has not begun yet
 
 
 def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:

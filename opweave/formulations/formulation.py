@@ -8,13 +8,12 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express
-from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS, lack, note_model
+from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
+from opweave.formulations.modeling.handles import complete_handles, note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
@@ -22,7 +21,7 @@ from opweave.formulations.modeling.pyomo import from_pyomo
 from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
+from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
@@ -41,7 +40,7 @@ OPWEAVES = "opweave.formulations."
 _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
 
-class OutOfTimeError(Exception):
+class OutOfTimeError(Interruption):
     """Writing the problem was stopped because the time was up before any engine could begin."""
 
 
@@ -210,11 +209,11 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             kind = type(constraint)
             own, for_models = expression(kind, self.name), expression(kind, MODEL)
             if own is not None:
-                own(self, model, constraint)
+                write_out(constraint, self.name, own, self, model)
             elif expressible(kind, [target for target in self.supports if target != MODEL]):
                 continue  # it is in the data from which the model was written
             elif for_models is not None:
-                for_models(model, constraint)
+                write_out(constraint, MODEL, for_models, model)
             elif not self.context.defers:
                 raise UnsupportedConstraintError(
                     f"formulation {self.name!r} cannot express {kind.__name__}; {how_to_express(kind, self.supports)}"
@@ -272,8 +271,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         model = self.write(problem)
         view = from_pyomo(model, self.timed, self.tick())
         model.opweave = view
-        for word in {*WORDS, *OLDER_WORDS} - set(dir(model)):
-            setattr(model, word, partial(_lack, word, self.handles, self.problem_type.kind))
+        complete_handles(model, self.handles, problem)
         self.add_constraints(model, problem)
         return model
 
@@ -292,10 +290,6 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """The values by variable that a known solution implies."""
         self.begin(model, solution)
         return values_of(model.opweave.variables)
-
-
-def _lack(word: str, having: Sequence[str], kind: str, *_: str) -> NoReturn:
-    lack(word, having, {kind})
 
 
 TOLERANCE = 1e-5
@@ -378,6 +372,10 @@ def find_formulation(
     """
     names = formulation_names(problem.kind, takes)
     chosen = name or next(iter(names), None)
+    if chosen not in names and (problem.kind, str(chosen)) in _FORMULATIONS:
+        written = "an integer program" if issubclass(takes, IntervalModel) else "a constraint program, for CP-SAT"
+        having = f"these would do: {', '.join(map(repr, names)) or 'none'}"
+        raise InvalidInputError(f"formulation {chosen!r} is {written}, and something else is needed here; {having}")
     if chosen not in names:
         of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
         raise InvalidInputError(

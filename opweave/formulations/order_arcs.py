@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
-from opweave.problems.errors import InfeasibleError
+from opweave.formulations.expressions import expression, write_out
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
 
@@ -18,11 +18,25 @@ class ContradictionError(InfeasibleError):
 
 
 def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
-    """Operators (before, after) that side constraints with an ``"order_arcs"`` expression require."""
+    """Operators (before, after) that side constraints with an ``"order_arcs"`` expression require.
+
+    Raises
+    ------
+    InvalidInputError
+        If an expression returns anything but pairs of operators of the problem.
+    """
+    known = problem.graph.operator_index
     for constraint in problem.constraints:
         write = expression(type(constraint), "order_arcs")
-        if write is not None:
-            yield from write(problem, constraint)
+        for pair in () if write is None else write_out(constraint, "order_arcs", write, problem):
+            match pair:
+                case (str(early), str(late)) if early in known and late in known:
+                    yield early, late
+                case _:
+                    raise InvalidInputError(
+                        f"the expression of {type(constraint).__name__} for 'order_arcs' gave {pair!r:.80}; it must "
+                        "return pairs (before, after) of operators that the graph has"
+                    )
 
 
 def only_order_arcs(problem: Problem[Any, Any]) -> bool:

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import MOST_ENTRIES, Bare
+from opweave.problems.looks import MOST_ENTRIES, Bare, changed_fields
 from opweave.problems.plausible import check_plausible
-from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.shown import HasHtml, ShownInNotebooks
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Amount,
@@ -53,7 +53,7 @@ Latency = Annotated[
 """Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 
 
-class Device(Spec):
+class Device(HasHtml, Spec):
     """One machine, accelerator or core that runs operators.
 
     Sizes and speeds are numbers or texts with a unit: ``"8 GB"``, ``"512 MiB"``, ``"40 GFLOP/s"``, ``"900 GB/s"``.
@@ -100,6 +100,9 @@ class Device(Spec):
         for field in ("memory_bytes", "flops_per_second", "memory_bandwidth"):
             check_plausible(f"device {self.name!r}", field, [getattr(self, field)])
         return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        return [(name, Bare(text)) for name, text in changed_fields(self)]
 
     def alike(self, other: Device) -> bool:
         """Whether two devices are identical except for their names."""

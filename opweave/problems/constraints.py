@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, 
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
 from opweave.problems.words import did_you_mean
@@ -86,7 +86,8 @@ class Constraint(Tagged, ABC):
 
     ``violations`` must depend on the problem and the solution alone. Comparisons of times should allow for rounding, as
     engines do. A rule that reads nothing but ``solution.devices_by_operator()`` is honoured with proofs even without an
-    expression.
+    expression. A rule about the times of a schedule gets plans without proof then, and ``result.reason`` says so; an
+    expression for ``"model"`` brings the proof. What ``violations`` raises ends a solve with a ``RuleError``.
 
     Examples
     --------
@@ -148,17 +149,20 @@ def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iter
     ------
     InvalidInputError
         If ``violations`` returned anything but violations, such as None.
+    RuleError
+        If ``violations`` raised.
     """
-    found: object = rule.violations(problem, solution)
-    # A violation is a spec, and specs are iterable; returned alone, it would count as its fields.
-    wrong = isinstance(found, Violation) or not isinstance(found, Iterable)
-    for each in (found,) if wrong or not isinstance(found, Iterable) else found:
-        if wrong or not isinstance(each, Violation):
-            raise InvalidInputError(
-                f"{type(rule).__name__}.violations gave {each!r:.60}; write 'yield self.broken(message)' for each "
-                "violation, or return a list of them, which is empty if there is none"
-            )
-        yield each
+    with blaming(f"{type(rule).__name__}.violations"):
+        found: object = rule.violations(problem, solution)
+        # A violation is a spec, and specs are iterable; returned alone, it would count as its fields.
+        wrong = isinstance(found, Violation) or not isinstance(found, Iterable)
+        for each in (found,) if wrong or not isinstance(found, Iterable) else found:
+            if wrong or not isinstance(each, Violation):
+                raise InvalidInputError(
+                    f"{type(rule).__name__}.violations gave {each!r:.60}; write 'yield self.broken(message)' for each "
+                    "violation, or return a list of them, which is empty if there is none"
+                )
+            yield each
 
 
 class Precede(Constraint):

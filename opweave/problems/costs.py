@@ -13,6 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.looks import Bare, brief
+from opweave.problems.shown import HasHtml
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 from opweave.problems.words import counted
 
@@ -49,7 +50,7 @@ class Efficiency(Spec):
     launch_seconds: Seconds | None = None
 
 
-class Costs(Spec):
+class Costs(HasHtml, Spec):
     """Seconds for (operator, device, batch size), as one compact table.
 
     Build it with :meth:`from_table` or :meth:`roofline`. An entry that the table lacks is unknown, not free. Problems
@@ -160,6 +161,7 @@ class Costs(Spec):
         efficiency: Mapping[str, float | Efficiency] | None = None,
         default_efficiency: float | Efficiency = 1.0,
         batches: Iterable[int] = (1,),
+        parameters_read: Mapping[str, float] | None = None,
     ) -> Costs:
         """Estimate costs: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
 
@@ -179,6 +181,8 @@ class Costs(Spec):
             The efficiency of kinds that ``efficiency`` does not list.
         batches
             Batch sizes. The times of sizes that a device does not support are unknown on that device.
+        parameters_read
+            Bytes of parameters that operators read, where these are not all of their parameters once.
 
         Raises
         ------
@@ -203,7 +207,7 @@ class Costs(Spec):
         arithmetic = np.array([one.arithmetic for one in reached], dtype=np.float64)
         traffic = np.array([one.traffic for one in reached], dtype=np.float64)
         flops = np.array([op.flops for op in graph.operators], dtype=np.float64)
-        activations, parameters = _traffic(graph)
+        activations, parameters = _traffic(graph, parameters_read or {})
         sizes = tuple(sorted(set(batches)))
         columns = []
         for device in cluster.devices:
@@ -358,11 +362,11 @@ def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
 
 def moved_bytes(graph: OpGraph) -> tuple[float, ...]:
     """Bytes that every operator moves at batch size 1, as a roofline counts them."""
-    activations, parameters = _traffic(graph)
+    activations, parameters = _traffic(graph, {})
     return tuple((activations + parameters).tolist())
 
 
-def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _traffic(graph: OpGraph, read: Mapping[str, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes of tensors and bytes of parameters that every operator moves, two arrays of shape (operators,)."""
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}
     aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
@@ -375,7 +379,9 @@ def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     activations = np.array([moved(op) for op in graph.operators], dtype=np.float64)
 
-    def held(op: Operator) -> int:
+    def held(op: Operator) -> float:
+        if op.id in read:
+            return read[op.id]
         total = sum(weight[name] for name in set(op.parameters))
         return min(total, sum(size[name] for name in op.outputs)) if op.kind in LOOKUPS else total
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class OpweaveError(Exception):
     """Base of every error that opweave raises on purpose."""
@@ -41,3 +44,41 @@ class EngineError(OpweaveError):
 
 class InfeasibleError(OpweaveError):
     """Writing a problem showed that it has no solution. The message, if any, says why in the problem's words."""
+
+
+class RuleError(OpweaveError):
+    """Code of a user's own raised: a rule, an expression of a rule, or ``extend``. ``__cause__`` is what it raised."""
+
+
+class Interruption(Exception):  # noqa: N818  (it is no error)
+    """Base of the exceptions with which opweave stops work of its own; users' code that they pass is not to blame."""
+
+
+@contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Run code of a user's own.
+
+    Raises
+    ------
+    RuleError
+        If it raises anything but errors of opweave; the message begins with ``what``.
+    """
+    try:
+        yield
+    except (OpweaveError, Interruption):
+        raise
+    except Exception as error:
+        raise RuleError(f"{what} raised {type(error).__name__}: {error!s:.200}") from error
+
+
+def named_code(role: str, function: object) -> str:
+    """A user's function, for messages.
+
+    Examples
+    --------
+    >>> def rows(model, problem): ...
+    >>> named_code("extend", rows)
+    "extend ('rows')"
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{role} ({name!r})"

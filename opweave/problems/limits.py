@@ -26,6 +26,8 @@ class Limits:
         Longest operator, tensor or device id.
     model_rows
         Most rows of a mathematical program that is built for an engine.
+    run_seconds, run_bytes
+        Time and memory of a run of a model that measures its shapes; see :mod:`opweave.adapters.onnx.measured`.
 
     Examples
     --------
@@ -41,6 +43,8 @@ class Limits:
     edges: int = 10_000_000
     id_characters: int = 1024
     model_rows: int = 3_000_000
+    run_seconds: float = 120.0
+    run_bytes: int = 2**35
 
 
 DEFAULT_LIMITS = Limits()

@@ -143,8 +143,8 @@ class Result(Shown, Played, Generic[SolutionT]):
     @property
     def headline(self) -> str:
         """Status, objective, bound, solver and time in one line."""
-        known = Problem.kinds().get(self.problem)
-        unit = getattr(known, "unit", "")
+        said = getattr(self._answers or Problem.kinds().get(self.problem), "unit", "")
+        unit = said if isinstance(said, str) else ""  # it may depend on a problem that is not known
         words = [f"{self.problem}: {self.status.value}"]
         if self.objective is not None:
             words.append(readable(self.objective, unit))

@@ -36,15 +36,10 @@ def find_view(name: str, verb: str) -> Callable[..., Any] | None:
     return None
 
 
-class ShownInNotebooks:
-    """A mixin: notebooks show the object as HTML, and it writes itself to a file."""
+class HasHtml:
+    """A mixin: notebooks show the object as HTML."""
 
     __slots__ = ()
-
-    def save(self, path: str | Path) -> Path:
-        """Write it to a JSON file; return its path."""
-        written: Path = self._show("save", path)
-        return written
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
@@ -57,6 +52,17 @@ class ShownInNotebooks:
             if found is not None:
                 return found(self, *arguments)
         raise InvalidInputError(f"{type(self).__name__} has nothing to show for {verb!r}")
+
+
+class ShownInNotebooks(HasHtml):
+    """A mixin: notebooks show the object as HTML, and it writes itself to a file."""
+
+    __slots__ = ()
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a JSON file; return its path."""
+        written: Path = self._show("save", path)
+        return written
 
 
 class Shown(ShownInNotebooks):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Protocol, Self, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.looks import Bare
+from opweave.problems.shown import HasHtml, ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 TIME_TOLERANCE = 1e-9
 """How much too early something may be, relative to the last end; it allows for rounding when seconds are added."""
@@ -71,7 +74,7 @@ class Answer(Protocol[SolutionT_co]):
         """The solution; None if there is none."""
 
 
-class Evaluation(Played, Generic[DetailsT]):
+class Evaluation(HasHtml, Played, Generic[DetailsT]):
     """The referee's judgement.
 
     Attributes
@@ -87,6 +90,14 @@ class Evaluation(Played, Generic[DetailsT]):
     objective: Number | None
     violations: Many[Violation] = ()
     details: DetailsT | None = None
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield "objective", self.objective
+        yield None, Bare("feasible" if self.feasible else counted(len(self.violations), "violation"))
+        if self.violations:
+            yield "first", self.violations[0].message
+        if self.details is not None:
+            yield "details", Bare(f"{type(self.details).__name__}(...)")
 
     @property
     def feasible(self) -> bool:

@@ -18,6 +18,7 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.shown import HasHtml
 from opweave.problems.words import counted
 
 ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
@@ -192,7 +193,7 @@ class Lifetimes:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Timeline:
+class Timeline(HasHtml):
     """What happens when a solution is carried out, whether the solution is valid or not.
 
     Attributes

@@ -17,6 +17,9 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each unit is 1,024 times the previous one."""
 
+_BITS = re.compile(r"([KMGTP]i?)b|([kKMGTPmgtp]?i?)(?:[bB][iI][tT][sS]?)")
+"""A unit of bits, with its prefix."""
+
 _BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
 
 
@@ -120,10 +123,12 @@ def readable_rate(rate: float) -> str:
 def parse_bytes(text: str) -> int:
     """Read a number of bytes with or without a unit: KiB, MiB, GiB (1024) or kB, MB, GB (1000).
 
+    Capitals do not matter, except that a small "b" after a capital means bits: "gb" are gigabytes, "Gb" gigabits.
+
     Raises
     ------
     InvalidInputError
-        If the text is no such number, or the number is outside 0 to 2**53.
+        If the text is no such number or means bits, or the number is outside 0 to 2**53.
 
     Examples
     --------
@@ -131,6 +136,12 @@ def parse_bytes(text: str) -> int:
     (6291456, 1500000000, 4096)
     """
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
+    in_bits = _BITS.fullmatch(found[2]) if found else None
+    if found is not None and in_bits is not None:
+        unit = f"{in_bits[1] or in_bits[2]}B"
+        raise InvalidInputError(
+            f"{text!r:.60} means bits; write '{float(found[1]) / 8:g} {unit}' for them, or '{found[1]} {unit}'"
+        )
     factor = _BY_WORD.get(found[2].lower()) if found else None
     if found is None or factor is None or (factor == 1 and "." in found[1]):
         raise InvalidInputError(f"{text!r:.60} is no number of bytes; write it as 6291456, 6MiB or 6.3MB")

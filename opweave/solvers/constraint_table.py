@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-from opweave.formulations.expressions import expressible
-from opweave.problems.constraints import BUILT_IN, Constraint, concerns
+from opweave.problems.constraints import BUILT_IN, Constraint
 from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
-from opweave.solvers.narrowing.narrower import NARROWED
-from opweave.solvers.registry import Solver, load_solvers
-
-
-@dataclass(frozen=True, slots=True)
-class HonouredConstraints:
-    """One row of :func:`constraint_table`: what a solver does with side constraints, by the names of their classes.
-
-    Attributes
-    ----------
-    problem, solver
-        Kind of the problem and name of the solver.
-    available
-        Whether the solver can run on this machine.
-    exactly
-        Constraints that it knows: it may return any plan that obeys them.
-    by_simpler
-        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
-        but it does not consider all of them and may find none.
-    refused
-        Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
-    """
-
-    problem: str
-    solver: str
-    available: bool
-    exactly: tuple[str, ...]
-    by_simpler: tuple[str, ...]
-    refused: tuple[str, ...]
-
-    @property
-    def honoured(self) -> tuple[str, ...]:
-        """The constraints that its plans obey, one way or the other."""
-        return self.exactly + self.by_simpler
+from opweave.solvers.registry import HonouredConstraints, load_solvers
 
 
 def constraint_table(
@@ -70,20 +35,4 @@ def constraint_table(
     """
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     chosen = tuple(constraints)
-    return Rows(_row(solver, chosen) for solver in load_solvers(kind))
-
-
-def _row(solver: Solver, constraints: Sequence[type[Constraint]]) -> HonouredConstraints:
-    found = Problem.kinds().get(solver.problem)
-    asked = [each for each in constraints if found is None or concerns(each, found)]
-    targets = [target for target in solver.supports if target != NARROWED]
-    exactly = tuple(each.__name__ for each in asked if expressible(each, targets))
-    honoured = tuple(each.__name__ for each in asked if expressible(each, solver.supports))
-    return HonouredConstraints(
-        problem=solver.problem,
-        solver=solver.name,
-        available=solver.missing() is None,
-        exactly=exactly,
-        by_simpler=tuple(name for name in honoured if name not in exactly),
-        refused=tuple(each.__name__ for each in asked if each.__name__ not in honoured),
-    )
+    return Rows(solver.honours(chosen) for solver in load_solvers(kind))

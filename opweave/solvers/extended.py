@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
-from opweave.problems.constraints import Constraint, Pin, objections
+from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.errors import (
     EngineError,
     InfeasibleError,
@@ -36,6 +36,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.arguments import start_run
 from opweave.solvers.engines.device_rules import allowed_devices
 from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
+from opweave.solvers.narrowing.runs import narrower_run
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register, registered
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Found
@@ -61,8 +62,6 @@ ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
 """For the first of two engines: share of the time left, and seconds if there is no limit."""
 
 EVOLUTION = "pymoo"
-MOST_OFFERS = 32
-"""Plans of the searches that are put into a model with rows of a user's own."""
 
 
 def extend_plans(kind: str) -> None:
@@ -77,40 +76,6 @@ def extend_plans(kind: str) -> None:
                     supports=(*solver.supports, MODEL, VIOLATIONS),
                 )
             )
-
-
-@dataclass(eq=False)
-class RestrictedRun(Run):
-    """A run of the problem without some rules, on devices that they allow: it hands on plans that obey the rules."""
-
-    outer: Run = field(kw_only=True)
-    whole: Problem[Any, Any] = field(kw_only=True)
-    rules: tuple[Constraint, ...] = field(kw_only=True)
-
-    def found(self, solution: Solution, objective: int | float) -> bool:
-        """Report a plan of the problem without the rules."""
-        better = super().found(solution, objective)
-        wanted = self.outer.objective is None or objective < self.outer.objective
-        if better and wanted and not any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
-            if self.outer.extend is None:
-                self.outer.found(solution, objective)
-            else:
-                self.outer.offers.append(Found(solution, objective))
-                del self.outer.offers[:-MOST_OFFERS]
-        return better
-
-    def enter(self, stage: str) -> None:
-        """Name the current stage."""
-        self.outer.enter(stage)
-
-
-class RelaxedRun(RestrictedRun):
-    """A run of the problem without some rules: its bounds hold with the rules, too."""
-
-    def proved(self, bound: int | float, source: str) -> None:
-        """Report a lower bound."""
-        super().proved(bound, source)
-        self.outer.proved(bound, source)
 
 
 def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -155,7 +120,7 @@ class _Searches:
     def relaxed(self) -> tuple[Outcome, Found | None]:
         """Search without the rules; returns the best plan of that, too."""
         with self.run.share(SEARCH_SHARE, SEARCH_SECONDS):
-            return self._search(RelaxedRun, without(self.problem, self.rules), self.run.start)
+            return self._search(without(self.problem, self.rules), relaxed=True)
 
     def allowed(self, like: Solution) -> None:
         """If the rules are about devices and no plan obeys them so far, search on devices that they allow."""
@@ -163,7 +128,7 @@ class _Searches:
             if self.run.best is not None or self.run.should_stop():
                 return
             with self.run.share(NARROWED_SHARE, NARROWED_SECONDS), suppress(InfeasibleError):
-                self._search(RestrictedRun, problem, None)
+                self._search(problem)
 
     def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
         """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""
@@ -179,23 +144,8 @@ class _Searches:
             pins = tuple(Pin(op=op, device=device) for op, device in where.items())
             yield relaxed.model_copy(update={"constraints": (*relaxed.constraints, *pins)})
 
-    def _search(
-        self, kind: type[RestrictedRun], problem: Problem[Any, Any], start: Solution | None
-    ) -> tuple[Outcome, Found | None]:
-        run = self.run
-        inner = kind(
-            time_limit=run.remaining(),
-            gap=run.gap,
-            seed=run.seed,
-            threads=run.threads,
-            executor=run.executor,
-            start=start,
-            callback=lambda _: run.should_stop(),
-            options=run.options,
-            outer=run,
-            whole=self.problem,
-            rules=self.rules,
-        )
+    def _search(self, problem: Problem[Any, Any], *, relaxed: bool = False) -> tuple[Outcome, Found | None]:
+        inner = narrower_run(self.problem, problem, self.rules, self.run, relaxed=relaxed)
         start_run(problem, inner)
         outcome = run_solver(problem, find_solver(problem, self.plan.name), inner)
         return outcome, inner.candidates[-1] if inner.candidates else None

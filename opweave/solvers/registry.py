@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible, how_to_express
+from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible, how_to_express
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
@@ -87,6 +87,38 @@ class SolverInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class HonouredConstraints:
+    """One row of :func:`constraint_table`: what a solver does with side constraints, by the names of their classes.
+
+    Attributes
+    ----------
+    problem, solver
+        Kind of the problem and name of the solver.
+    available
+        Whether the solver can run on this machine.
+    exactly
+        Constraints that it knows: it may return any plan that obeys them.
+    by_simpler
+        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
+        but it does not consider all of them and may find none.
+    refused
+        Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
+    """
+
+    problem: str
+    solver: str
+    available: bool
+    exactly: tuple[str, ...]
+    by_simpler: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def honoured(self) -> tuple[str, ...]:
+        """The constraints that its plans obey, one way or the other."""
+        return self.exactly + self.by_simpler
+
+
+@dataclass(frozen=True, slots=True)
 class Solver:
     """A registered solver.
 
@@ -130,22 +162,31 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        own = {"constraints": self.honours(), "options": FrozenDict(self.options)}
+        own = {"constraints": self.honours().honoured, "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
         return SolverInfo(**{**same, **own}, available=install is None, install=install)
 
-    def honours(self) -> tuple[str, ...]:
-        """Names of the classes of side constraints that it understands."""
+    def honours(self, constraints: Iterable[type[Constraint]] | None = None) -> HonouredConstraints:
+        """What it does with classes of side constraints, by default all that exist."""
         problem = Problem.kinds().get(self.problem)
         known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
-        asked = [kind for kind in known if problem is None or concerns(kind, problem)]
-        return tuple(kind.__name__ for kind in asked if expressible(kind, self.supports))
+        asked = known if constraints is None else list(constraints)
+        asked = [kind for kind in asked if problem is None or concerns(kind, problem)]
+        own = [target for target in self.supports if target != NARROWED]
+        exactly = tuple(kind.__name__ for kind in asked if expressible(kind, own))
+        honoured = [kind.__name__ for kind in asked if expressible(kind, self.supports)]
+        by_simpler = tuple(name for name in honoured if name not in exactly)
+        refused = tuple(kind.__name__ for kind in asked if kind.__name__ not in honoured)
+        return HonouredConstraints(self.problem, self.name, self.missing() is None, exactly, by_simpler, refused)
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing")
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout")
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
+
+_HOMES = {"ordered_layout": "memory_layout"}
+"""Folders of the solvers of problems that have none of their own."""
 
 
 def register(solver: Solver) -> Solver:
@@ -221,7 +262,7 @@ def _load_own(kind: str | None) -> None:
     """Import opweave's own solvers of one problem kind, or of all kinds."""
     for each in _KINDS:
         if kind in (None, each):
-            importlib.import_module(f"opweave.solvers.{each}.registered")
+            importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.registered")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -283,11 +324,9 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
-        known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
-        near = did_you_mean(name, [key for kind, key in _SOLVERS if kind == problem.kind])
-        raise UnknownSolverError(
-            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}{why_left_out(name)}"
-        )
+        known = [key for kind, key in _SOLVERS if kind == problem.kind]
+        has = f"{type(problem).__name__} has no solver {name!r}; it has: {', '.join(known)}"
+        raise UnknownSolverError(f"{has}{did_you_mean(name, known)}{why_left_out(name)}")
     install = solver.missing()
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")

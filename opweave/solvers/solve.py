@@ -86,7 +86,7 @@ def solve(
         compares handles, which are the same for all engines, in seconds, bytes and counts: ``model.on(op, device)``,
         ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``,
         ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``,
-        ``model.held(device)`` and ``model.objective``. No formulation has ``stage`` and ``share`` yet.
+        ``model.held(device)`` and ``model.objective``, which can be limited only from above.
         :func:`~opweave.list_formulations` lists those of each formulation.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
@@ -109,6 +109,9 @@ def solve(
         For an argument of the wrong type or out of range, or a start that is not a solution.
     UnknownSolverError, SolverNotAvailableError, UnsupportedFeatureError, UnsupportedConstraintError
         When the solver does not support a request.
+    RuleError
+        If a rule of your own, its expression, or ``extend`` raises; the message names it, and ``__cause__`` is what it
+        raised. No plan can be judged then, so none is returned.
 
     Examples
     --------

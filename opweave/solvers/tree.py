@@ -46,10 +46,11 @@ MOST_NODES = 100_000
 
 
 class Proof(NamedTuple):
-    """A lower bound, and whether it is final."""
+    """A lower bound, whether it is final, and the point of its leaf if that is where all columns seem integral."""
 
     bound: float
     settled: bool
+    point: FloatArray | None = None
 
 
 class Relaxed(NamedTuple):
@@ -127,6 +128,7 @@ class _Tree:
         self.times = np.zeros((2, len(self.columns)))
         self.heap: list[_Node] = []
         self.least_closed = math.inf
+        self.point: FloatArray | None = None
         self.number = 0
 
     def run(self) -> Proof:
@@ -141,7 +143,8 @@ class _Tree:
             self._divide(heapq.heappop(self.heap))
         open_ = self.heap[0].bound if self.heap else math.inf
         bound = min(open_, self.least_closed, self.ceiling)
-        return Proof(bound, not self.heap or self.least_closed <= open_ or bound >= self.ceiling * (1.0 - CLOSE))
+        settled = not self.heap or self.least_closed <= open_ or bound >= self.ceiling * (1.0 - CLOSE)
+        return Proof(bound, settled, self.point if self.least_closed <= min(open_, self.ceiling) else None)
 
     def _late(self) -> bool:
         return perf_counter() >= self.end or self.should_stop()
@@ -167,7 +170,8 @@ class _Tree:
         if bound >= self.ceiling:
             return
         if column < 0:
-            self.least_closed = min(self.least_closed, bound)
+            if bound < self.least_closed:
+                self.least_closed, self.point = bound, found.point
             return
         self.number += 1
         heapq.heappush(self.heap, _Node(bound, self.number, low, high, column, value))
@@ -273,6 +277,9 @@ class Relaxation:
         engine.changeColsBounds(len(self.columns), self.columns.astype(np.int32), low, high)
         engine.setOptionValue("time_limit", engine.getRunTime() + left)
         engine.run()
+        if engine.getModelStatus().name == "kUnknown":  # a basis of the node before may be too bad to go on from
+            engine.clearSolver()
+            engine.run()
         status = engine.getModelStatus().name
         if status == "kInfeasible":
             return Relaxed(self._emptiness(engine, box, known), None, None)

@@ -15,7 +15,9 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.ordered_layout import OrderedLayout
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
@@ -126,6 +128,24 @@ def _(problem: Slicing) -> float:
         speed = np.where(np.isfinite(seconds), 1.0 / seconds, 0.0).sum(axis=1)
         alone = np.where(speed > 0.0, 1.0 / speed, 0.0)
     return _safe(float(alone.sum()))
+
+
+@trivial_bound.register
+def _(problem: MemoryLayout) -> int | float:
+    """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
+    if problem.objective == "arena":
+        return problem.live_peak
+    least = 0.0
+    for each in problem.lifetimes:
+        there = (pool for pool in problem.pools if problem.may_stand_in(each, pool))
+        least += min((pool.seconds(each.moved) for pool in there), default=0.0)
+    return _safe(least)
+
+
+@trivial_bound.register
+def _(problem: OrderedLayout) -> int | float | None:
+    """No order keeps less in memory at once than its most demanding operator."""
+    return trivial_bound(problem.ordering)
 
 
 def _least(seconds: FloatArray) -> FloatArray:

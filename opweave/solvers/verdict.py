@@ -30,6 +30,7 @@ SECONDS_PER_OPERATOR = {
     "batched_mapping": 100e-6,
     "pipeline": 20e-6,
     "slicing": 250e-6,
+    "memory_layout": 20e-6,
 }
 """Approximate seconds that a referee takes for each operator, on a core of 2024."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.cluster_presets import CLUSTERS, DEVICES, preset
+from opweave.problems.cluster_presets import CLUSTERS, preset
 
 
 def test_table_iii_in_bytes_per_second() -> None:
@@ -18,15 +18,6 @@ def test_table_iii_in_bytes_per_second() -> None:
     assert [device.group for device in intra.devices] == ["v100", "v100", "p100", "p100"]
 
 
-@pytest.mark.parametrize("kind", DEVICES)
-def test_every_sheet_makes_a_device(kind: str) -> None:
-    device = ow.clusters.device(kind, "mine")
-    assert (device.name, device.group) == ("mine", kind)
-    sheet = DEVICES[kind]
-    assert sheet.fp16 is None or sheet.fp16 > sheet.fp32
-    assert 4 < sheet.fp32 / sheet.memory_bandwidth < 60  # FLOPs for a byte: a slipped digit would show
-
-
 def test_loading_by_name_and_from_a_file(tmp_path) -> None:
     assert tuple(ow.clusters.presets()) == CLUSTERS
     path = tmp_path / "cluster.json"
@@ -36,7 +27,7 @@ def test_loading_by_name_and_from_a_file(tmp_path) -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(ow.InvalidInputError, match="no device is called 'abacus'; there are: rtx2080ti"):
+    with pytest.raises(ow.InvalidInputError, match="no device is called 'abacus'; there are: t4, p4"):
         ow.clusters.device("abacus", "a")
     with pytest.raises(ow.InvalidInputError, match="the fp16 speed of Tesla P4 is not known here; take 'fp32'"):
         ow.clusters.load("moirai-inter", precision="fp16")

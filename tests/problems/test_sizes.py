@@ -24,9 +24,18 @@ def test_bytes(written: object, kept: int) -> None:
         assert type(found) is int
 
 
-@pytest.mark.parametrize("written", ["8", "8 Gbit", "-8 GB", "8 GB/s", "nan GB", "", 8.5, "9 PB PB", "99 PiB", 1e300])
+@pytest.mark.parametrize("written", ["8", "-8 GB", "8 GB/s", "nan GB", "", 8.5, "9 PB PB", "99 PiB", 1e300])
 def test_bytes_that_are_refused(written: object) -> None:
     with pytest.raises(ow.InvalidInputError):
+        ow.Device(name="a", memory_bytes=written)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("8 Gb", "1 GB"), ("8Gbit", "1 GB"), ("12 Mib", "1.5 MiB"), ("1.5 Gb", "0.1875 GB"), ("64 bits", "8 B")],
+)
+def test_bits_are_no_bytes(written: str, meant: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=f"means bits; write '{meant}'"):
         ow.Device(name="a", memory_bytes=written)
 
 

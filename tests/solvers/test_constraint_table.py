@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.solvers.constraint_table import BUILT_IN, HonouredConstraints, concerns, constraint_table
+from opweave.problems.constraints import BUILT_IN, concerns
+from opweave.solvers.constraint_table import constraint_table
+from opweave.solvers.registry import HonouredConstraints
 from tests.solvers.narrowing.instances import with_rules
 from tests.tiny import PROBLEMS
 

@@ -30,7 +30,8 @@ from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan
+from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run

@@ -11,9 +11,10 @@ from opweave.problems.constraints import Constraint, Share
 from opweave.problems.costs import Costs
 from tests.oracles.batched_mapping import as_schedule, spreads, tasks_of
 from tests.oracles.placement import earliest_starts
+from tests.strategies.choices import of
 from tests.strategies.specs import _precedes, clusters, op_graphs, placement_constraints
 
-SECONDS = st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0])
+SECONDS = of(0.0, 0.5, 1.0, 2.0, 5.0)
 
 
 @st.composite
@@ -55,7 +56,7 @@ def batched_mappings(
         row: dict[str, dict[int, float]] = {}
         for device in devices:
             known = device.batch_sizes or tuple(sorted(draw(st.sets(st.integers(1, batch), min_size=1))))
-            if draw(st.sampled_from([True, True, True, False])):
+            if draw(of(True, True, True, False)):
                 row[device.name] = {size: draw(SECONDS) for size in known}
         assume(batch in sums_up_to(batch, row.values()))
         table[op.id] = row
@@ -64,9 +65,9 @@ def batched_mappings(
         constraints = list(draw(placement_constraints(graph, cluster, precedes=False)))
         if precedes:
             constraints += draw(_precedes(graph, contradictory=False))
-        if draw(st.sampled_from([False, False, True])):
-            name = draw(st.sampled_from([op.id for op in graph.operators]))
-            where = draw(st.sampled_from([device.name for device in devices]))
+        if draw(of(False, False, True)):
+            name = draw(of(*[op.id for op in graph.operators]))
+            where = draw(of(*[device.name for device in devices]))
             constraints.append(Share(op=name, device=where, inputs=draw(st.integers(0, batch))))
     return BatchedMapping(
         graph=graph,
@@ -74,8 +75,8 @@ def batched_mappings(
         costs=Costs.from_table(table),
         batch=batch,
         constraints=constraints,
-        transfers=draw(st.sampled_from(["delay", "delay_per_input"])),
-        memory=draw(st.sampled_from(["buffers", "additive", "parameters"])),
+        transfers=draw(of("delay", "delay_per_input")),
+        memory=draw(of("buffers", "additive", "parameters")),
     )
 
 

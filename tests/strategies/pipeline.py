@@ -9,22 +9,23 @@ from hypothesis.strategies import DrawFn
 
 import opweave as ow
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.constraints import Constraint
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from tests.oracles.pipeline import all_pipelines, value_of
-from tests.strategies.specs import clusters, costs, op_graphs
+from tests.strategies.choices import lists_of, of, or_none
+from tests.strategies.specs import clusters, costs, drawn_constraint, op_graphs
 
-RATES = st.sampled_from([1.0, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 0.0])
+RATES = of(1.0, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 0.0)
 
 
 @st.composite
 def chains(draw: DrawFn, max_operators: int = 6, *, min_operators: int = 3) -> OpGraph:
     """One operator after the other, some reading what the one before the last made, too."""
     count = draw(st.integers(min_operators, max_operators))
-    sizes = draw(st.lists(st.sampled_from([4, 6, 1, 8, 12, 0]), min_size=count + 1, max_size=count + 1))
-    weights = draw(st.lists(st.sampled_from([9, 3, 6, 0]), min_size=count, max_size=count))
-    skips = draw(st.lists(st.sampled_from([False, False, False, True]), min_size=count, max_size=count))
+    sizes = draw(lists_of(of(4, 6, 1, 8, 12, 0), count + 1, count + 1))
+    weights = draw(lists_of(of(9, 3, 6, 0), count, count))
+    skips = draw(lists_of(of(False, False, False, True), count, count))
     operators = [
         Operator(
             id=f"o{i}",
@@ -46,16 +47,16 @@ def chains(draw: DrawFn, max_operators: int = 6, *, min_operators: int = 3) -> O
 def tight_clusters(draw: DrawFn, max_devices: int = 5) -> Cluster:
     """Devices of little memory with links of every kind, the two directions unlike."""
     count = draw(st.integers(1, max_devices))
-    sizes = st.sampled_from([18, 25, 25, 30, 45])
+    sizes = of(18, 25, 25, 30, 45)
     alike = draw(st.booleans())
     memory = [draw(sizes)] * count if alike else [draw(sizes) for _ in range(count)]
     devices = [Device(name=f"d{i}", memory_bytes=size) for i, size in enumerate(memory)]
-    match draw(st.sampled_from(["bandwidth", "bandwidth", "rates", "shared"])):
+    match draw(of("bandwidth", "bandwidth", "rates", "shared")):
         case "bandwidth":
-            rows = [draw(st.lists(RATES, min_size=count, max_size=count)) for _ in range(count)]
-            return Cluster(devices=devices, bandwidth=rows, latency=draw(st.sampled_from([0.0, 0.0, 0.5])))
+            rows = [draw(lists_of(RATES, count, count)) for _ in range(count)]
+            return Cluster(devices=devices, bandwidth=rows, latency=draw(of(0.0, 0.0, 0.5)))
         case "rates":
-            return Cluster(devices=devices, rates=draw(st.lists(RATES, min_size=count, max_size=count)))
+            return Cluster(devices=devices, rates=draw(lists_of(RATES, count, count)))
         case _:
             return Cluster(devices=devices, shared=draw(RATES))
 
@@ -63,18 +64,7 @@ def tight_clusters(draw: DrawFn, max_devices: int = 5) -> Cluster:
 @st.composite
 def pipeline_constraints(draw: DrawFn, graph: OpGraph, cluster: Cluster) -> list[Constraint]:
     """Up to two side constraints; together they may be impossible to obey."""
-    op = st.sampled_from([op.id for op in graph.operators])
-    device = st.sampled_from([device.name for device in cluster.devices])
-    kinds = [
-        st.builds(Pin, op=op, device=device),
-        st.builds(Forbid, op=op, device=device),
-        st.builds(MaxDevices, count=st.integers(1, len(cluster.devices))),
-        st.builds(MemoryCap, device=device, bytes=st.integers(0, 30)),
-    ]
-    if len(graph.operators) > 1:
-        several = st.lists(op, min_size=2, max_size=3, unique=True)
-        kinds += [st.builds(Colocate, ops=several), st.builds(Separate, ops=several)]
-    return draw(st.lists(st.one_of(kinds), max_size=2))
+    return [drawn_constraint(draw, graph, cluster, 30) for _ in range(draw(st.integers(0, 2)))]
 
 
 @st.composite
@@ -92,7 +82,7 @@ def pipelines(
     goal
         The objective; any when None.
     """
-    odd = draw(st.sampled_from([False, False, True]))
+    odd = draw(of(False, False, True))
     graph = draw(op_graphs(min(5, max_operators)) if odd else chains(max_operators))
     cluster = draw(clusters(min(4, max_devices)) if odd else tight_clusters(max_devices))
     computing = draw(st.booleans())
@@ -101,28 +91,28 @@ def pipelines(
         rows = [row if any(entry is not None for entry in row) else (1.0, *row[1:]) for row in table.table]
         table = table.model_copy(update={"table": tuple(rows)})
     names = [device.name for device in cluster.devices]
-    cuts = draw(st.sampled_from(["dominators", "prefix"]))
-    channel = draw(st.sampled_from(["dedicated", "dedicated", "shared"]))
+    cuts = draw(of("dominators", "prefix"))
+    channel = draw(of("dedicated", "dedicated", "shared"))
     wishes: dict[str, object] = {}
     if not plain and draw(st.booleans()):
         wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
-        wishes["min_stages"] = draw(st.sampled_from([1, 1, 2]))
-        wishes["max_stages"] = draw(st.none() | st.integers(2, 4))
+        wishes["min_stages"] = draw(of(1, 1, 2))
+        wishes["max_stages"] = draw(or_none(st.integers(2, 4)))
         wishes["device_order"] = draw(st.none() | st.none() | st.permutations(names))
-        wishes["forbidden_devices"] = draw(st.lists(st.sampled_from(names), max_size=1))
+        wishes["forbidden_devices"] = draw(lists_of(of(*names), 0, 1))
     return Pipeline(
         graph=graph,
         cluster=cluster,
         costs=table,
         include_compute=computing,
         cuts=cuts,
-        max_tensors=draw(st.none() | st.integers(1, 2)) if cuts == "prefix" else None,
-        memory=draw(st.sampled_from(["additive", "parameters"])),
-        compression=draw(st.sampled_from([1.0, 1.0, 2.5])),
+        max_tensors=draw(or_none(st.integers(1, 2))) if cuts == "prefix" else None,
+        memory=draw(of("additive", "parameters")),
+        compression=draw(of(1.0, 1.0, 2.5)),
         channel=channel,
-        load=draw(st.sampled_from(["overlap", "sum"])) if channel == "dedicated" else "overlap",
-        objective=goal or draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"])),
-        inputs=draw(st.sampled_from(["first", "everywhere"])),
+        load=draw(of("overlap", "sum")) if channel == "dedicated" else "overlap",
+        objective=goal or draw(of("bottleneck", "bottleneck", "transfers", "latency")),
+        inputs=draw(of("first", "everywhere")),
         **wishes,
     )
 

@@ -13,6 +13,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
+from tests.strategies.choices import lists_of, of, or_none
 from tests.strategies.specs import topological_orders
 
 CELL = 3
@@ -31,15 +32,15 @@ class _Net:
 
     def add(self, most_rows: int, most_channels: int) -> None:
         draw, name = self.draw, f"o{len(self.operators)}"
-        kind = draw(st.sampled_from(["conv", "conv", "conv", "pool", "Add", "join", "dense", "odd"]))
-        x = draw(st.sampled_from(list(self.shapes)[-2:]))
+        kind = draw(of("conv", "conv", "conv", "pool", "Add", "join", "dense", "odd"))
+        x = draw(of(*list(self.shapes)[-2:]))
         channels, rows = self.shapes[x]
         inputs, geometry, shape = [x], None, (channels, rows)
         alike = [other for other, shape in self.shapes.items() if shape == (channels, rows) and other != x]
         joinable = [other for other, shape in self.shapes.items() if shape[1] == rows and other != x]
         if kind in ("conv", "pool"):
-            kernel, stride = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2]))
-            dilation = draw(st.sampled_from([1, 1, 2]))
+            kernel, stride = draw(st.integers(1, 3)), draw(of(1, 1, 2))
+            dilation = draw(of(1, 1, 2))
             padding = draw(st.integers(0, 2))
             made = (rows + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
             if not 1 <= made <= most_rows or (made - 1) * stride - padding >= rows:
@@ -47,14 +48,14 @@ class _Net:
             window = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
             if kind == "conv":
                 out = draw(st.integers(1, most_channels))
-                groups = draw(st.sampled_from([g for g in (1, 1, 2) if channels % g == 0 and out % g == 0]))
+                groups = draw(of(*[g for g in (1, 1, 2) if channels % g == 0 and out % g == 0]))
                 geometry, shape = Geometry(**window, groups=groups), (out, made)
             else:
                 geometry, shape = Geometry(**window, channels="own"), (channels, made)
         elif kind == "Add" and alike:
-            inputs = [x, draw(st.sampled_from(alike))]
+            inputs = [x, draw(of(*alike))]
         elif kind == "join" and joinable:
-            inputs = [x, draw(st.sampled_from(joinable))]
+            inputs = [x, draw(of(*joinable))]
             total = sum(self.shapes[other][0] for other in inputs)
             geometry, shape = Geometry(channels="joined"), (total, rows)
         elif kind == "dense":
@@ -63,7 +64,7 @@ class _Net:
             kind = "odd"
         if shape[0] > most_channels:
             kind, geometry, shape = "odd", None, (channels, rows)
-        weights = draw(st.sampled_from([0, 5, 11]))
+        weights = draw(of(0, 5, 11))
         if weights:
             self.parameters.append(Parameter(id=f"{name}.w", bytes=weights))
         self.operators.append(
@@ -73,7 +74,7 @@ class _Net:
                 inputs=inputs,
                 outputs=[name],
                 parameters=[f"{name}.w"] if weights else [],
-                workspace_bytes=draw(st.sampled_from([0, 0, 2])),
+                workspace_bytes=draw(of(0, 0, 2)),
             )
         )
         if geometry is not None:
@@ -107,7 +108,7 @@ def slicings(
         Whether the order is always given.
     """
     net = _Net(draw)
-    for name in ("x", "y")[: draw(st.sampled_from([1, 1, 1, 2]))]:
+    for name in ("x", "y")[: draw(of(1, 1, 1, 2))]:
         net.shapes[name] = draw(st.integers(1, most_channels)), draw(st.integers(1, most_rows))
     for _ in range(draw(st.integers(1, max_operators))):
         net.add(most_rows, most_channels)
@@ -117,31 +118,31 @@ def slicings(
         tensors=[Tensor(id=t, bytes=CELL * c * h, shape=[1, c, h, 1]) for t, (c, h) in net.shapes.items()],
         operators=net.operators,
         parameters=net.parameters,
-        outputs=draw(st.sampled_from([ends, ends[:1], []])),
+        outputs=draw(of(tuple(ends), tuple(ends[:1]), ())),
     )
     count = draw(st.integers(1, max_devices))
     names = [f"d{k}" for k in range(count)]
     little = limits and draw(st.booleans())
-    memory = st.none() | st.integers(10, 90)
+    memory = or_none(st.integers(10, 90))
     devices = [
         Device(
             name=name,
             memory_bytes=draw(memory) if little else None,
-            launch_seconds=draw(st.sampled_from([0.0, 0.25])),
+            launch_seconds=draw(of(0.0, 0.25)),
         )
         for name in names
     ]
-    rates = draw(st.lists(st.sampled_from([1.0, 3.0, 40.0]), min_size=count, max_size=count))
-    second = st.sampled_from([0.0, 0.5, 2.0, 7.0])
+    rates = draw(lists_of(of(1.0, 3.0, 40.0), count, count))
+    second = of(0.0, 0.5, 2.0, 7.0)
     table = {}
     for op in net.operators:
         row = {name: draw(second) for name in names}
         if constraints and count > 1 and draw(st.integers(0, 9)) == 0:
-            del row[draw(st.sampled_from(names))]
+            del row[draw(of(*names))]
         table[op.id] = row
     rules: list[Constraint] = []
     if constraints and draw(st.integers(0, 3)) == 0:
-        op, device = draw(st.sampled_from(list(table))), draw(st.sampled_from(names))
+        op, device = draw(of(*table)), draw(of(*names))
         rules.append(
             draw(
                 st.sampled_from(
@@ -151,16 +152,16 @@ def slicings(
         )
     return Slicing(
         graph=graph,
-        cluster=Cluster(devices=devices, rates=rates, latency=draw(st.sampled_from([0.0, 0.0, 0.1]))),
+        cluster=Cluster(devices=devices, rates=rates, latency=draw(of(0.0, 0.0, 0.1))),
         costs=Costs.from_table(table),
         geometry=net.geometry,
         order=draw(topological_orders(graph)) if ordered or draw(st.booleans()) else None,
-        dimension=draw(st.sampled_from(["free", "free", "rule"])),
-        transfers=draw(st.sampled_from(["refined", "refined", "paper"])),
-        weights=draw(st.sampled_from(["resident", "streamed"])),
-        channel=draw(st.sampled_from(["dedicated", "dedicated", "shared"])),
-        input_device=draw(st.none() | st.sampled_from(names)),
-        output_device=draw(st.none() | st.sampled_from(names)),
+        dimension=draw(of("free", "free", "rule")),
+        transfers=draw(of("refined", "refined", "paper")),
+        weights=draw(of("resident", "streamed")),
+        channel=draw(of("dedicated", "dedicated", "shared")),
+        input_device=draw(or_none(of(*names))),
+        output_device=draw(or_none(of(*names))),
         constraints=rules,
     )
 
@@ -175,7 +176,7 @@ def planned_slicings(draw: DrawFn, **arguments: object) -> tuple[Slicing, Slices
     slices = {}
     for name in order:
         lengths = problem.cuttings[name].lengths or {"whole": 1}
-        dimension = rule[name].dimension if problem.dimension == "rule" else draw(st.sampled_from(list(lengths)))
+        dimension = rule[name].dimension if problem.dimension == "rule" else draw(of(*lengths))
         able = [k for k, device in enumerate(names) if device in problem.known_seconds[name]]
         length = lengths[dimension]
         inner = sorted(draw(st.lists(st.integers(0, length), min_size=len(able) - 1, max_size=len(able) - 1)))

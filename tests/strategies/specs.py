@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -23,11 +24,17 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.placement.spec import Placement, Schedule
 from tests.oracles.placement import as_schedule, earliest_starts, tasks_of
+from tests.strategies.choices import lists_of, of, or_none
 
-SIZES = st.sampled_from([4, 4, 4, 1, 2, 2, 7, 0])
+SIZES = of(4, 4, 4, 1, 2, 2, 7, 0)
 """Bytes: few values, so that tensors often have the same size and may overwrite each other."""
 
-SPEEDS = st.sampled_from([1.0, 2.0, 3.0, 10.0])
+SPEEDS = of(1.0, 2.0, 3.0, 10.0)
+SPEEDS_OR_0 = st.just(0.0) | SPEEDS
+BATCH_SIZES = st.none() | st.sets(st.integers(1, 4), min_size=1)
+LATENCY = of(0.0, 0.1, 2.0)
+SECOND = of(0.0, 0.5, 1.0, 2.0, 5.0)
+SECOND_OR_NONE = SECOND | st.none()
 
 
 @dataclass
@@ -48,26 +55,20 @@ class _Builder:
     def add_operator(self, parameters: list[Parameter], *, aliases: bool) -> None:
         names = [tensor.id for tensor in self.tensors]
         made = [name for op in self.operators for name in op.outputs]
-        readable = st.sampled_from(names + made)  # results count twice: more edges, fewer loose ends
-        inputs = (
-            self.draw(st.lists(readable, min_size=self.draw(st.sampled_from([1, 1, 1, 0])), max_size=3))
-            if names
-            else []
-        )
+        readable = names + made  # results count twice: more edges, fewer loose ends
+        inputs = self.draw(lists_of(of(*readable), self.draw(of(1, 1, 1, 0)), 3)) if names else []
         outputs = []
-        for _ in range(self.draw(st.sampled_from([1, 1, 1, 1, 2, 2, 0]))):
-            viewed = self.draw(st.none() | st.none() | st.sampled_from(inputs)) if aliases and inputs else None
+        for _ in range(self.draw(of(1, 1, 1, 1, 2, 2, 0))):
+            viewed = self.draw(or_none(of(*inputs), 2)) if aliases and inputs else None
             outputs.append(self.add_tensor(viewed))
         self._append(
-            kind=self.draw(st.sampled_from(["Conv", "Relu", "Add"])),
+            kind=self.draw(of("Conv", "Relu", "Add")),
             inputs=inputs,
             outputs=outputs,
-            workspace_bytes=self.draw(st.sampled_from([0, 0, 0, 1, 5])),
-            parameters=self.draw(st.lists(st.sampled_from([p.id for p in parameters]), max_size=2))
-            if parameters
-            else [],
-            flops=self.draw(st.sampled_from([0.0, 1.0, 20.0])),
-            inplace_ok=self.draw(st.sampled_from([False, True, True])),
+            workspace_bytes=self.draw(of(0, 0, 0, 1, 5)),
+            parameters=self.draw(lists_of(of(*[p.id for p in parameters]), 0, 2)) if parameters else [],
+            flops=self.draw(of(0.0, 1.0, 20.0)),
+            inplace_ok=self.draw(of(False, True, True)),
         )
 
     def add_twin(self) -> None:
@@ -98,13 +99,13 @@ def op_graphs(draw: DrawFn, max_operators: int = 6, *, min_operators: int = 1, a
     for _ in range(draw(st.integers(0, 3))):
         builder.add_tensor()
     parameters = [Parameter(id=f"w{index}", bytes=draw(SIZES)) for index in range(draw(st.integers(0, 2)))]
-    for _ in range(draw(st.sampled_from(range(min_operators, max_operators + 1)))):
+    for _ in range(draw(of(*range(min_operators, max_operators + 1)))):
         if builder.operators and draw(st.integers(0, 4)) == 0:
             builder.add_twin()
         else:
             builder.add_operator(parameters, aliases=aliases)
     names = [tensor.id for tensor in builder.tensors]
-    outputs = draw(st.lists(st.sampled_from(names), unique=True, max_size=2)) if names else []
+    outputs = draw(lists_of(of(*names), 0, 2, unique=True)) if names else []
     return OpGraph(
         operators=draw(st.permutations(builder.operators)),
         tensors=builder.tensors,
@@ -124,7 +125,7 @@ def _precedes(draw: DrawFn, graph: OpGraph, *, contradictory: bool) -> list[Prec
         return [Precede(before=first, after=second), Precede(before=second, after=first)]
     order = draw(topological_orders(graph))
     pairs = [(before, after) for index, before in enumerate(order) for after in order[index + 1 :]]
-    chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=3))
+    chosen = draw(lists_of(of(*pairs), 0, 3, unique=True))
     return [Precede(before=before, after=after) for before, after in chosen]
 
 
@@ -136,7 +137,7 @@ def topological_orders(draw: DrawFn, graph: OpGraph) -> tuple[str, ...]:
     order: list[str] = []
     while waiting:
         ready = [name for name, before in waiting.items() if not before]
-        order.append(draw(st.sampled_from(ready)))
+        order.append(draw(of(*ready)))
         del waiting[order[-1]]
         for before in waiting.values():
             before.discard(order[-1])
@@ -175,17 +176,21 @@ def memory_orderings(
     return MemoryOrdering(
         graph=graph,
         constraints=constraints,
-        objective=draw(st.sampled_from(["peak", "total"])),
-        in_place=draw(st.sampled_from(["none", "first", "any"])),
-        limit_bytes=draw(st.none() | st.none() | st.integers(4, 24)) if limits else None,
-        inputs=draw(st.sampled_from(["freed", "kept", "excluded"])),
-        outputs=draw(st.sampled_from(["kept", "excluded"])),
+        objective=draw(of("peak", "total")),
+        in_place=draw(of("none", "first", "any")),
+        limit_bytes=draw(or_none(st.integers(4, 24), 2)) if limits else None,
+        inputs=draw(of("freed", "kept", "excluded")),
+        outputs=draw(of("kept", "excluded")),
     )
 
 
 def _matrix(count: int, entries: SearchStrategy[float]) -> SearchStrategy[list[list[float]]]:
-    row = st.lists(entries, min_size=count, max_size=count)
-    return st.lists(row, min_size=count, max_size=count)
+    return lists_of(lists_of(entries, count, count), count, count)
+
+
+@cache
+def _latencies(count: int) -> SearchStrategy[float | list[list[float]]]:
+    return LATENCY | _matrix(count, LATENCY)
 
 
 @st.composite
@@ -204,31 +209,30 @@ def clusters(
         Whether every device can reach every other.
     """
     count = draw(st.integers(min_devices, max_devices))
-    speed = SPEEDS if speeds else st.none() | SPEEDS
+    speed = SPEEDS if speeds else or_none(SPEEDS)
     devices = [
         Device(
             name=f"d{index}",
-            memory_bytes=draw(st.none() | st.integers(0, 40)),
+            memory_bytes=draw(or_none(st.integers(0, 40))),
             flops_per_second=draw(speed),
             memory_bandwidth=draw(speed),
-            launch_seconds=draw(st.sampled_from([0.0, 0.5])),
-            batch_sizes=draw(st.none() | st.sets(st.integers(1, 4), min_size=1)),
+            launch_seconds=draw(of(0.0, 0.5)),
+            batch_sizes=draw(BATCH_SIZES),
         )
         for index in range(count)
     ]
     if count > 1 and draw(st.booleans()):
         devices[-1] = devices[0].model_copy(update={"name": devices[-1].name})
-    rate = SPEEDS if connected else st.just(0.0) | SPEEDS
+    rate = SPEEDS if connected else SPEEDS_OR_0
     links: dict[str, object] = {}
-    match draw(st.sampled_from(["bandwidth", "rates", "shared"])):
+    match draw(of("bandwidth", "rates", "shared")):
         case "bandwidth":
             links["bandwidth"] = draw(_matrix(count, rate))
         case "rates":
-            links["rates"] = draw(st.lists(rate, min_size=count, max_size=count))
+            links["rates"] = draw(lists_of(rate, count, count))
         case _:
             links["shared"] = draw(rate)
-    seconds = st.sampled_from([0.0, 0.1, 2.0])
-    return Cluster(devices=devices, latency=draw(seconds | _matrix(count, seconds)), **links)
+    return Cluster(devices=devices, latency=draw(_latencies(count)), **links)
 
 
 @st.composite
@@ -236,33 +240,35 @@ def costs(
     draw: DrawFn, graph: OpGraph, cluster: Cluster, *, complete: bool = True, batches: tuple[int, ...] = (1,)
 ) -> Costs:
     """Tables for a graph on a cluster; with ``complete=False`` some times are unknown."""
-    second = st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0])
-    entry = second if complete else second | st.none()
+    entry = SECOND if complete else SECOND_OR_NONE
     width = len(cluster.devices) * len(batches)
     return Costs(
         operators=[op.id for op in graph.operators],
         devices=[device.name for device in cluster.devices],
         batches=batches,
-        table=[draw(st.lists(entry, min_size=width, max_size=width)) for _ in graph.operators],
+        table=[draw(lists_of(entry, width, width)) for _ in graph.operators],
     )
 
 
 @st.composite
 def placement_constraints(draw: DrawFn, graph: OpGraph, cluster: Cluster, *, precedes: bool) -> list[Constraint]:
     """Up to three side constraints; together they may be impossible to obey."""
-    op = st.sampled_from([op.id for op in graph.operators])
-    device = st.sampled_from([device.name for device in cluster.devices])
-    kinds = [
-        st.builds(Pin, op=op, device=device),
-        st.builds(Forbid, op=op, device=device),
-        st.builds(MaxDevices, count=st.integers(1, len(cluster.devices))),
-        st.builds(MemoryCap, device=device, bytes=st.integers(0, 20)),
-    ]
-    if len(graph.operators) > 1:
-        several = st.lists(op, min_size=2, max_size=3, unique=True)
-        kinds += [st.builds(Colocate, ops=several), st.builds(Separate, ops=several)]
-    drawn = draw(st.lists(st.one_of(kinds), max_size=3))
+    drawn = [drawn_constraint(draw, graph, cluster, 20) for _ in range(draw(st.integers(0, 3)))]
     return [*drawn, *draw(_precedes(graph, contradictory=False))] if precedes else drawn
+
+
+def drawn_constraint(draw: DrawFn, graph: OpGraph, cluster: Cluster, most_bytes: int) -> Constraint:
+    """A rule about devices."""
+    ops, device = of(*[op.id for op in graph.operators]), of(*[device.name for device in cluster.devices])
+    kinds = (Pin, Forbid, MaxDevices, MemoryCap, Colocate, Separate)[: 6 if len(graph.operators) > 1 else 4]
+    kind = draw(of(*kinds))
+    if kind is MaxDevices:
+        return MaxDevices(count=draw(st.integers(1, len(cluster.devices))))
+    if kind is MemoryCap:
+        return MemoryCap(device=draw(device), bytes=draw(st.integers(0, most_bytes)))
+    if kind in (Pin, Forbid):
+        return kind(op=draw(ops), device=draw(device))
+    return kind(ops=draw(lists_of(ops, 2, 3, unique=True)))
 
 
 @st.composite
@@ -303,8 +309,8 @@ def placements(
         cluster=cluster,
         costs=table.model_copy(update={"table": tuple(rows)}),
         constraints=[] if free else draw(placement_constraints(graph, cluster, precedes=precedes)),
-        transfers=draw(st.sampled_from(["one_port_tensor", "one_port_edge", "delay"])),
-        memory=draw(st.sampled_from(["additive", "parameters"])),
+        transfers=draw(of("one_port_tensor", "one_port_edge", "delay")),
+        memory=draw(of("additive", "parameters")),
     )
 
 
@@ -327,11 +333,11 @@ def planned_placements(
         )
     )
     names = [device.name for device in problem.cluster.devices]
-    device = {op.id: draw(st.sampled_from(names)) for op in problem.graph.operators}
+    device = {op.id: draw(of(*names)) for op in problem.graph.operators}
     if transfers:
-        problem = problem.model_copy(update={"transfers": draw(st.sampled_from(["one_port_tensor", "one_port_edge"]))})
+        problem = problem.model_copy(update={"transfers": draw(of("one_port_tensor", "one_port_edge"))})
         before, after = draw(st.sampled_from(list(problem.graph.digraph.edges)))
-        device[after] = draw(st.sampled_from([name for name in names if name != device[before]]))
+        device[after] = draw(of(*[name for name in names if name != device[before]]))
     tasks = tasks_of(problem, device)
     assert tasks is not None
     ranks = draw(st.permutations(range(len(tasks))))

@@ -132,10 +132,16 @@ ON_DEVICES = "placement batched pipeline slicing"
 
 FLAGS = (
     Flag("--objective", "objective", {"ordering": "peak or total", "pipeline": "bottleneck, transfers or latency"}),
-    Flag("--in-place", "in_place", {"ordering": "none, first or any"}),
-    Flag("--inputs", "inputs", {"ordering": "freed, kept or excluded", "pipeline": "first or everywhere"}),
-    Flag("--outputs", "outputs", {"ordering": "kept or excluded"}),
+    Flag("--in-place", "in_place", _same("ordering layout", "none, first or any")),
+    Flag(
+        "--inputs",
+        "inputs",
+        _same("ordering layout", "freed, kept or excluded") | {"pipeline": "first or everywhere"},
+    ),
+    Flag("--outputs", "outputs", _same("ordering layout", "kept or excluded")),
     Flag("--limit", "limit_bytes", {"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
+    Flag("--capacity", "limit_bytes", {"layout": "bytes of the arena, for example 1MiB"}, read=parse_bytes),
+    Flag("--alignment", "alignment", {"layout": "offsets are multiples of so many bytes"}, int),
     Flag("--cluster", "cluster", _same(ON_DEVICES, "a file or a preset's name"), read=_cluster, required=True),
     Flag("--costs", "costs", _same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
     Flag("--batch", "batch", {"batched": "number of inputs"}, int),

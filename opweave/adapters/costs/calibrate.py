@@ -116,7 +116,7 @@ def _profile(model: ModelProto, threads: int, repeats: int) -> Mapping[str, floa
     options = default_options(threads=threads)
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.inter_op_num_threads = 1
-    random = random_feeds(model, {}, seed=0)  # floats become positive, so that roots and powers are numbers
+    random = random_feeds(model, seed=0)  # floats become positive, so that roots and powers are numbers
     feeds = {name: np.abs(value) + value.dtype.type(0.1) for name, value in random.items()}
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         path = Path(folder) / "measured.onnx"

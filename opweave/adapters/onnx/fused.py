@@ -1,8 +1,7 @@
 """Operators that ONNX Runtime writes into its optimised models, and for which ONNX has no shape rules.
 
 For shape inference only, each is replaced by a stand-in: standard operators whose outputs have the same shapes. The
-values that a stand-in computes do not matter. Thus inference covers the whole model at once, including shape
-computations.
+values that a stand-in computes do not matter.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 if TYPE_CHECKING:
     from onnx import AttributeProto
@@ -32,35 +31,40 @@ _SAME_AS_INPUT = {
 _EXTRA = frozenset({"activation", "activation_alpha", "activation_beta", "activation_gamma", "activation_params"})
 
 
-def stand_ins(model: ModelProto) -> ModelProto:
-    """Replace fused operators by stand-ins for shape inference; a model without fused operators is returned as it is.
+def stand_in(
+    node: NodeProto, opset: int, dims: Mapping[str, tuple[int, ...]]
+) -> tuple[list[NodeProto], list[TensorProto]] | None:
+    """The nodes that stand in for a fused operator in shape inference, and their weights, which have no data.
 
-    Values keep their names. An unknown operator stays as it is, and its outputs have no shape.
+    Parameters
+    ----------
+    node
+        Any node; None is returned if it is not a fused operator that is known here.
+    opset
+        Version of the standard operators.
+    dims
+        Dimensions of the model's weights.
     """
-    versions = {entry.domain: entry.version for entry in model.opset_import}
-    opset = versions.get("", versions.get("ai.onnx", 1))
-    if not any(_rule(node, opset) for node in model.graph.node):
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    dims = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    del copied.graph.node[:]
-    for node in model.graph.node:
-        rule = _rule(node, opset)
-        copied.graph.node.extend(rule(_Fused(node, dims, copied.graph)) if rule else [node])
-    return copied
+    rule = _rule(node, opset)
+    if rule is None:
+        return None
+    weights: list[TensorProto] = []
+    try:
+        return list(rule(_Fused(node, dims, weights))), weights
+    except (IndexError, KeyError):  # an input or attribute that the operator must have is missing
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Fused:
-    """A fused node, the dims of the model's weights, and a place for the weights of stand-ins, which have no data."""
+    """A fused node, the dims of the model's weights, and a list for the weights of stand-ins, which have no data."""
 
     node: NodeProto
     dims: Mapping[str, tuple[int, ...]]
-    graph: GraphProto
+    weights: list[TensorProto]
 
     def weight(self, name: str, *dims: int, kind: int = TensorProto.FLOAT) -> str:
-        self.graph.initializer.append(TensorProto(name=name, dims=dims, data_type=kind))
+        self.weights.append(TensorProto(name=name, dims=dims, data_type=kind))
         return name
 
 
@@ -130,6 +134,15 @@ def _reorder_input(fused: _Fused) -> Iterator[NodeProto]:
         yield _node("Transpose", fused.node.input[:1], fused.node.output[0], perm=[0, 3, 1, 2])
     else:
         yield _node("Identity", fused.node.input[:1], fused.node.output[0])
+
+
+def _upsample(fused: _Fused) -> Iterator[NodeProto]:
+    """An image that grows by whole factors has the shape of copies side by side."""
+    source, scales = fused.node.input[0], list(_attributes(fused.node)["scales"].ints)
+    for axis, scale in enumerate(scales):
+        target = fused.node.output[0] if axis == len(scales) - 1 else f"{fused.node.output[0]}/{axis}"
+        yield _node("Concat", [source] * max(scale, 1), target, axis=axis)
+        source = target
 
 
 def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
@@ -216,4 +229,5 @@ _BLOCKED: dict[str, Rule] = {
     "MaxPool": _standard("MaxPool", 1),
     "ReorderInput": _reorder_input,
     "ReorderOutput": _reorder_output,
+    "Upsample": _upsample,
 }

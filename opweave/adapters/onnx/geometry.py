@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs import geometry_fit as fit
-from opweave.adapters.onnx.model import inlined, read_model, sort_nodes
-from opweave.adapters.onnx.read import operator_ids
+from opweave.adapters.onnx.model import read_model
+from opweave.adapters.onnx.read import operator_nodes
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.limits import Limits
 from opweave.problems.slicing.geometry import Geometry, Layout
@@ -22,19 +22,18 @@ WEIGHTS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
 """Position of the input of a convolution that holds its weights."""
 
 
-def onnx_geometry(model: PathLike | ModelProto, graph: OpGraph, limits: Limits) -> dict[str, Geometry]:
+def onnx_geometry(
+    model: PathLike | ModelProto, graph: OpGraph, dims: Mapping[str, int], limits: Limits
+) -> dict[str, Geometry]:
     """Read the geometry of every operator that has one; the values of weights and external data are not read."""
-    from onnx import GraphProto
+    file = read_model(model, limits)
+    from opweave.adapters.onnx.shapes import shaped
 
-    proto, where = read_model(model, limits)
-    if proto.functions:
-        proto = inlined(proto, where)
-    sort_nodes(proto.graph, where)
-    nodes = GraphProto(node=[node for node in proto.graph.node if node.op_type != "Constant"])
+    proto = shaped(file, dims, limits).model
     operators = {op.id: op for op in graph.operators}
     constants, shapes = _constants(proto.graph), fit.shapes_of(graph)
     found: dict[str, Geometry | None] = {}
-    for name, node in zip(operator_ids(nodes), nodes.node, strict=True):
+    for name, node in operator_nodes(proto.graph).items():
         op, read = operators.get(name), _READERS.get(node.op_type)
         if op is not None and op.kind == node.op_type and read is not None:
             found[name] = read(_Node(node, op, shapes, constants))

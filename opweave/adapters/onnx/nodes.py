@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, make_folder, write_bytes
-from opweave.adapters.onnx.model import inlined, read_model, sort_nodes, title
-from opweave.adapters.onnx.read import follows, operator_ids
+from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.model import OnnxFile, Shaped, read_model, reads_of, title
+from opweave.adapters.onnx.prepare import with_types
+from opweave.adapters.onnx.read import follows, operator_nodes
 from opweave.adapters.onnx.session import onnx_session_options, open_session, run_session
+from opweave.adapters.onnx.write import save_model
 from opweave.adapters.runtimes.groups import check_covered
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import Ordering
-from opweave.problems.solution import Answer, solution_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
-
-LARGEST_PROTOBUF = 2**31 - 1
-"""Largest model in bytes that fits into one file; a larger one keeps its weights beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +29,18 @@ class NamedModel:
 
     Attributes
     ----------
+    file
+        The file, which holds the weights.
     proto
-        The model: flat (functions inlined) and sorted, with its weights, and every planned node named by its operator
-        id.
-    where
-        Name of the model in errors.
+        The model: flat and sorted, with all known shapes, and every planned node named by its operator id.
     nodes
         The planned nodes by operator id, in the file's order.
     constant
         Nodes that depend only on constants. No plan lists them; a runtime computes them before it runs.
     """
 
+    file: OnnxFile
     proto: ModelProto
-    where: str
     nodes: Mapping[str, NodeProto]
     constant: Sequence[NodeProto]
 
@@ -64,72 +59,55 @@ class NamedModel:
         InvalidInputError
             Names the first node that does not fit.
         """
-        check_covered(order, self.nodes, f"{self.where}: {what}", title)
+        check_covered(order, self.nodes, f"{self.file.where}: {what}", title)
         made = {name for node in self.nodes.values() for name in node.output if name}
         ready: set[str] = set()
         for node in map(self.nodes.__getitem__, order):
-            late = next((read for read in node.input if read in made and read not in ready), None)
+            late = next((read for read in reads_of(node) if read in made and read not in ready), None)
             if late is not None:
                 raise InvalidInputError(
-                    f"{self.where}: {what} runs {title(node)} before what makes its input {late!r}; judge it with "
+                    f"{self.file.where}: {what} runs {title(node)} before what makes its input {late!r}; judge it with "
                     "'opweave check'"
                 )
             ready.update(node.output)
 
 
-def named_model(model: PathLike | ModelProto, *, limits: Limits = DEFAULT_LIMITS) -> NamedModel:
-    """Read a model with its weights and name its nodes as :func:`~opweave.adapters.onnx.read.from_onnx` does.
+def named_model(
+    model: PathLike | ModelProto, dims: Mapping[str, int] | None = None, *, limits: Limits = DEFAULT_LIMITS
+) -> NamedModel:
+    """Read a model and name its nodes as :func:`~opweave.adapters.onnx.read.from_onnx` does.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the file is missing, too large, not an ONNX model, or lacks its external data.
+        When the file is missing, too large, or not an ONNX model.
     """
-    proto, where = read_model(model, limits)
-    if isinstance(model, str | os.PathLike):
-        _load_weights(proto, Path(model).parent, where)
-    if proto.functions:
-        proto = inlined(proto, where)
-    sort_nodes(proto.graph, where)
-    constants = [node for node in proto.graph.node if node.op_type == "Constant"]
-    others = [node for node in proto.graph.node if node.op_type != "Constant"]
-    planned, folded = _name(proto, others)
-    return NamedModel(proto, where, planned, [*constants, *folded])
+    file = read_model(model, limits)
+    from opweave.adapters.onnx.shapes import shaped
+
+    return named(file, shaped(file, dims or {}, limits))
 
 
-def _name(proto: ModelProto, others: Sequence[NodeProto]) -> tuple[dict[str, NodeProto], list[NodeProto]]:
-    from onnx import GraphProto
-
-    ids = operator_ids(GraphProto(node=others))
+def named(file: OnnxFile, found: Shaped) -> NamedModel:
+    """Name the nodes of a model whose shapes are known as far as possible."""
+    proto = with_types(found)
     fixed = {tensor.name for tensor in proto.graph.initializer}
     fixed |= {sparse.values.name for sparse in proto.graph.sparse_initializer}
-    fixed |= {name for node in proto.graph.node if node.op_type == "Constant" for name in node.output}
+    constants = [node for node in proto.graph.node if node.op_type == "Constant"]
+    fixed |= {name for node in constants for name in node.output}
     planned: dict[str, NodeProto] = {}
-    folded: list[NodeProto] = []
-    for name, node in zip(ids, others, strict=True):
+    for name, node in operator_nodes(proto.graph).items():
         node.name = name
         if follows(node, fixed):
             fixed.update(node.output)
-            folded.append(node)
+            constants.append(node)
         else:
             planned[name] = node
-    return planned, folded
-
-
-def _load_weights(proto: ModelProto, folder: Path, where: str) -> None:
-    from onnx import checker, external_data_helper
-
-    try:
-        external_data_helper.load_external_data_for_model(proto, os.fspath(folder))
-    except (OSError, ValueError, RuntimeError, checker.ValidationError) as error:
-        raise InvalidInputError(
-            f"{where}: its external data cannot be read ({' '.join(str(error).split())[:160]}); put the data file "
-            "beside the model"
-        ) from None
+    return NamedModel(file, proto, planned, constants)
 
 
 def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Copy a model with other nodes in place of its own; the weights are also copied."""
+    """Copy a model with other nodes in place of its own."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     del copy.graph.node[:]
@@ -137,67 +115,7 @@ def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
     return copy
 
 
-def save_model(proto: ModelProto, out: PathLike) -> Path:
-    """Write a model atomically; a model over 2 GiB keeps its weights in ``OUT.data`` beside it.
-
-    Raises
-    ------
-    InvalidInputError
-        When the path cannot be written to.
-    """
-    path = Path(out)
-    make_folder(path.parent)
-    if proto.ByteSize() <= LARGEST_PROTOBUF:
-        write_bytes(path, proto.SerializeToString())
-        return path
-    import onnx
-
-    try:
-        onnx.save_model(proto, path, save_as_external_data=True, location=f"{path.name}.data")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidInputError(f"{plain(str(path))}: cannot be written ({reason}); choose another place") from None
-    return path
-
-
-def reorder_onnx(
-    model: PathLike | ModelProto,
-    ordering: Ordering | Answer[Ordering],
-    out: PathLike,
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Path:
-    """Write a model with its nodes in the planned order, each named by its operator id.
-
-    ONNX Runtime does not follow the order of a file by default. Run the file with
-    :func:`~opweave.adapters.onnx.session.onnx_session_options`.
-
-    Parameters
-    ----------
-    model
-        A file, or a model in memory (which is not changed).
-    ordering
-        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model, or its
-        result.
-    out
-        Path of the new file. It contains the weights; over 2 GiB they go into ``OUT.data`` beside it.
-    limits
-        Caps on file size.
-
-    Returns
-    -------
-    Path
-        ``out``.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        When the order does not fit this model (the message names the node), or a file cannot be read or written.
-    """
-    return save_model(reordered(named_model(model, limits=limits), solution_of(ordering, Ordering)), out)
-
-
-def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:
+def reordered(model: NamedModel, ordering: Ordering) -> ModelProto:
     """Put the planned nodes into another order, after the constant nodes.
 
     Raises
@@ -205,11 +123,11 @@ def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:
     InvalidInputError
         When the order does not fit this model.
     """
-    named.check_covered(ordering.order, "the order")
-    return with_nodes(named.proto, [*named.constant, *(named.nodes[name] for name in ordering.order)])
+    model.check_covered(ordering.order, "the order")
+    return with_nodes(model.proto, [*model.constant, *(model.nodes[name] for name in ordering.order)])
 
 
-def without_constant_nodes(named: NamedModel) -> NamedModel:
+def without_constant_nodes(model: NamedModel) -> NamedModel:
     """Replace constant nodes by their values, computed by ONNX Runtime.
 
     Without optimisations, the runtime would compute them in every run, and their results would count as activations.
@@ -221,20 +139,19 @@ def without_constant_nodes(named: NamedModel) -> NamedModel:
     """
     from onnx import helper, numpy_helper
 
-    computed = [node for node in named.constant if node.op_type != "Constant"]
-    read = {name for node in named.nodes.values() for name in node.input}
-    read |= {value.name for value in named.proto.graph.output}
+    computed = [node for node in model.constant if node.op_type != "Constant"]
+    read = {name for node in model.nodes.values() for name in reads_of(node)}
+    read |= {value.name for value in model.proto.graph.output}
     wanted = [name for node in computed for name in node.output if name in read]
     if not wanted:
-        return named
-    part = with_nodes(named.proto, named.constant)
+        return model
+    part = with_nodes(model.proto, model.constant)
     del part.graph.input[:], part.graph.output[:], part.graph.value_info[:]
     part.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        values = run_session(
-            open_session(save_model(part, Path(folder) / "constants.onnx"), onnx_session_options()), {}
-        )
-    constants = [node for node in named.constant if node.op_type == "Constant"]
-    whole = with_nodes(named.proto, [*constants, *named.nodes.values()])
+        path = save_model(model.file, part, Path(folder) / "constants.onnx")
+        values = run_session(open_session(path, onnx_session_options()), {})
+    constants = [node for node in model.constant if node.op_type == "Constant"]
+    whole = with_nodes(model.proto, [*constants, *model.nodes.values()])
     whole.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
-    return NamedModel(whole, named.where, named.nodes, constants)
+    return NamedModel(model.file, whole, model.nodes, constants)

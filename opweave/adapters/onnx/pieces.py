@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike, make_folder
-from opweave.adapters.onnx.model import prepare, read_model, value_types
-from opweave.adapters.onnx.nodes import NamedModel, named_model, save_model
+from opweave.adapters.onnx.model import reads_of
+from opweave.adapters.onnx.nodes import NamedModel, named
+from opweave.adapters.onnx.prepare import Prepared, prepare
 from opweave.adapters.onnx.session import Arrays, onnx_session_options, open_session, run_session
+from opweave.adapters.onnx.sizes import DTYPES, element_name
+from opweave.adapters.onnx.write import save_model
 from opweave.adapters.runtimes.groups import Group
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -82,46 +85,49 @@ def split_onnx(
     InvalidInputError, LimitExceededError
         When the groups do not fit the model (the message names the node), or a file cannot be read or written.
     """
-    named = named_model(model, limits=limits)
-    named.check_covered([name for group in groups for name in group.operators], "the plan")
-    shaped, where = read_model(model, limits)
-    types = value_types(prepare(shaped, where, dims or {}, limits)[0])
+    return write_pieces(prepare(model, dims or {}, None, limits), groups, folder)
+
+
+def write_pieces(prepared: Prepared, groups: Sequence[Group], folder: PathLike) -> tuple[Piece, ...]:
+    """Write the pieces of a prepared model; see :func:`split_onnx`."""
+    model = named(prepared.file, prepared.shaped)
+    model.check_covered([name for group in groups for name in group.operators], "the plan")
     place = make_folder(folder)
-    cutter = _Cutter(named, types, groups)
+    cutter = _Cutter(model, prepared, groups)
     return tuple(cutter.write(index, place / f"piece_{index:03}.onnx") for index in range(len(groups)))
 
 
 class _Cutter:
     """Records the maker and the readers of every tensor."""
 
-    def __init__(self, named: NamedModel, types: Mapping[str, TypeProto], groups: Sequence[Group]) -> None:
-        self._named = named
-        self._types = types
+    def __init__(self, model: NamedModel, prepared: Prepared, groups: Sequence[Group]) -> None:
+        self._model = model
+        self._prepared = prepared
         self._groups = groups
-        graph = named.proto.graph
+        graph = model.proto.graph
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-        self._constant = {name: node for node in named.constant for name in node.output if name}
+        self._constant = {name: node for node in model.constant for name in node.output if name}
         self._given = {value.name for value in graph.input} - self._weights.keys()
         self._home = {
             made: index
             for index, group in enumerate(groups)
             for name in group.operators
-            for made in named.nodes[name].output
+            for made in model.nodes[name].output
             if made
         }
         self._wanted = [value.name for value in graph.output]
 
     def _nodes(self, index: int) -> list[NodeProto]:
-        return [self._named.nodes[name] for name in self._groups[index].operators]
+        return [self._model.nodes[name] for name in self._groups[index].operators]
 
     def write(self, index: int, path: Path) -> Piece:
         """Write one piece."""
         from onnx import GraphProto, ModelProto, ValueInfoProto
 
         nodes = self._nodes(index)
-        made = {name for node in nodes for name in node.output if name}
-        reads = dict.fromkeys(name for node in nodes for name in node.input if name)
+        made = dict.fromkeys(name for node in nodes for name in node.output if name)
+        reads = dict.fromkeys(name for node in nodes for name in reads_of(node))
         fixed = [name for name in reads if name not in self._home and name not in self._given]
         inputs = tuple(name for name in reads if name not in made and (name in self._home or name in self._given))
         outputs = tuple(name for name in self._leaving(index) if name in made)
@@ -129,16 +135,17 @@ class _Cutter:
             loose = [name for name in self._wanted if name not in self._home and name not in self._given]
             fixed += loose
             outputs += tuple(loose)
+        outputs = outputs or tuple(made)  # what only dead operators make; a model needs an output
         before, weights = self._closure(fixed)
-        graph = GraphProto(name=f"{self._named.proto.graph.name}_{index}", node=[*before, *nodes])
+        graph = GraphProto(name=f"{self._model.proto.graph.name}_{index}", node=[*before, *nodes])
         graph.initializer.extend(self._weights[name] for name in weights if name in self._weights)
         graph.sparse_initializer.extend(self._sparse[name] for name in weights if name in self._sparse)
         graph.input.extend(ValueInfoProto(name=name, type=self._type(name)) for name in inputs)
         graph.output.extend(ValueInfoProto(name=name, type=self._type(name)) for name in outputs)
-        whole = self._named.proto
+        whole = self._model.proto
         piece = ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import, graph=graph)
         group = self._groups[index]
-        return Piece(save_model(piece, path), group.device, group.operators, inputs, outputs)
+        return Piece(save_model(self._model.file, piece, path), group.device, group.operators, inputs, outputs)
 
     def _leaving(self, index: int) -> dict[str, None]:
         """The tensors that other pieces or the caller read."""
@@ -146,7 +153,7 @@ class _Cutter:
             name: None
             for other in range(index + 1, len(self._groups))
             for node in self._nodes(other)
-            for name in node.input
+            for name in reads_of(node)
             if self._home.get(name) == index
         }
         return later | {name: None for name in self._wanted if self._home.get(name) == index}
@@ -157,20 +164,24 @@ class _Cutter:
         waiting = list(needed)
         while waiting:
             node = self._constant.get(waiting.pop())
-            for name in (read for read in (node.input if node is not None else ()) if read and read not in needed):
+            for name in (read for read in (reads_of(node) if node is not None else ()) if read not in needed):
                 needed[name] = None
                 waiting.append(name)
-        nodes = [node for node in self._named.constant if any(name in needed for name in node.output)]
+        nodes = [node for node in self._model.constant if any(name in needed for name in node.output)]
         return nodes, list(needed)
 
     def _type(self, name: str) -> TypeProto:
-        kind = self._types.get(name)
-        if kind is None:
-            raise InvalidInputError(
-                f"{self._named.where}: the type of tensor {name!r}, which crosses a cut, is not known; infer shapes "
-                "first with onnx.shape_inference.infer_shapes"
-            )
-        return kind
+        """The type as far as it holds for all values of the inputs."""
+        from onnx import TensorProto, TypeProto
+
+        kind = self._prepared.shaped.types.get(name)
+        size = self._prepared.measured.get(name)
+        if kind is not None and (size is None or kind.tensor_type.elem_type or not kind.HasField("tensor_type")):
+            return kind
+        found = TypeProto()
+        if size is not None and size.dtype in DTYPES:
+            found.tensor_type.elem_type = TensorProto.DataType.Value(element_name(size.dtype))
+        return found
 
 
 class PieceRunner:

@@ -12,8 +12,9 @@ from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.flops import node_flops
-from opweave.adapters.onnx.model import has_shape, prepare, read_model, tensor_size, title, value_types
-from opweave.adapters.onnx.sizes import Sized
+from opweave.adapters.onnx.model import complete, inner_graphs, reads_of, title
+from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
+from opweave.adapters.onnx.sizes import DTYPES
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -47,20 +48,25 @@ def from_onnx(
     model: PathLike | ModelProto,
     *,
     dims: Mapping[str, int] | None = None,
+    inputs: Inputs | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
     """Build a graph from an ONNX model.
 
-    * Shapes are inferred, also through the operators that ONNX Runtime fuses (see
+    * Shapes follow from the operators' rules, also through the operators that ONNX Runtime fuses (see
       :mod:`opweave.adapters.onnx.fused`), so its optimised models load; weights are sized from their dims and type.
       External data is never opened.
+    * Shapes that depend on values are measured: ONNX Runtime (without it, ONNX's slow reference implementation) runs
+      the model once, on ``inputs`` or on zeros, in a process of its own whose time and memory are limited by
+      ``limits``. This is the only case in which a model is run; ``Limits(run_seconds=0)`` forbids it.
     * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
       ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
       outputs that are constants, because they take no planned memory.
     * :data:`VIEW_KINDS` make aliases; a view of a constant is not an operator, only another name for the constant.
     * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
-    * Model-local functions are inlined. Control flow is refused, because it has no fixed order.
+    * Model-local functions are inlined, and so is the branch of an If whose condition is known. Every other If, every
+      Loop and every Scan is one operator, which also reads what its inner graphs take from outside.
     * An operator's id is its node's name, or its kind and position; repeated names get a number.
 
     Parameters
@@ -68,7 +74,10 @@ def from_onnx(
     model
         A file, or a model in memory (which is not changed).
     dims
-        Sizes for symbolic dimensions, for example ``{"batch": 1}``.
+        Sizes for open dimensions: by name (``{"batch": 1}``), by input and position (``{"x:2": 224}``), for one
+        position of all inputs (``{"*:0": 1}``, all batch sizes) and for all others (``{"*": 1}``).
+    inputs
+        Example inputs by name. They give sizes to open dimensions, and values to measured shapes.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -79,20 +88,27 @@ def from_onnx(
     InvalidInputError, LimitExceededError
         One sentence names the node and says how to fix the file.
     """
-    proto, where = read_model(model, limits)
-    graph, constants = prepare(proto, where, dims or {}, limits)
+    return graph_of(prepare(model, dims or {}, inputs, limits), inplace_kinds)
+
+
+def graph_of(prepared: Prepared, inplace_kinds: Set[str]) -> OpGraph:
+    """Build the graph of a prepared model; see :func:`from_onnx`."""
+    where = prepared.file.where
     try:
-        content = _Builder(graph, constants, where, inplace_kinds).content()
+        content = _Builder(prepared, inplace_kinds).content()
     except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
         raise complaint(error, f"{where}: {error.title}") from None
     return validated(OpGraph, content, where)
 
 
-def operator_ids(graph: GraphProto) -> list[str]:
-    """Name every node once; names from the file come first, so that no generated name displaces them."""
-    names = UniqueNames()
-    ids = [names.take(node.name) if node.name else "" for node in graph.node]
-    return [name or names.take(f"{graph.node[index].op_type}_{index}") for index, name in enumerate(ids)]
+def operator_nodes(graph: GraphProto) -> dict[str, NodeProto]:
+    """Name every node but constants once; names from the file come first, so that no generated name displaces them."""
+    names, nodes = UniqueNames(), [node for node in graph.node if node.op_type != "Constant"]
+    ids = [names.take(node.name) if node.name else "" for node in nodes]
+    return {
+        name or names.take(f"{node.op_type}_{index}"): node
+        for index, (name, node) in enumerate(zip(ids, nodes, strict=True))
+    }
 
 
 def follows(node: NodeProto, fixed: Container[str]) -> bool:
@@ -100,28 +116,39 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
     reads = [name for name in node.input if name]
     if node.op_type in VIEW_KINDS and reads and reads[0] in fixed:
         return True
-    return all(name in fixed for name in reads) and not node.domain and node.op_type not in NOT_FOLDED
+    plain = not node.domain and node.op_type not in NOT_FOLDED and not inner_graphs(node)
+    return plain and all(name in fixed for name in reads)
+
+
+def _adds_to_input(node: NodeProto) -> bool:
+    """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it."""
+    fused = node.domain.startswith("com.microsoft") and node.op_type in ("Conv", "FusedConv", "NhwcFusedConv")
+    return fused and len(node.input) > 3 and bool(node.input[3])
 
 
 class _Builder:
     """Converts the prepared graph to opweave's graph, value by value."""
 
-    def __init__(self, graph: GraphProto, constants: Mapping[str, Sized], where: str, inplace_kinds: Set[str]) -> None:
-        self._graph = graph
-        self._constants = dict(constants)
-        self._where = where
+    def __init__(self, prepared: Prepared, inplace_kinds: Set[str]) -> None:
+        self._prepared = prepared
+        self._graph = prepared.graph
+        self._constants = dict(prepared.constants)
         self._inplace_kinds = inplace_kinds
-        self._types = value_types(graph)
-        self._constant_name = {name: name for name in constants}
+        self._constant_name = {name: name for name in prepared.constants}
         self._tensors: dict[str, Tensor] = {}
-        self._ids = operator_ids(graph)
-        self._wanted = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+        self._inner_names = UniqueNames(prepared.constants)
+        self._nodes = operator_nodes(self._graph)
+        casts = [node for node in self._graph.node if node.op_type == "Cast" and node.input and node.output]
+        self._converted = {node.output[0] for node in casts}
+        self._to_convert = {node.input[0] for node in casts}
+        self._wanted = {name for node in self._graph.node for name in reads_of(node)}
+        self._wanted |= {value.name for value in self._graph.output}
 
     def content(self) -> dict[str, object]:
         for value in self._graph.input:
             if value.name not in self._constants:
                 self._add_tensor(value.name, "the caller", None)
-        operators = [op for index, node in enumerate(self._graph.node) if (op := self._operator(index, node))]
+        operators = [op for name, node in self._nodes.items() if (op := self._operator(name, node))]
         used = {name for op in operators for name in op.parameters}
         return {
             "name": self._graph.name or "graph",
@@ -133,36 +160,62 @@ class _Builder:
             "outputs": [value.name for value in self._graph.output if value.name not in self._constant_name],
         }
 
-    def _operator(self, index: int, node: NodeProto) -> Operator | None:
-        reads = [name for name in node.input if name]
-        view = node.op_type in VIEW_KINDS and bool(reads)
+    def _operator(self, name: str, node: NodeProto) -> Operator | None:
+        reads = reads_of(node)
+        view = bool(reads) and (node.op_type in VIEW_KINDS or self._keeps_type(node))
         constant = follows(node, self._constant_name)
         if constant and view:
             self._constant_name |= dict.fromkeys(node.output, self._constant_name[reads[0]])
             return None
-        writes = [name for name in node.output if name and (name in self._wanted or has_shape(self._types.get(name)))]
+        writes = [made for made in node.output if made and (made in self._wanted or self._is_sized(made))]
         if constant:
-            for name in writes:
-                self._constants[name] = tensor_size(name, self._types.get(name), title(node), self._where)
-                self._constant_name[name] = name
+            for made in writes:
+                self._constants[made] = self._prepared.size(made, title(node))
+                self._constant_name[made] = made
             return None
-        for name in writes:
-            self._add_tensor(name, title(node), reads[0] if view else None)
+        for made in writes:
+            self._add_tensor(made, title(node), reads[0] if view else None)
+        dynamic = [read for read in reads if read not in self._constant_name]
+        summed = node.input[3] if self._inplace_kinds and _adds_to_input(node) else None
+        weights = [self._constant_name[read] for read in reads if read in self._constant_name]
         return Operator(
-            id=self._ids[index],
+            id=name,
             kind=node.op_type,
-            inputs=tuple(name for name in reads if name not in self._constant_name),
+            inputs=tuple(sorted(dynamic, key=lambda read: read != summed)),
             outputs=tuple(writes),
-            parameters=tuple(dict.fromkeys(self._constant_name[name] for name in reads if name in self._constant_name)),
+            parameters=tuple(dict.fromkeys([*weights, *self._inner_weights(name, node)])),
             flops=node_flops(
-                node, [self._shape(name) for name in node.input], self._shape(writes[0]) if writes else ()
+                node, [self._shape(read) for read in node.input], self._shape(writes[0]) if writes else ()
             ),
-            inplace_ok=not view and runs_in_place(node.op_type, self._inplace_kinds),
+            inplace_ok=not view and (summed in dynamic or runs_in_place(node.op_type, self._inplace_kinds)),
         )
 
+    def _keeps_type(self, node: NodeProto) -> bool:
+        """Whether a node converts to the type that its input has, next to another conversion; runtimes skip these."""
+        if node.op_type != "Cast" or not (node.input[0] in self._converted or node.output[0] in self._to_convert):
+            return False
+        kind = self._prepared.shaped.types.get(node.input[0])
+        wanted = next((given.i for given in node.attribute if given.name == "to"), 0)
+        return kind is not None and kind.tensor_type.elem_type == wanted
+
+    def _is_sized(self, name: str) -> bool:
+        return name in self._prepared.measured or complete(self._prepared.shaped.types.get(name))
+
+    def _inner_weights(self, name: str, node: NodeProto) -> list[str]:
+        """The weights that graphs inside the node hold; their ids begin with the operator's."""
+        found = []
+        for graph in inner_graphs(node):
+            for weight, size in constants_of(graph, self._prepared.file.where).items():
+                found.append(self._inner_names.take(f"{name}/{weight}"))
+                self._constants[found[-1]] = size
+            for inner in graph.node:
+                found += self._inner_weights(name, inner)
+        return found
+
     def _add_tensor(self, name: str, maker: str, alias_of: str | None) -> None:
-        size = tensor_size(name, self._types.get(name), maker, self._where)
-        self._tensors[name] = Tensor(id=name, bytes=size.bytes, alias_of=alias_of, shape=size.shape, dtype=size.dtype)
+        size = self._prepared.size(name, maker)
+        shape = size.shape if size.dtype in DTYPES else None
+        self._tensors[name] = Tensor(id=name, bytes=size.bytes, alias_of=alias_of, shape=shape, dtype=size.dtype)
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if name in self._constant_name:
@@ -171,7 +224,9 @@ class _Builder:
         return (tensor.shape if tensor is not None else None) or ()
 
 
-def onnx_runtime_problem(model: PathLike | ModelProto, dims: Mapping[str, int] | None = None) -> MemoryOrdering:
+def onnx_runtime_problem(
+    model: PathLike | ModelProto, dims: Mapping[str, int] | None = None, *, inputs: Inputs | None = None
+) -> MemoryOrdering:
     """Read a model as a memory-ordering problem that counts what ONNX Runtime's CPU provider uses.
 
     It holds for :func:`~opweave.adapters.onnx.session.onnx_session_options`, byte for byte at every step. Plain
@@ -182,30 +237,41 @@ def onnx_runtime_problem(model: PathLike | ModelProto, dims: Mapping[str, int] |
     * Outputs come from the runtime's arena and live to the end: ``outputs="kept"``.
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
       input. A view that is a graph output is a copy.
+    * What no operator reads is never freed before the end.
 
     Parameters
     ----------
     model
         A file, or a model in memory.
-    dims
-        Sizes for symbolic dimensions.
+    dims, inputs
+        As for :func:`~opweave.adapters.onnx.read.from_onnx`.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
         As for :func:`~opweave.adapters.onnx.read.from_onnx`.
     """
-    graph = from_onnx(model, dims=dims, inplace_kinds=RUNTIME_INPLACE_KINDS)
+    return runtime_problem(prepare(model, dims or {}, inputs, DEFAULT_LIMITS))
+
+
+def runtime_problem(prepared: Prepared) -> MemoryOrdering:
+    """The problem of a prepared model; see :func:`onnx_runtime_problem`."""
+    graph = graph_of(prepared, RUNTIME_INPLACE_KINDS)
     outputs = frozenset(graph.outputs)
+    read = {name for op in graph.operators for name in op.inputs}
+    unread = [name for op in graph.operators for name in op.outputs if name not in read]
     tensors = (each.model_copy(update={"alias_of": None}) if each.id in outputs else each for each in graph.tensors)
+    # The runtime overwrites a tensor only if it knows the shapes before it runs.
+    fresh = outputs | prepared.measured.keys()
     operators = (
-        op.model_copy(update={"inplace_ok": op.inplace_ok and outputs.isdisjoint(op.outputs)}) for op in graph.operators
+        op.model_copy(update={"inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs))})
+        for op in graph.operators
     )
     counted = OpGraph(
         name=graph.name,
         operators=tuple(operators),
         tensors=tuple(tensors),
         parameters=graph.parameters,
-        outputs=graph.outputs,
+        outputs=tuple(dict.fromkeys((*graph.outputs, *unread))),
     )
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -217,45 +217,41 @@ def _arena_peak(counters: Sequence[Mapping[str, int]]) -> tuple[int | None, int 
     return highest - base, counters[where][_USED] - counters[where][_LIVE] - base_padding, where
 
 
-def random_feeds(model: ModelProto, dims: Mapping[str, int], seed: int) -> Arrays:
+def random_feeds(model: ModelProto, seed: int, given: Container[str] = ()) -> Arrays:
     """Generate inputs: normal numbers for floats, zeros and ones for everything else (indices must be in range).
+
+    Parameters
+    ----------
+    model
+        A model whose inputs have fixed sizes.
+    seed
+        Seed of the numbers.
+    given
+        Names of inputs that need none.
 
     Raises
     ------
     InvalidInputError
-        For an open dimension without a size, or an element type that NumPy lacks; the message names the input.
+        For an input that is no tensor, or an element type that NumPy lacks; the message names the input.
     """
     from onnx import helper
 
     random = np.random.default_rng(seed)
-    constant = {tensor.name for tensor in model.graph.initializer}
+    weights = {tensor.name for tensor in model.graph.initializer}
     feeds: dict[str, NDArray[np.generic]] = {}
     for value in model.graph.input:
-        if value.name in constant:
+        if value.name in weights or value.name in given:
             continue
-        shape = [
-            _size(value.name, dim.dim_param, dim.HasField("dim_value"), dim.dim_value, dims)
-            for dim in value.type.tensor_type.shape.dim
-        ]
-        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        known = value.type.HasField("tensor_type") and value.type.tensor_type.elem_type
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type) if known else np.dtype(object)
         if kind.kind == "f":
             feeds[value.name] = random.standard_normal(shape).astype(kind)
         elif kind.kind in "iub":
             feeds[value.name] = random.integers(0, 2, shape).astype(kind)
         else:
-            raise InvalidInputError(f"input {value.name!r} holds {kind}; pass inputs={{{value.name!r}: array}} for it")
+            raise InvalidInputError(f"input {value.name!r} holds {kind}; pass inputs={{{value.name!r}: ...}} for it")
     return feeds
-
-
-def _size(name: str, symbol: str, fixed: bool, size: int, dims: Mapping[str, int]) -> int:
-    if fixed:
-        return int(size)
-    if symbol in dims:
-        return dims[symbol]
-    raise InvalidInputError(
-        f"input {name!r} has an open dimension {symbol or 'without a name'!r}; give its size, for example "
-        f"dims={{{symbol or 'batch'!r}: 1}}, or on the command line --dim {symbol or 'batch'}=1"
-    )
 
 
 def _short(error: BaseException) -> str:

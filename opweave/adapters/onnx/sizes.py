@@ -22,9 +22,11 @@ _NAMES_BY_BITS = {
     32: "FLOAT INT32 UINT32",
     64: "COMPLEX64 DOUBLE INT64 UINT64",
     128: "COMPLEX128",
+    256: "STRING",
 }
 ELEMENT_BITS = {name: bits for bits, names in _NAMES_BY_BITS.items() for name in names.split()}
-"""Bits of one element. Elements smaller than a byte are packed, and the last byte is padded."""
+"""Bits of one element. Elements smaller than a byte are packed, and the last byte is padded. Of a text, only the object
+that holds it is counted, as ONNX Runtime's allocator does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,27 @@ def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
     size = (math.prod(shape) * bits + 7) // 8
     if size > MAX_BYTES:
         raise InvalidInputError(f"{what} has dimensions {list(shape)}, more than 2**53 bytes; check the model's shapes")
-    return Sized(tuple(shape), {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype, dtype.lower()), size)
+    return Sized(tuple(shape), _dtype(dtype), size)
+
+
+def _dtype(name: str) -> str:
+    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
+
+
+_NAMES = {_dtype(name): name for name in ELEMENT_BITS}
+DTYPES = frozenset(_NAMES)
+"""Element types of tensors, as :class:`Sized` names them; a sequence has another."""
+
+
+def element_name(dtype: str) -> str:
+    """ONNX's name of an element type.
+
+    Examples
+    --------
+    >>> element_name("float32")
+    'FLOAT'
+    """
+    return _NAMES[dtype]
 
 
 def initializer_size(tensor: TensorProto, what: str) -> Sized:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -38,8 +39,8 @@ def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer 
     Observer or None
         Pass it to ``solve(progress=...)``.
     """
-    if not (console.is_terminal or console.is_jupyter):
-        yield None
+    if not (console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)):
+        yield None  # without ipywidgets, a notebook would show a warning in place of the line
         return
     line = _Line(unit, label)
     with Live(console=console, get_renderable=line.render, refresh_per_second=REFRESHES_PER_SECOND, transient=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import save as save_json
@@ -13,14 +15,16 @@ from opweave.adapters.report.html import table
 from opweave.adapters.report.report import write_report
 from opweave.adapters.report.tables import summary_rows
 from opweave.adapters.report.views import view_alone
-from opweave.problems.cluster import Cluster
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.looks import brief, brief_fields, changed_fields
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.rows import data_frame
-from opweave.problems.solution import Solution
-from opweave.problems.units import readable_bytes
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.timeline import ActivityKind, Timeline
+from opweave.problems.units import precise_seconds, readable_bytes
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
@@ -38,6 +42,10 @@ VIEWS = {
     ("OpGraph", "html"): f"{__name__}:graph_html",
     ("Cluster", "html"): f"{__name__}:cluster_html",
     ("Solution", "html"): f"{__name__}:solution_html",
+    ("Device", "html"): f"{__name__}:device_html",
+    ("Costs", "html"): f"{__name__}:costs_html",
+    ("Evaluation", "html"): f"{__name__}:evaluation_html",
+    ("Timeline", "html"): f"{__name__}:timeline_html",
     **{(name, "save"): f"{__name__}:save" for name in ("OpGraph", "Cluster", "Problem", "Solution", "Result")},
     ("solve", "progress"): "opweave.adapters.report.progress_line:watched",
 }
@@ -45,6 +53,9 @@ VIEWS = {
 
 MOST_ROWS = 12
 """Most rows that a table in a notebook shows of a graph or a solution."""
+
+MOST_LETTERS = 300
+"""Most letters of a measurement that a notebook shows."""
 
 
 def plot(result: Result[Any], path: PathLike | None = None) -> Figure:
@@ -126,14 +137,63 @@ def solution_html(solution: Solution) -> str:
     return _titled(solution, list(brief_fields(solution)))
 
 
+def device_html(device: Device) -> str:
+    """The fields of a device that are known."""
+    rows = [(name, _cell(name, getattr(device, name))) for name, _ in changed_fields(device)]
+    return _titled(device, rows)
+
+
+def costs_html(costs: Costs) -> str:
+    """Seconds of the first operators on the first devices."""
+    labels = [(device, size) for device in costs.devices for size in costs.batches][:MOST_ROWS]
+    headings = [device if costs.batches == (1,) else f"{device}, batch {size}" for device, size in labels]
+    cells = [
+        [op, *("-" if seconds is None else precise_seconds(seconds) for seconds in row[:MOST_ROWS])]
+        for op, row in zip(costs.operators[:MOST_ROWS], costs.table, strict=False)
+    ]
+    return _listing(repr(costs), ("operator", *headings), cells, len(costs.operators))
+
+
+def evaluation_html(judged: Evaluation[Any]) -> str:
+    """The objective, the rules that are broken, and what was measured."""
+    rows = [("objective", repr(judged.objective)), ("feasible", str(judged.feasible))]
+    rows += [(each.rule, each.message) for each in judged.violations[:MOST_ROWS]]
+    if judged.details is not None:
+        measured = [(name, text) for name, text in brief_fields(judged.details) if text not in ("None", "()", "{}")]
+        rows += [(name, text) for name, text in measured if len(text) <= MOST_LETTERS]
+    more = len(judged.violations) - MOST_ROWS
+    return _titled(judged, rows, f"{more:,} more violations" if more > 0 else "")
+
+
+def timeline_html(timeline: Timeline) -> str:
+    """What happens first."""
+    acts = timeline.activities
+    cells = [
+        (
+            f"{acts.start[row]:.4g}",
+            f"{acts.end[row]:.4g}",
+            timeline.resources[acts.resource[row]].name,
+            ActivityKind(int(acts.kind[row])).name.lower(),
+            timeline.name(int(acts.what[row])),
+        )
+        for row in np.lexsort((acts.end, acts.start))[:MOST_ROWS].tolist()
+    ]
+    headings = (f"start ({timeline.unit})", "end", "where", "does", "what")
+    return _listing(repr(timeline), headings, cells, len(acts))
+
+
 def _cell(name: str, value: object) -> str:
-    write: Callable[[Any], str] = readable_bytes if name == "memory_bytes" else "{:,.4g}".format
-    return "-" if value is None else write(value) if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    giga = {"flops_per_second": "GFLOP/s", "memory_bandwidth": "GB/s"}
+    if name in giga:
+        return f"{value / 1e9:,.4g} {giga[name]}"
+    return readable_bytes(value) if name == "memory_bytes" else f"{value:,.4g}"
 
 
 def _titled(what: object, rows: Sequence[Sequence[str]], words: str = "") -> str:
     title = type(what).__name__.partition("[")[0]
-    return table((title, words), rows)
+    return table((title, ""), rows, caption=words)
 
 
 def _listing(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:

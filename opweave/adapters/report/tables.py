@@ -16,9 +16,8 @@ from opweave.adapters.report.views import view_for
 from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
-from opweave.solvers.constraint_table import HonouredConstraints
 from opweave.solvers.engines.listed import FormulationInfo
-from opweave.solvers.registry import SolverInfo
+from opweave.solvers.registry import HonouredConstraints, SolverInfo
 
 _STYLE = {
     Status.OPTIMAL: "bold green",

@@ -15,12 +15,21 @@ from opweave.problems.result import Result
 def views() -> tuple[type[AnyView], ...]:
     """List the problems' own views; they are imported on first use, so that ``import opweave`` stays light."""
     from opweave.adapters.report.batched_mapping import BatchedMappingView
+    from opweave.adapters.report.memory_layout import MemoryLayoutView, OrderedLayoutView
     from opweave.adapters.report.memory_ordering import MemoryOrderingView
     from opweave.adapters.report.pipeline import PipelineView
     from opweave.adapters.report.placement import PlacementView
     from opweave.adapters.report.slicing import SlicingView
 
-    return (MemoryOrderingView, PlacementView, PipelineView, BatchedMappingView, SlicingView)
+    return (
+        MemoryOrderingView,
+        PlacementView,
+        PipelineView,
+        BatchedMappingView,
+        SlicingView,
+        MemoryLayoutView,
+        OrderedLayoutView,
+    )
 
 
 def show(problem: Problem[Any, Any], result: Result[Any]) -> AnyView:

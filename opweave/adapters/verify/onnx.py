@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.nodes import (
-    NamedModel,
-    named_model,
-    reordered,
-    save_model,
-    with_nodes,
-    without_constant_nodes,
-)
-from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.onnx.read import onnx_runtime_problem
+from opweave.adapters.onnx.model import OnnxFile, Shaped
+from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
+from opweave.adapters.onnx.optimizer import form_of_plan
+from opweave.adapters.onnx.pieces import Piece, write_pieces
+from opweave.adapters.onnx.prepare import Prepared, measure, shape, with_types
+from opweave.adapters.onnx.read import runtime_problem
 from opweave.adapters.onnx.session import (
     Arrays,
     RuntimeRun,
@@ -31,9 +26,11 @@ from opweave.adapters.onnx.session import (
     profiled_run,
     random_feeds,
 )
+from opweave.adapters.onnx.write import save_model
+from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
@@ -45,30 +42,40 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+PLANNED = "planned.onnx"
+
+
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The setup of a verification: the model's path, how ONNX Runtime counts its memory, and its inputs."""
+    """The setup of a verification: the model, how ONNX Runtime counts its memory, and its inputs.
 
+    ``original`` is the user's model with fixed sizes, and ``path`` the form of it that was planned: the same, or what
+    the runtime's optimiser makes of it. ``named`` is that form with constants computed, and ``folded`` its file.
+    """
+
+    original: Path
     path: Path
+    folded: Path
     folder: Path
+    prepared: Prepared
     named: NamedModel
     problem: MemoryOrdering
     feeds: Arrays
     threads: int
 
-    def plain(self) -> RuntimeRun:
-        """Run the whole model in the runtime's own order, with optimisations off."""
+    def plain(self, path: Path) -> RuntimeRun:
+        """Run a whole model in the runtime's own order, with optimisations off."""
         options = default_options(threads=self.threads)
         options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
-        return profiled_run(self.path, options, self.feeds, runs=1)
+        return profiled_run(path, options, self.feeds, runs=1)
 
     def untouched(self) -> RuntimeRun:
         """Run the whole model with all defaults of the runtime."""
-        return profiled_run(self.path, default_options(threads=self.threads), self.feeds, runs=1)
+        return profiled_run(self.original, default_options(threads=self.threads), self.feeds, runs=1)
 
     def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
         """Run a model in the order of its nodes."""
-        path = save_model(proto, self.folder / name)
+        path = save_model(self.named.file, proto, self.folder / name)
         return profiled_run(path, onnx_session_options(threads=self.threads), self.feeds, runs=runs)
 
 
@@ -82,66 +89,84 @@ def verify_onnx(
     threads: int,
 ) -> Verification:
     """Run an ONNX model as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
+    import_runtime()
+    file, found = shape(model, dims, inputs, DEFAULT_LIMITS)
+    feeds = dict(inputs or {})
+    feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        import_runtime()
-        counted = onnx_runtime_problem(model, dims)
-        named = without_constant_nodes(named_model(model))
-        path = Path(model) if isinstance(model, str | os.PathLike) else save_model(named.proto, Path(folder) / "m.onnx")
-        feeds = dict(random_feeds(named.proto, dims, seed)) | dict(inputs or {})
-        _check_inputs(feeds, named)
-        bench = _Bench(path, Path(folder), named, counted, feeds, threads)
-        if isinstance(solution, Ordering):
-            return _verify_order(bench, solution, problem)
-        return _verify_pieces(bench, model, dims, solution, problem)
+        original = save_model(file, with_types(found), Path(folder) / "original.onnx")
+        if not isinstance(solution, Ordering):
+            return _verify_pieces(_bench(original, file, found, feeds, threads), solution, problem)
+        with form_of_plan(original, solution.order, {}, DEFAULT_LIMITS) as form:
+            if form is not original:
+                file, found = shape(form, {}, None, DEFAULT_LIMITS)
+            return _verify_order(_bench(original, file, found, feeds, threads), solution, problem)
+
+
+def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
+    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
+    whole, folder = named(file, found), original.parent
+    path = save_model(file, whole.proto, folder / "whole.onnx")
+    parts = without_constant_nodes(whole)
+    folded = save_model(file, parts.proto, folder / "folded.onnx")
+    return _Bench(original, path, folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
 
 
 def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] | None) -> Verification:
-    planned = bench.obedient(reordered(bench.named, ordering), "planned.onnx", runs=3)
+    planned = bench.obedient(reordered(bench.named, ordering), PLANNED, runs=3)
     given = bench.obedient(
         with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
     )
     untouched = bench.untouched()
-    obeyed = _without_early(bench, planned.order) == _without_early(bench, ordering.order)
-    memory = _memory(bench.problem, planned, given, untouched) if obeyed else None
+    ran = _planned(bench, planned.order)
+    wanted = [name for name in ordering.order if name in set(ran)]
+    obeyed = _obeyed(bench, ordering.order, planned.order)
+    memory = _memory(bench, planned, given, untouched) if obeyed else None
     notes = []
     if not obeyed:
-        first = next((name for name, ran in zip(ordering.order, planned.order, strict=False) if name != ran), "")
+        first = next((name for name, done in zip(wanted, ran, strict=False) if name != done), "")
         notes.append(f"the runtime left the planned order at {first}")
-    elif planned.order != ordering.order:
+    elif ran != wanted:
         notes.append("Shape and Size nodes ran as early as possible, whatever the plan says; memory is that of this")
+    if len(ran) < len(ordering.order):
+        notes.append(_replaced(bench, ordering, ran))
     if obeyed and memory is None:
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
-    times = operator_times(planned.order, planned.seconds, problem, ordering)
-    compared = _compare(bench, ordering, planned.outputs, untouched)
-    return Verification(**compared, order_obeyed=obeyed, memory=memory, times=times, notes=tuple(notes))
+    times = operator_times(ran, planned.seconds, problem, ordering)
+    compared = _compare(bench, ordering, planned.outputs, bench.plain(bench.folded), untouched)
+    return Verification(
+        **compared,
+        by_default=cost_by_default(bench.original, bench.feeds, bench.threads),
+        as_planned=cost_as_planned(bench.folder / PLANNED, bench.feeds, bench.threads),
+        order_obeyed=obeyed,
+        memory=memory,
+        times=times,
+        notes=tuple(notes),
+    )
 
 
-def _verify_pieces(
-    bench: _Bench,
-    model: PathLike | ModelProto,
-    dims: Mapping[str, int],
-    plan: Schedule | Stages,
-    problem: Problem[Any, Any] | None,
-) -> Verification:
+def _verify_pieces(bench: _Bench, plan: Schedule | Stages, problem: Problem[Any, Any] | None) -> Verification:
     groups = parts_of(bench.problem.graph, plan)
-    pieces = split_onnx(model, groups, bench.folder / "pieces", dims=dims)
+    pieces = write_pieces(bench.prepared, groups, bench.folder / "pieces")
     outputs, runs = _run_pieces(pieces, bench)
     seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
     order = [name for piece in pieces for name in piece.operators]
-    ran = [name for run in runs for name in run.order if name in bench.named.nodes]
+    obeyed = all(_obeyed(bench, piece.operators, run.order) for piece, run in zip(pieces, runs, strict=True))
     times = operator_times(order, seconds, problem, plan)
-    compared = _compare(bench, plan, outputs, bench.untouched())
-    return Verification(**compared, pieces=len(pieces), order_obeyed=order == ran, times=times, notes=(ONE_MACHINE,))
+    compared = _compare(bench, plan, outputs, bench.plain(bench.path), bench.untouched())
+    return Verification(**compared, pieces=len(pieces), order_obeyed=obeyed, times=times, notes=(ONE_MACHINE,))
 
 
-def _compare(bench: _Bench, plan: Solution, outputs: Arrays, untouched: RuntimeRun) -> dict[str, Any]:
+def _compare(
+    bench: _Bench, plan: Solution, outputs: Arrays, plain: RuntimeRun, untouched: RuntimeRun
+) -> dict[str, Any]:
     """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
     close, difference = _close(outputs, untouched.outputs)
     return {
         "model": bench.problem.graph.name,
         "runtime": f"onnxruntime {import_runtime().__version__}",
         "solution": plan.kind,
-        "outputs_equal": _equal(outputs, bench.plain().outputs),
+        "outputs_equal": _equal(outputs, plain.outputs),
         "outputs_close": close,
         "difference": difference,
     }
@@ -157,29 +182,68 @@ def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[Ru
     return {value.name: known[value.name] for value in bench.named.proto.graph.output}, runs
 
 
+def _planned(bench: _Bench, order: Sequence[str]) -> list[str]:
+    """The planned operators in a run's order.
+
+    A profile also has the nodes inside an If, Loop or Scan, and those by which the runtime replaces an operator without
+    a kernel of its own. It lacks the latter operator, and conversions from a type to the same type, which are no work.
+    """
+    return list(dict.fromkeys(name for name in order if name in bench.named.nodes))
+
+
+def _obeyed(bench: _Bench, planned: Sequence[str], order: Sequence[str]) -> bool:
+    """Whether the planned operators ran in the planned order, as far as they ran."""
+    wanted = [name for name in planned if name in set(order)]
+    return _without_early(bench, _planned(bench, order)) == _without_early(bench, wanted)
+
+
+def _replaced(bench: _Bench, ordering: Ordering, ran: Sequence[str]) -> str:
+    kinds = dict.fromkeys(bench.named.nodes[name].op_type for name in ordering.order if name not in set(ran))
+    count = len(ordering.order) - len(ran)
+    what = f"{count:,} operators ({', '.join(kinds)})"
+    return f"the runtime has left out or replaced {what}; memory is compared at the others"
+
+
+def _whole_order(bench: _Bench, ran: Sequence[str]) -> list[str]:
+    """The order of a run with the operators that did not run, each as soon as its inputs are there."""
+    graph = bench.problem.graph
+    left = {name: index for name, index in graph.operator_index.items() if name not in set(ran)}
+    waiting = {index: len(graph.arrays.predecessors[index]) for index in range(len(graph.operators))}
+    order: list[str] = []
+
+    def done(index: int) -> None:
+        order.append(graph.operators[index].id)
+        for reader in graph.arrays.successors[index].tolist():
+            waiting[reader] -= 1
+            if not waiting[reader] and graph.operators[reader].id in left:
+                done(reader)
+
+    for name, index in left.items():
+        if not waiting[index] and name not in order:
+            done(index)
+    for name in ran:
+        done(graph.operator_index[name])
+    return order
+
+
 def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
     """An order without the nodes that ONNX Runtime always runs as early as possible."""
     nodes = bench.named.nodes
     return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
 
 
-def _check_inputs(feeds: Arrays, named: NamedModel) -> None:
-    known = [value.name for value in named.proto.graph.input]
-    for name in feeds:
-        if name not in known:
-            raise InvalidInputError(f"{named.where}: there is no input {name!r:.80}; there are: {', '.join(known)}")
-
-
-def _memory(
-    problem: MemoryOrdering, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun
-) -> MemoryCheck | None:
-    details = problem.evaluate(Ordering(order=planned.order)).details
+def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
+    problem, ran = bench.problem, _planned(bench, planned.order)
+    order = _whole_order(bench, ran)
+    details = problem.evaluate(Ordering(order=tuple(order))).details
     if planned.live is None or given.live is None or details is None:
         return None
+    predicted = dict(zip(order, details.stable, strict=True))
+    measured = dict(zip(planned.order, planned.live, strict=True))
     return MemoryCheck(
         assumptions=f"{problem.assumptions()}; in place: activations, Softmax, Clip and Cast only, never an output",
-        predicted=details.stable,
-        measured=tuple(max(size, 0) for size in planned.live),
+        predicted=tuple(predicted[name] for name in ran),
+        measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
         allocator_peak=planned.peak_bytes,

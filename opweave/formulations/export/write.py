@@ -23,7 +23,7 @@ from opweave.formulations.formulation import PyomoFormulation, find_formulation,
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.problems.errors import InfeasibleError, InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict
 
@@ -146,7 +146,8 @@ def _model(
     else:
         model = build_model(problem, found.name)
     if extend is not None:
-        extend(model, problem)
+        with blaming(named_code("extend", extend)):
+            extend(model, problem)
     return model
 
 

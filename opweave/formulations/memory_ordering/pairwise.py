@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
+from opweave.formulations.expressions import expression, write_out
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
@@ -317,7 +317,7 @@ class PairwisePositions(Pairwise):
         for constraint in problem.constraints:
             write = expression(type(constraint), Pairwise.name)
             if write is not None and expression(type(constraint), self.name) is None:
-                write(self, model, constraint)
+                write_out(constraint, Pairwise.name, write, self, model)
 
     def count_rows(self, facts: PairFacts) -> int:
         """As for the base class, plus two rows per pair and one per arc."""

@@ -22,13 +22,13 @@ from opweave.formulations.modeling.rows import (
     row_names,
 )
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import Interruption, InvalidInputError
 
 WHOLE_TOLERANCE = 1e-9
 """Tolerance for rounding the bounds of integer columns to integers."""
 
 
-class TriviallyInfeasibleError(Exception):
+class TriviallyInfeasibleError(Interruption):
     """A row without variables can never hold, or a variable has no value between its bounds."""
 
 

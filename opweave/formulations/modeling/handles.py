@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial, wraps
 from typing import Any, ClassVar, NoReturn
 
 from opweave.formulations.modeling.linear import Linear
-from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.problem import Problem
+from opweave.problems.words import did_you_mean
 
-WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", "uses", "held")
+TAKES = {
+    "on": ("op", "device"),
+    "start": ("op", "device"),
+    "end": ("op", "device"),
+    "before": ("first", "second"),
+    "position": ("op",),
+    "batch": ("op", "device"),
+    "stage": ("op",),
+    "share": ("op", "device"),
+    "uses": ("device",),
+    "held": ("device",),
+}
+"""The names that each handle takes; whatever is no ``device`` is an operator."""
+
+WORDS = tuple(TAKES)
 """The handles that are functions; ``objective`` is an attribute."""
 
 OLDER_WORDS = ("starts", "ends")
@@ -21,7 +38,7 @@ class MissingHandleError(UnsupportedFeatureError):
 
 
 class Handles:
-    """The handles for users' rows; a model overrides those that it supports.
+    """The handles for users' rows; a model overrides those that it supports. They check the names that they are given.
 
     Attributes
     ----------
@@ -30,6 +47,12 @@ class Handles:
     """
 
     more_words: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for word in WORDS:
+            if word in vars(cls):
+                setattr(cls, word, _with_names_checked(word, vars(cls)[word]))
 
     def on(self, op: str, device: str) -> Linear:
         """1 if operator ``op`` runs on ``device``, otherwise 0."""
@@ -86,6 +109,60 @@ class Handles:
 
     def _lack(self, word: str) -> NoReturn:
         lack(word, self.words(), {kind for kind, _, model in _MODELS if model is type(self)})
+
+
+def _with_names_checked(word: str, handle: Callable[..., Linear]) -> Callable[..., Linear]:
+    """The handle, which looks up its names in the model's problem first; before that is set, nobody else calls it."""
+
+    @wraps(handle)
+    def checked(model: Any, *names: str, **named: str) -> Linear:
+        problem = getattr(model, "problem", None)
+        if problem is not None:
+            check_names(problem, word, *names, **named)
+        return handle(model, *names, **named)
+
+    return checked
+
+
+def check_names(problem: Problem[Any, Any], word: str, *names: str, **named: str) -> None:
+    """Check the names that a handle is given.
+
+    Raises
+    ------
+    InvalidInputError
+        If the problem has no such operator or device.
+    """
+    for argument, name in (*zip(TAKES[word], names, strict=False), *named.items()):
+        what, known = "operator", problem.graph.operator_index
+        if argument == "device":
+            what, known = "device", problem.cluster.device_index if hasattr(problem, "cluster") else {}
+        if name is not None and name not in known:
+            raise InvalidInputError(
+                f"model.{word} is given {what} {name!r:.80}, which the problem does not have{did_you_mean(name, known)}"
+            )
+
+
+def complete_handles(model: Any, having: Sequence[str], problem: Problem[Any, Any]) -> None:
+    """Let the handles of a model that is plain Pyomo check names, and the others say that they are missing.
+
+    Parameters
+    ----------
+    having
+        The handles that are attributes of the model.
+    """
+    for word in {*WORDS, *OLDER_WORDS} - set(dir(model)):
+        setattr(model, word, partial(_missing, word, having, problem.kind))
+    for word in set(having) & set(WORDS):
+        setattr(model, word, partial(_said, problem, word, getattr(model, word)))
+
+
+def _missing(word: str, having: Sequence[str], kind: str, *_: str, **__: str) -> NoReturn:
+    lack(word, having, {kind})
+
+
+def _said(problem: Problem[Any, Any], word: str, handle: Callable[..., Any], *names: str, **named: str) -> Any:
+    check_names(problem, word, *names, **named)
+    return handle(*names, **named)
 
 
 def lack(word: str, words: Sequence[str], kinds: Collection[str]) -> NoReturn:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
 from opweave.formulations.modeling.rows import Rows
-from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
+from opweave.formulations.modeling.whole import Arc, Box, Interval, WholeProgram, WholeRow
 from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import UnsupportedFeatureError
 
 FINEST = 1_000_000
 """Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
@@ -32,7 +32,7 @@ class IntervalModel(LinearModel):
     ----------
     whole_rows
         The rows; they replace the families of rows.
-    apart, circuits
+    apart, circuits, boxes
         As in :class:`~opweave.formulations.modeling.whole.WholeProgram`.
     timed, tick
         Columns that count ticks, rounded down, and the length of a tick in seconds.
@@ -51,6 +51,7 @@ class IntervalModel(LinearModel):
     whole_rows: list[WholeRow] = field(init=False, default_factory=list)
     apart: list[list[Interval]] = field(init=False, default_factory=list)
     circuits: list[list[Arc]] = field(init=False, default_factory=list)
+    boxes: list[list[Box]] = field(init=False, default_factory=list)
 
     def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
         """Add an integer column; a column without a name gets a number."""
@@ -95,9 +96,7 @@ class IntervalModel(LinearModel):
 
     def add(self, row: Row, name: str = ADDED) -> None:
         """Add a row in seconds, bytes and counts. Rounding may only relax it slightly."""
-        if not isinstance(row, Row):
-            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
-        if row.decided():
+        if Row.checked(row).decided():
             return
         self.whole_rows.append(self.rounded(row))
         self.added.append(row)
@@ -127,7 +126,7 @@ class IntervalModel(LinearModel):
     def program(self) -> WholeProgram:
         """The model as plain data."""
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
-        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
+        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits, self.boxes)
 
     def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 
@@ -13,6 +15,8 @@ __all__ = ["CONSTANT_TOLERANCE", "ZERO", "InfeasibleError", "Linear", "Row", "to
 
 CONSTANT_TOLERANCE = 1e-8
 """Tolerance for a row without columns; terms that cancel out leave rounding errors."""
+
+_MULTIPLY = "; handles are added, and multiplied or divided by numbers"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +52,13 @@ class Linear:
         return total((self, other))
 
     def __mul__(self, factor: float) -> Linear:
+        if isinstance(factor, Linear):
+            raise InvalidInputError(f"a product of two handles is not linear{_MULTIPLY}")
         return Linear(self.constant * factor, {column: value * factor for column, value in self.terms.items()})
 
     def __truediv__(self, divisor: float) -> Linear:
+        if isinstance(divisor, Linear):
+            raise InvalidInputError(f"a quotient of handles is not linear{_MULTIPLY}")
         return Linear(self.constant / divisor, {column: value / divisor for column, value in self.terms.items()})
 
     def __neg__(self) -> Linear:
@@ -74,11 +82,21 @@ class Linear:
         return Row(difference.terms, -difference.constant, math.inf)
 
     def __eq__(self, other: object) -> Row:  # type: ignore[override]  # rows are written like this
-        assert isinstance(other, Linear | float | int)
-        difference = self - other
+        if not isinstance(other, Linear | float | int | np.floating | np.integer):
+            raise InvalidInputError(f"a handle is compared with numbers and handles, not with {other!r:.60}")
+        difference = self - (other if isinstance(other, Linear | float | int) else float(other))
         return Row(difference.terms, -difference.constant, -difference.constant)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: object) -> Row:
+        raise InvalidInputError("rows of handles are written with <=, >= and ==; < and > cannot be enforced")
+
+    __gt__ = __lt__
+
+    def __bool__(self) -> bool:
+        """Refuse: the value of a handle is not known before the model is solved."""
+        raise InvalidInputError("a handle has no value before the model is solved; use no 'if', 'and' or 'not' with it")
 
     def at(self, values: Mapping[int, float] | Sequence[float] | FloatArray) -> float:
         """The value of the expression if the columns have ``values``."""
@@ -121,6 +139,21 @@ class Row:
             "a comparison of handles is a row, which is neither true nor false; write '1 <= x <= 2' as two rows, and "
             "no 'if', 'and' or '!=' with handles"
         )
+
+    @classmethod
+    def checked(cls, row: object) -> Row:
+        """Return a row of a user's own.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no row, or one of its numbers is not finite; a side that is infinite requires nothing.
+        """
+        if not isinstance(row, Row):
+            raise InvalidInputError(f"model.add takes a row, a comparison of handles, and not {row!r:.60}")
+        if not all(map(math.isfinite, row.terms.values())) or math.isnan(row.low) or math.isnan(row.high):
+            raise InvalidInputError("a row of model.add holds a number that is not finite")
+        return row
 
     def decided(self) -> bool:
         """Whether the row holds because all its columns have cancelled out.

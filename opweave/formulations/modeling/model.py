@@ -177,7 +177,7 @@ class LinearModel(Handles):
 
     def add(self, row: Row, name: str = ADDED) -> None:
         """Add a row of a side constraint or of a user, written with handles in seconds, bytes and counts."""
-        self.rows(name).add(row)
+        self.rows(name).add(Row.checked(row))
         self.added.append(row)
 
     def minimise(self, cost: Linear, unit: float = 1.0) -> None:

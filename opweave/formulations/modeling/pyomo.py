@@ -143,8 +143,8 @@ class PyomoView:
         """A handle of the linear model, returning Pyomo expressions."""
         return partial(self._said, word)  # unlike a lambda, it follows a copy of the model
 
-    def _said(self, word: str, *arguments: str) -> LinearExpression:
-        return self.expression(getattr(self.source, word)(*arguments))
+    def _said(self, word: str, *names: str, **named: str) -> LinearExpression:
+        return self.expression(getattr(self.source, word)(*names, **named))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
         """Add one row, such as ``model.start("a") >= 0.5 + model.on("b", "gpu")``."""

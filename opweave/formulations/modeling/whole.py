@@ -42,6 +42,20 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle: ``width`` from ``left`` along one axis, ``height`` from column ``low`` along the other.
+
+    It is present if column ``present`` is 1, or always if that is None.
+    """
+
+    left: int
+    width: int
+    low: int
+    height: int
+    present: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arc:
     """An arc between two nodes, taken if its column is 1; a loop that is taken leaves its node out of the circuit."""
 
@@ -52,7 +66,7 @@ class Arc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeProgram:
-    """Minimise one column subject to rows, intervals that must not overlap, and circuits.
+    """Minimise one column subject to rows, intervals and boxes that must not overlap, and circuits.
 
     Attributes
     ----------
@@ -64,6 +78,8 @@ class WholeProgram:
         The column to minimise.
     circuits
         Lists of arcs. The arcs taken from a list form one round through all nodes except those whose loop is taken.
+    boxes
+        Lists of boxes of positive width and height, no two of which overlap.
     hint
         Values to start from, by column.
     own_objective
@@ -76,6 +92,7 @@ class WholeProgram:
     apart: Sequence[Sequence[Interval]]
     goal: int
     circuits: Sequence[Sequence[Arc]] = ()
+    boxes: Sequence[Sequence[Box]] = ()
     hint: Mapping[int, int] = field(default_factory=dict)
     own_objective: bool = True
 
@@ -126,7 +143,20 @@ class WholeProgram:
                 return "intervals that overlap"
         if not all(_is_round(arcs, values) for arcs in self.circuits):
             return "arcs that are no circuit"
-        return None
+        return "boxes that overlap" if any(_clash(boxes, values) for boxes in self.boxes) else None
+
+
+def _clash(boxes: Sequence[Box], values: Sequence[float] | FloatArray) -> bool:
+    """Whether two present boxes overlap."""
+    there = [box for box in boxes if box.present is None or values[box.present]]
+    open_boxes: list[tuple[int, float, float]] = []  # right, low and high side of those that reach the current one
+    for box in sorted(there, key=lambda box: box.left):
+        low, high = values[box.low], values[box.low] + box.height
+        open_boxes = [each for each in open_boxes if each[0] > box.left]
+        if any(below < high and low < above for _, below, above in open_boxes):
+            return True
+        open_boxes.append((box.left + box.width, low, high))
+    return False
 
 
 def _is_round(arcs: Sequence[Arc], values: Sequence[float] | FloatArray) -> bool:

@@ -2,7 +2,7 @@
 
 Columns and rows are those of :mod:`.milp`, where cuts, cells, bytes and participation are integers already. Times are
 counted in ticks, rounded down, so that a bound in ticks holds in seconds. As in :mod:`.milp`, memory is counted for one
-order. Rows of your own use ``model.on(op, device)`` (0/1).
+order. Rows of your own use ``model.on(op, device)`` (0/1) and ``model.share(op, device)``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class WholeCuts(IntervalModel):
     def on(self, op: str, device: str) -> Linear:
         """1 if ``device`` computes a part of operator ``op``, otherwise 0."""
         return self.written.on(op, device)
+
+    def share(self, op: str, device: str) -> Linear:
+        """The share of operator ``op`` that ``device`` computes, from 0 to 1."""
+        return self.written.share(op, device)
 
     def uses(self, device: str) -> Linear:
         """1 if ``device`` computes a part of any operator, otherwise 0."""

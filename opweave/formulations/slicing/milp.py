@@ -29,7 +29,8 @@ from opweave.problems.slicing.spec import Slices, Slicing
 class Cuts(Formulation[Slicing, Slices]):
     """Dimensions and cuts as integers.
 
-    For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator.
+    For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator, and
+    ``model.share(op, device)`` is the size of that part, from 0 to 1.
     """
 
     name: ClassVar[str] = "cut_program"

@@ -85,6 +85,12 @@ class CutModel(LinearModel):
         v = self.instance.first + self.instance.names.index(op)
         return self.takes_part(v, self.instance.devices.index(device))
 
+    def share(self, op: str, device: str) -> Linear:
+        """The share of operator ``op`` that ``device`` computes: its rows or channels among all of them."""
+        v, k = self.instance.first + self.instance.names.index(op), self.instance.devices.index(device)
+        length = self.instance.length[v]
+        return total((self.cuts[v, m][k + 1] - self.cuts[v, m][k]) / float(length[m]) for m in self.modes(v))
+
     def uses(self, device: str) -> Linear:
         """1 if ``device`` computes a part of any operator, otherwise 0."""
         return Linear.of(self.any_column("used", device, (self.on(op, device) for op in self.instance.names)))

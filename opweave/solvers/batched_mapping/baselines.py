@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
+from opweave.formulations.expressions import NARROWED
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
@@ -25,7 +26,6 @@ from opweave.solvers.batched_mapping.candidates import all_strings, constant_str
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run

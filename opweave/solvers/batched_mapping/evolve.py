@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
+from opweave.formulations.expressions import NARROWED
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, climb
@@ -19,7 +20,6 @@ from opweave.solvers.batched_mapping.arrays import nodes_of
 from opweave.solvers.batched_mapping.baselines import best_device, breadth_first, met
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import plans_of

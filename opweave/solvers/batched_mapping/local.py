@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
+from opweave.formulations.expressions import NARROWED
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
@@ -35,7 +36,6 @@ from opweave.solvers.batched_mapping.plans import (
     plan_of,
     report,
 )
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

@@ -24,6 +24,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
 from opweave.formulations.batched_mapping.retime import counts_of
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
@@ -41,7 +42,6 @@ from opweave.solvers.batched_mapping.modules import (
     reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.rounding import Best

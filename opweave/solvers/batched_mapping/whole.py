@@ -12,12 +12,12 @@ from typing import Any
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.unsplit import single, unsplit, whole
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, register
 from opweave.solvers.run import Outcome, Run

@@ -19,6 +19,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.constraints import Constraint, PlacesOperators, objections
+from opweave.problems.errors import Interruption
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 
@@ -56,7 +57,7 @@ class Count:
     most: int
 
 
-class _ReadsMoreError(Exception):
+class _ReadsMoreError(Interruption):
     """A rule reads something that is not about devices, or devices of operators that are not known."""
 
 

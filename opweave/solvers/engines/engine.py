@@ -28,7 +28,13 @@ from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    UnsupportedFeatureError,
+    blaming,
+    named_code,
+)
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -323,6 +329,7 @@ def _task(
     began = run.elapsed()
     with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
         task = _written(problem, run, engine.name, formulation, refusals)
+        task.check_added()
         if known is not None:
             complaint = task.offer(known)
             if complaint is not None and known is run.start and not task.program.exact:
@@ -339,22 +346,27 @@ def _written(
     model = formulation.build(problem)
     refusals.write(formulation, model)
     if isinstance(formulation, PyomoFormulation):
-        if run.extend is not None:
-            run.extend(model, problem)
+        _extend(model, problem, run)
         view: PyomoView = model.opweave
         return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
     if isinstance(model, IntervalModel):
         cost = model.cost
-        if run.extend is not None:
-            run.extend(model, problem)
+        _extend(model, problem, run)
         program = replace(model.program(), own_objective=model.cost is cost)
         return Task(engine, problem, formulation, model, program, run, refusals)
     if run.extend is None:
         return Task(engine, problem, formulation, model, to_arrays(model), run, refusals)
     view = to_pyomo(model)
     view.concrete.problem = problem
-    run.extend(view.concrete, problem)
+    _extend(view.concrete, problem, run)
     return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
+
+
+def _extend(model: Any, problem: Problem[Any, Any], run: Run) -> None:
+    """Let a user add rows, if there is a function that does."""
+    if run.extend is not None:
+        with blaming(named_code("extend", run.extend)):
+            run.extend(model, problem)
 
 
 _WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)

@@ -126,9 +126,12 @@ class Refusals:
     def reason(self) -> str:
         """Why nothing is proved, or found."""
         names = ", ".join(dict.fromkeys(type(rule).__name__ for rule in self.rules))
-        left_out = f"plans that {names} refused were left out together with similar ones, so that nothing is proved"
+        left_out = f"nothing is proved, because plans that {names} refused were left out together with similar ones"
         mute = unexpressed(self.problem, self.formulation)
-        return f'{left_out}; express({type(mute[0]).__name__}, "{MODEL}") would help' if mute else left_out
+        if not mute:
+            return left_out
+        name = type(mute[0]).__name__
+        return f'{left_out}; rules about times need an expression for a proof: express({name}, "{MODEL}")'
 
     def write(self, formulation: Formulation[Any, Any], model: Any) -> None:
         """Exclude everything that was refused from a model.

@@ -16,7 +16,7 @@ from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.rows import Block
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import EngineError
+from opweave.problems.errors import EngineError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.refusals import Refusals
@@ -168,6 +168,36 @@ class Task:
         assert isinstance(self.program, Program)
         late, self._late = self._late, []
         return self.program.block(late)
+
+    def check_added(self) -> None:
+        """Refuse rows that keep the objective up.
+
+        The objective's column is at least what a plan costs, so it may obey such a row where the plan does not. Columns
+        from 0 to 1 are decisions, and exact.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            For the first such row.
+        """
+        if self.program.own_objective and any(self._raises_objective(row) for row in self._added()):
+            raise UnsupportedFeatureError(
+                f"a row limits the objective of formulation {self.formulation.name!r} from below; rows can limit it "
+                "only from above, because a plan may cost less than the model's objective says"
+            )
+
+    def _raises_objective(self, row: Row) -> bool:
+        """Whether a row asks for more of a column whose cost is above 0 and which is no decision."""
+        for column, factor in row.terms.items():
+            if (factor > 0 and np.isfinite(row.low)) or (factor < 0 and np.isfinite(row.high)):
+                if isinstance(self.program, WholeProgram):
+                    if column == self.program.goal:
+                        return True
+                elif column < len(self.program.column) and self.program.column[column] >= 0:
+                    place, matrix = self.program.column[column], self.program.matrix
+                    if matrix.cost[place] > 0 and matrix.upper[place] > 1:
+                        return True
+        return False
 
     def waits(self) -> Waits | None:
         """How much longer added rows may make schedules; None if none of them concerns times."""

@@ -97,5 +97,6 @@ def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
 
 
 for _name, _build in BY_NAME.items():
-    _about = (_build.__doc__ or "").split("\n", maxsplit=1)[0].split(":")[0].rstrip(".;")
+    _sentence = (_build.__doc__ or "").split("\n", maxsplit=1)[0].split(":")[0].rstrip(".;")
+    _about = _sentence[:1].lower() + _sentence[1:]
     register_rule(MemoryOrdering, _name, partial(carry_out, _build), _about, supports=("order_arcs",), baseline=True)

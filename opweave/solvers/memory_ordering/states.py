@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from opweave.formulations.expressions import expression
+from opweave.formulations.expressions import expression, write_out
 from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.errors import blaming
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 
 StepRule = Callable[[frozenset[str], str], bool]
@@ -27,8 +28,18 @@ def step_rules(problem: MemoryOrdering) -> list[StepRule]:
     for constraint in problem.constraints:
         write = expression(type(constraint), "step_rule")
         if write is not None and expression(type(constraint), "order_arcs") is None:
-            rules.append(write(problem, constraint))
+            rules.append(_blamed(write_out(constraint, "step_rule", write, problem), type(constraint).__name__))
     return rules
+
+
+def _blamed(rule: StepRule, name: str) -> StepRule:
+    """The rule, whose own errors name it."""
+
+    def asked(done: frozenset[str], op: str) -> bool:
+        with blaming(f"the step rule of {name}"):
+            return rule(done, op)
+
+    return asked
 
 
 class StateWalk:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from opweave.formulations.expressions import express, expressible, expression
+from opweave.formulations.expressions import NARROWED, express, expressible, expression
 from opweave.formulations.on_cluster import left_to_run_on, tied
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
@@ -37,11 +37,9 @@ from opweave.problems.constraints import (
     Separate,
     means,
 )
+from opweave.problems.errors import blaming
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-
-NARROWED = "narrowed"
-"""The target of expressions that put a constraint as simpler ones."""
 
 AnyProblem = Problem[Any, Any]
 Way = tuple[Constraint, ...]
@@ -307,7 +305,8 @@ def _choices(problem: AnyProblem, rule: Constraint, where: Mapping[str, frozense
     write = expression(type(rule), NARROWED)
     assert write is not None
     try:
-        ways = list(islice(write(problem, rule), MOST_WAYS))
+        with blaming(f"the expression of {type(rule).__name__} for {NARROWED!r}"):
+            ways = list(islice(write(problem, rule), MOST_WAYS))
     except ContradictionError:
         return []
     ways.sort(key=lambda way: -_kept(way, where))

@@ -23,6 +23,7 @@ from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.rules import CarryOut, NoPlanError
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Found
 
 MOST_TRIES, LEAST_TRIES = 32, 4
 """Most narrower problems that a simple rule tries, for small problems and for large ones."""
@@ -39,37 +40,49 @@ MOST_SEARCHED = 3
 Solve = Callable[[Any, Run], Outcome]
 
 
+MOST_OFFERS = 32
+"""Plans that are kept for a model with rows of a user's own."""
+
+
 @dataclass(eq=False)
 class NarrowerRun(ReducedRun):
-    """A run without ``rules`` or with simpler ones. It reports the solutions that obey them, and nothing else.
+    """A run without ``rules`` or with simpler ones. It hands on the solutions that obey them.
 
-    ``seen`` is the last solution, whether it obeys them or not.
+    Where a user adds rows, solutions are only offered: the model with the rows decides.
     """
 
     whole: AnyProblem = field(kw_only=True)
     rules: Sequence[Constraint] = field(kw_only=True)
-    seen: Solution | None = None
 
     def found(self, solution: Solution, objective: int | float) -> bool:
-        """Report a solution if it obeys the rules."""
-        self.seen = solution
-        if any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
-            return False
-        return super().found(solution, objective)
+        """Report a solution, which the whole run receives if it obeys the rules."""
+        better = Run.found(self, solution, objective)
+        wanted = self.outer.objective is None or objective < self.outer.objective
+        if wanted and not any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
+            if self.outer.extend is None:
+                self.outer.found(solution, objective)
+            elif better:
+                self.outer.offers.append(Found(solution, objective))
+                del self.outer.offers[:-MOST_OFFERS]
+        return better
 
 
-def _inner(whole: AnyProblem, problem: AnyProblem, rules: Sequence[Constraint], run: Run) -> NarrowerRun:
+def narrower_run(
+    whole: AnyProblem, problem: AnyProblem, rules: Sequence[Constraint], run: Run, *, relaxed: bool = False
+) -> NarrowerRun:
+    """A run of ``problem`` within a run of ``whole``; bounds of the ``relaxed`` one, without rules, count."""
     start = run.start if run.start is not None and problem.evaluate(run.start).feasible else None
     return NarrowerRun(
         time_limit=run.remaining(),
         gap=run.gap,
         seed=run.seed,
         threads=run.threads,
+        executor=run.executor,
         start=start,
         options=run.options,
         callback=lambda _: run.should_stop(),
         outer=run,
-        reduction=Reduction(problem=problem, lift=lambda solution: solution, exact=False),
+        reduction=Reduction(problem=problem, lift=lambda solution: solution, exact=relaxed),
         whole=whole,
         rules=rules,
     )
@@ -91,13 +104,13 @@ def by_every_way(supports: Sequence[str]) -> Callable[[CarryOut], CarryOut]:
             if not rules:
                 return carry_out(problem, run)
             relaxed = without(problem, rules)
-            first = _inner(problem, relaxed, rules, run)
+            first = narrower_run(problem, relaxed, rules, run)
             reason = _tried(carry_out, relaxed, first)  # a contradiction here is one of the whole
-            for number, each in enumerate(_first(problem, rules, first.seen)):
+            for number, each in enumerate(_first(problem, rules, first.best)):
                 if run.should_stop() and (run.candidates or run.stopped or number >= LEAST_TRIES):
                     break  # a run whose time is up asks simple rules for its first plan
                 try:
-                    reason = _tried(carry_out, each, _inner(problem, each, rules, run)) or reason
+                    reason = _tried(carry_out, each, narrower_run(problem, each, rules, run)) or reason
                 except ContradictionError as error:
                     reason = str(error)
             if run.best is None:
@@ -158,10 +171,10 @@ def _first(problem: AnyProblem, rules: Sequence[Constraint], near: Solution | No
 def _ranked(problem: AnyProblem, rules: Sequence[Constraint], probe: str, run: Run) -> list[AnyProblem]:
     """Narrower problems by the objective of a simple rule; those without its plan come last."""
     relaxed, ranked = without(problem, rules), []
-    first = _inner(problem, relaxed, rules, run)
+    first = narrower_run(problem, relaxed, rules, run)
     go_on_with(relaxed, probe, first)  # a contradiction here is one of the whole
-    for number, each in enumerate(_first(problem, rules, first.seen)):
-        inner = _inner(problem, each, rules, run)
+    for number, each in enumerate(_first(problem, rules, first.best)):
+        inner = narrower_run(problem, each, rules, run)
         try:
             go_on_with(each, probe, inner)
         except ContradictionError:
@@ -175,7 +188,7 @@ def _ranked(problem: AnyProblem, rules: Sequence[Constraint], probe: str, run: R
 def _attempt(solve: Solve, whole: AnyProblem, problem: AnyProblem, rules: Sequence[Constraint], run: Run) -> Outcome:
     """Solve one narrower problem. That it has no plan says nothing about the whole."""
     try:
-        return solve(problem, _inner(whole, problem, rules, run))
+        return solve(problem, narrower_run(whole, problem, rules, run))
     except ContradictionError as error:
         return Outcome(reason=str(error))
 

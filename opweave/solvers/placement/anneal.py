@@ -1,10 +1,6 @@
-"""Simulated annealing over plans, compiled, in two ways.
+"""Simulated annealing over assignments, compiled, and the plan that moves change.
 
-:func:`anneal` works on the order of the operators and the device of each. A move changes the device of one operator, of
-a stretch of the order, or of an operator and its private successors; or it makes an operator join a neighbour's device;
-or it shifts an operator within the positions that its neighbours in the graph allow.
-
-:func:`anneal_assignment` works on assignments alone, and judges each in the order of its own upward ranks. A stretch of
+:func:`anneal_assignment` judges each assignment in the order of its own upward ranks. A stretch of
 operators that moves to another device usually needs another order there. Moves of single operators in a fixed order
 find that order late; here the order follows at once. A move changes the device of one operator, of a whole stretch of
 the order, or of the operators of a stretch that share a device; or it swaps two devices within a stretch, so that
@@ -26,7 +22,7 @@ from opweave.solvers.loops import exceeds, lengths_of, sort_rising
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_below, sending
 from opweave.solvers.placement.plans import memory_used
 
-DRAWS = 5
+DRAWS = 6
 """Random numbers drawn for each move."""
 
 ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
@@ -111,30 +107,6 @@ def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: f
 
 
 @inlined
-def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw: float, group: IntArray) -> int:
-    """Write the operators that a device move takes along to ``group``; return their number."""
-    if kind == 1:
-        longest = min(len(plan.order), 256)
-        length = int(np.exp(draw * np.log(longest))) + 1
-        first = plan.position[v]
-        last = min(len(plan.order), first + length)
-        for i in range(first, last):
-            group[i - first] = plan.order[i]
-        return int(last - first)
-    size = 1
-    group[0] = v
-    if kind == 2:
-        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            w = arrays.target[arrays.outgoing[i]]
-            # several tensors may lead to one reader: duplicates are dropped later, but the array must have room for
-            # them
-            if arrays.before_start[w + 1] - arrays.before_start[w] == 1 and group[size - 1] != w and size < len(group):
-                group[size] = w
-                size += 1
-    return size
-
-
-@inlined
 def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray, mark: int) -> int:
     """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0
@@ -153,102 +125,6 @@ def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray
                 group[count] = w
                 count += 1
     return count
-
-
-@inlined
-def _slide(plan: CountedPlan, at: int, to: int) -> None:
-    """Move the operator at one position of the order to another."""
-    v = plan.order[at]
-    direction = 1 if to > at else -1
-    i = at
-    while i != to:
-        w = plan.order[i + direction]
-        plan.order[i] = w
-        plan.position[w] = i
-        i += direction
-    plan.order[to] = v
-    plan.position[v] = to
-
-
-@inlined
-def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
-    """First and last position that an operator's neighbours allow."""
-    low, high = 0, len(plan.order) - 1
-    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-        low = max(low, plan.position[arrays.before[i]] + 1)
-    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-        high = min(high, plan.position[arrays.after[i]] - 1)
-    return low, high
-
-
-@kernel
-def anneal(
-    arrays: PlacementArrays,
-    plan: CountedPlan,
-    draws: FloatMatrix,
-    heat: FloatArray,
-    halt: IntArray,
-    best_order: IntArray,
-    best_device: IntArray,
-) -> tuple[float, float]:
-    """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
-
-    Changes ``plan``; writes the best plan to ``best_order`` and ``best_device``. Returns the makespan of the best plan
-    and that of the last. Stops when ``halt`` is raised.
-    """
-    count, devices = arrays.seconds.shape
-    current = makespan_below(arrays, plan.order, plan.device, np.inf)
-    best = current
-    best_order[:] = plan.order
-    best_device[:] = plan.device
-    group = np.empty(2 * count + 1, dtype=np.int64)
-    old = np.empty(count + 1, dtype=np.int64)
-    taken = np.full(count, -1, dtype=np.int64)
-    for move in range(len(draws)):
-        if halt[0] != 0:
-            break
-        v = int(draws[move, 0] * count)
-        kind = int(draws[move, 1] * 10)
-        threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
-        size = 0
-        at, to = plan.position[v], plan.position[v]
-        if kind >= 6 or devices == 1:
-            low, high = _window(arrays, plan, v)
-            to = low + int(draws[move, 3] * (high - low + 1))
-            if to == at:
-                continue
-            _slide(plan, at, to)
-        else:
-            k = int(draws[move, 2] * devices)
-            if kind >= 4:
-                k = neighbour_device(arrays, plan, v, draws[move, 2])
-            size = _gather(arrays, plan, v, kind % 4, draws[move, 3], group)
-            size = with_clusters(plan, group, size, taken, move)
-            changed = False
-            allowed = True
-            for i in range(size):
-                allowed = allowed and arrays.seconds[group[i], k] < np.inf
-                changed = changed or plan.device[group[i]] != k
-            if not (allowed and changed):
-                continue
-            for i in range(size):
-                old[i] = plan.device[group[i]]
-                settle(arrays, plan, group[i], k)
-        value = np.inf
-        if not overfull(arrays, plan):
-            value = makespan_below(arrays, plan.order, plan.device, threshold)
-        if value <= threshold:
-            current = value
-            if value < best:
-                best = value
-                best_order[:] = plan.order
-                best_device[:] = plan.device
-            continue
-        if size == 0:
-            _slide(plan, to, at)
-        for i in range(size):
-            settle(arrays, plan, group[i], old[i])
-    return best, current
 
 
 @kernel
@@ -322,7 +198,10 @@ def anneal_assignment(
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
-    """Make one move for every row of ``draws`` at the temperatures ``heat``, like :func:`anneal`."""
+    """Make one move for every row of ``draws`` at the temperatures ``heat``.
+
+    Like :func:`~opweave.solvers.placement.anneal_orders.anneal`, which changes orders too.
+    """
     count, devices = arrays.seconds.shape
     fill_order(arrays, plan.device, plan.order)
     for i in range(count):

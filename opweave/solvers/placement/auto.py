@@ -13,6 +13,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
+from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -37,6 +38,7 @@ PROGRAMS_SHARE = 0.6
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
 short, a list rule called by name may give a better plan."""
 
+CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
@@ -48,6 +50,9 @@ DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
 """Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
 for the briefest: it proves small problems in the time that remains."""
+
+COOLING_SHARE = 0.7
+"""Share of the last local search for one more long cooling; rounds from the best plan follow."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
@@ -90,6 +95,11 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.arrays, Best(run))
+    with run.share(CHAIN_SHARE):
+        counted = go_on_with(problem, "layers", run)  # does nothing unless the operators run one after the other
+    if counted.infeasible or run.closed():
+        return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
+    search.consider_solution(run.best)
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -149,14 +159,18 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     run, operators, outcome = search.run, search.instance.operators, None
     small = operators <= SMALL
     timed = run.time_limit is not None and not small
+    equal = False
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            go_on_with(search.problem, "units", run)
+            equal = go_on_with(search.problem, "units", run).reason is None
         search.consider_solution(run.best)
     whole = is_whole(search)
+    cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+        if cooled:
+            cool_down(search)
     if run.should_stop():
         return outcome
     with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):
@@ -178,6 +192,9 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
+            if cooled:
+                with run.share(COOLING_SHARE):
+                    cool_down(search)
             search_from(search, rounds=None)
         if not run.should_stop():
             go_on_with(search.problem, "decompose", run)

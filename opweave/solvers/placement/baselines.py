@@ -8,10 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.narrowing.narrower import NARROWED, or_narrower
+from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.earliest import etf

@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import DETOURS, put_back, raise_level
+from opweave.solvers.placement.bounds.best import DETOURS, bounds_of_backbone, put_back, raise_level
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -170,6 +170,7 @@ class Decomposition:
         self.best = Best(run)
         quick_bounds(self.instance, self.arrays, self.best)
         self.chain: Milestones = milestones_of(self.arrays)
+        self._whole_bounds = False
         self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
@@ -244,6 +245,9 @@ class Decomposition:
         """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
         self.learn()
         self.report()
+        if not self._whole_bounds:
+            self._whole_bounds = True
+            bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report)
         raise_level(self.chain, RELAXED, self.run, self.best.report)
         self.run.enter("modules")
         while not self.run.should_stop() and self.step():

@@ -18,19 +18,20 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations
+from opweave.solvers.placement.backbone import Backbone, backbone_of, whole_plan
 from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.windows import modules
-from opweave.solvers.placement.plans import Plan, no_plan_found, order_by_start, plan_of, report, times_of
+from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import Unit, units_of
@@ -80,10 +81,13 @@ MOST_ORDERED = 5
 
 
 class EqualUnits:
-    """The units of one instance, their options, and how they are put together."""
+    """The units of one instance or of its backbone, their options, and how they are put together."""
 
-    def __init__(self, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
-        self.instance, self.arrays, self.run = instance, arrays, run
+    def __init__(self, instance: PlacementInstance, arrays: PlacementArrays, within: Backbone | None, run: Run) -> None:
+        self.whole_instance, self.whole_arrays, self.within, self.run = instance, arrays, within, run
+        self.instance, self.arrays = (instance, arrays) if within is None else (within.instance, within.arrays)
+        instance, arrays = self.instance, self.arrays
+        self.capacity = instance.capacity if within is None else within.room(self.whole_instance)
         self.chain = milestones_of(arrays)
         self.units = units_of(self.chain, instance, arrays)
         self.searches = [UnitSearch(unit, instance, arrays) for unit in self.units]
@@ -136,7 +140,7 @@ class EqualUnits:
         number = stale = 0
         chunks, last = FIRST_CHUNKS, np.inf
         while not self.run.should_stop() and stale < STALE_ROUNDS:
-            found = prices_of(self.kinds, self.instance.capacity)
+            found = prices_of(self.kinds, self.capacity)
             # while no plan fits, rising prices of memory lead to plans that take less of it
             prices = found or Prices(np.inf, price * 2.0**number)
             for s, times in enumerate(self.kinds.times):
@@ -155,13 +159,16 @@ class EqualUnits:
         """Choose options by the integer program, lay the units out, decode, and report the plan."""
         left = self.run.remaining()
         seconds = CHOICE_SECONDS if left is None else min(CHOICE_SECONDS, max(left, LEAST_CHOICE_SECONDS))
-        counts = best_counts(self.kinds, self.instance.capacity, seconds)
+        counts = best_counts(self.kinds, self.capacity, seconds)
         if counts is None:
             return
-        plan = self._laid_out(counts)
-        tied = plan.device[first_of(self.instance.cluster)][self.instance.cluster]
-        if (tied == plan.device).all():
-            report(self.instance, self.arrays, plan, self.run)
+        order, device = self._laid_out(counts)
+        if self.within is not None:
+            order, device = whole_plan(self.whole_instance, self.whole_arrays, self.within, order, device)
+        cluster = self.whole_instance.cluster
+        if (device[first_of(cluster)][cluster] == device).all():
+            plan = plan_of(self.whole_arrays, order, device)
+            report(self.whole_instance, self.whole_arrays, plan, self.run)
 
     def _keep(self, s: int, option: Option | None) -> None:
         """Keep an option unless a known one of the same home is as good in every respect."""
@@ -184,8 +191,8 @@ class EqualUnits:
                 cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
                 self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
 
-    def _laid_out(self, counts: list[IntArray]) -> Plan:
-        """The plan of the whole graph: every kind in blocks of equal home, in the order with the fastest transfers."""
+    def _laid_out(self, counts: list[IntArray]) -> tuple[IntArray, IntArray]:
+        """Order and devices: every kind in blocks of equal home, in the order with the fastest transfers."""
         orders = self._block_orders(counts)
         device = np.zeros(self.instance.operators, dtype=np.int64)
         parts = []
@@ -199,7 +206,7 @@ class EqualUnits:
                     device[members[unit.own]] = options[o].device[unit.own]
                     parts.append(members[own])
                 row += int(counts[s][o])
-        return plan_of(self.arrays, np.concatenate(parts), device)
+        return np.concatenate(parts), device
 
     def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
         """The homes of every kind in order: the shortest path through all orders."""
@@ -260,13 +267,14 @@ def plan_units(problem: Placement, run: Run) -> bool:
     run.enter("equal units")
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
-    if not repeats(arrays):
+    within = backbone_of(instance, arrays)
+    if not repeats(arrays if within is None else within.arrays):
         return False
-    work = EqualUnits(instance, arrays, run)
+    work = EqualUnits(instance, arrays, within, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)
     seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
-    known = priced_counts(work.chain, instance, arrays, seconds, ceiling)
+    known = priced_counts(work.chain, work.instance, work.arrays, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
     if not known.price.any():  # where memory decides, windows alone add next to nothing

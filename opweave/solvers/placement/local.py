@@ -16,14 +16,15 @@ from itertools import takewhile
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
@@ -58,7 +59,9 @@ LONGEST_ROUND = 8
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the moves that improve it; ``rounds`` annealing rounds have run.
+    """The best plan of one instance and the moves that improve it.
+
+    ``rounds`` annealing rounds and ``coolings`` long ones have run.
 
     ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that an operator or flow took
     recently.
@@ -74,6 +77,7 @@ class LocalSearch:
     rounds: int = 0
     pace: float = PACE
     caught: Solution | None = None
+    coolings: int = 0
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if it fits into memory and is the best so far."""

@@ -12,15 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
-from opweave.solvers.placement.bounds.critical_path import (
-    operator_order,
-    raise_heads,
-    reach_of,
-)
+from opweave.solvers.placement.bounds.clustered import reach_of
+from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 from opweave.solvers.run import never
@@ -187,6 +184,20 @@ def try_devices(
     return tried
 
 
+@inlined
+def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
+    """Least cost of the operators from every position on, besides their times. Shape (operators + 1,)."""
+    count, devices = arrays.seconds.shape
+    left = np.zeros(count + 1)
+    for position in range(count - 1, -1, -1):
+        v, least = order[position], np.inf
+        for k in range(devices):
+            if arrays.seconds[v, k] < np.inf:
+                least = min(least, cost[v, k])
+        left[position] = left[position + 1] + least
+    return left
+
+
 @kernel
 def search_assignments(
     arrays: PlacementArrays,
@@ -194,6 +205,7 @@ def search_assignments(
     order: IntArray,
     price: FloatArray,
     idle: float,
+    cost: FloatMatrix,
     upper: float,
     budget: int,
     halt: IntArray,
@@ -201,10 +213,10 @@ def search_assignments(
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
-    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one.
+    """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
 
-    ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when
-    ``halt`` is raised.
+    ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
+    arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -213,14 +225,16 @@ def search_assignments(
     values = np.full((count, devices), np.inf)
     least = work_left(arrays, order, price)
     spent = np.full(count + 1, idle)
+    paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
-            better, budget = sequence(jobs, 3 * devices, upper, budget, halt, start)
-            if better < upper:
-                upper = better
+            dearer = float(paid[count])
+            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, halt, start)
+            if better < upper - dearer:
+                upper = better + dearer
                 best_device[:] = device
                 for v in range(count):
                     best_start[v] = start[v]
@@ -236,9 +250,11 @@ def search_assignments(
             continue
         v = order[depth]
         if fresh:
-            budget -= try_devices(
-                arrays, back, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
-            )
+            due = paid[depth] + dues[depth + 1]
+            work = spent[depth] + least[depth + 1]
+            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
+            for k in range(devices):
+                values[depth, k] += due + cost[v, k]
             device[v] = -1
             if budget < 0 or halt[0] != 0:
                 return upper, False
@@ -256,12 +272,18 @@ def search_assignments(
         seconds[v][:] = np.inf
         seconds[v, k] = arrays.seconds[v, k]
         spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
+        paid[depth + 1] = paid[depth] + cost[v, k]
         depth, fresh = depth + 1, True
     return upper, True
 
 
 def search_module(
-    arrays: PlacementArrays, upper: float, lower_bound: float, budget: int, halt: IntArray | None = None
+    arrays: PlacementArrays,
+    upper: float,
+    lower_bound: float,
+    budget: int,
+    halt: IntArray | None = None,
+    cost: FloatArray | None = None,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
 
@@ -277,6 +299,9 @@ def search_module(
         Most nodes to search.
     halt
         Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
+    cost
+        Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
+        the least. None for none. Shape (operators, devices).
     """
     order = operator_order(arrays)
     reach = reach_of(arrays, order)
@@ -293,6 +318,7 @@ def search_module(
         order,
         area.time,
         float(area.time @ ends),
+        np.zeros(arrays.seconds.shape) if cost is None else cost,
         limit,
         budget,
         never() if halt is None else halt,

@@ -1,6 +1,8 @@
 """All solvers of placement: importing this module registers them."""
 
 from opweave.solvers.evolution import placement as evolution
+from opweave.solvers.language import baselines as language
+from opweave.solvers.language import layers
 from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
 
 __all__ = [
@@ -11,6 +13,8 @@ __all__ = [
     "equal_units",
     "evolution",
     "lanes",
+    "language",
+    "layers",
     "local",
     "moirai",
     "small",

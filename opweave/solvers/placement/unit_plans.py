@@ -15,7 +15,8 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
+from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.group_moves import descend

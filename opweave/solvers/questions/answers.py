@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
@@ -22,6 +22,7 @@ from opweave.problems.timeline import Timeline
 from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
 from opweave.solvers.questions.relaxation import plan_for, relaxes
 from opweave.solvers.run import agree
+from opweave.solvers.side_by_side.rounds import places_of
 from opweave.solvers.solve import solve
 from opweave.solvers.verdict import may_hold
 
@@ -196,37 +197,56 @@ def ask(question: Question) -> Result[Any] | str:
     return question.ask()
 
 
-def in_turn(questions: Sequence[Question], executor: Executor | None) -> Iterator[tuple[int, Result[Any] | str]]:
+def in_turn(questions: Iterable[Question], executor: Executor | None) -> Iterator[tuple[int, Result[Any] | str]]:
     """Solve one after another, or side by side on an executor; Ctrl-C ends the solve at work and the rest.
+
+    A question is taken from ``questions`` when its turn has come, so it can depend on the answers until then.
 
     Yields
     ------
     tuple
-        The position of a question, and its answer, as soon as it is there.
+        The number of a question, and its answer, as soon as it is there.
     """
+    numbered = enumerate(questions)
     if executor is None:
-        for position, question in enumerate(questions):
+        for number, question in numbered:
             found = question.ask()
-            yield position, found
+            yield number, found
             if was_interrupted(found):
                 return
         return
-    asked = {executor.submit(ask, question): position for position, question in enumerate(questions)}
+    asked: dict[Future[Result[Any] | str], tuple[int, Question]] = {}
+    places = places_of(executor)
     try:
-        for future in as_completed(asked):
-            error = future.exception()
-            question = questions[asked[future]]
-            if error is not None:
-                yield asked[future], f"the executor failed: {type(error).__name__}: {error}"
-                continue
-            found = future.result()
-            if isinstance(found, Result):  # a pickle has neither the problem nor the timeline
-                timeline = None if found.solution is None else question.problem.play(found.solution)
-                found = found.of_problem(question.problem).with_timeline(timeline)
-            yield asked[future], found
+        while True:
+            while len(asked) < places and (turn := next(numbered, None)) is not None:
+                try:
+                    asked[executor.submit(ask, turn[1])] = turn
+                except Exception as error:  # of a broken or closed executor
+                    yield turn[0], _failed(error)
+            if not asked:
+                return
+            future = next(as_completed(asked))
+            yield _received(future, *asked.pop(future))
     finally:
         for future in asked:
             future.cancel()
+
+
+def _failed(error: BaseException) -> str:
+    return f"the executor failed: {type(error).__name__}: {error}"
+
+
+def _received(future: Future[Result[Any] | str], number: int, question: Question) -> tuple[int, Result[Any] | str]:
+    """The answer of a worker; a pickle has neither the problem nor the timeline."""
+    error = future.exception()
+    if error is not None:
+        return number, _failed(error)
+    found = future.result()
+    if isinstance(found, Result):
+        timeline = None if found.solution is None else question.problem.play(found.solution)
+        found = found.of_problem(question.problem).with_timeline(timeline)
+    return number, found
 
 
 def was_interrupted(found: Result[Any] | str) -> bool:

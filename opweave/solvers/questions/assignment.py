@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.batched_mapping.shortage import shortage as batched_shortage
-from opweave.formulations.expressions import MODEL, expression
+from opweave.formulations.expressions import MODEL, expression, write_out
 from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -181,7 +181,7 @@ class _Assignment(LinearModel):
         elif means(constraint, *AboutDevices):
             write = expression(type(constraint), MODEL)
             assert write is not None
-            write(self, constraint)
+            write_out(constraint, MODEL, write, self)
 
     def devices(self, values: FloatArray) -> Iterator[Constraint]:
         """The assignment as side constraints."""
@@ -205,6 +205,8 @@ def _solved(matrix: MatrixModel, seconds: float) -> FloatArray | None:
     from scipy.sparse import csr_matrix
 
     rows = matrix.rows
+    if matrix.columns == 0:
+        return np.zeros(0)  # nothing is to be assigned; rows without columns have been decided
     shape = (len(rows), matrix.columns)
     found = milp(
         matrix.cost,

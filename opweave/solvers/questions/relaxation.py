@@ -179,7 +179,7 @@ def _retimed(problem: AnyProblem, other: AnyProblem, plan: Solution) -> Solution
             mine, theirs = placement_arrays(problem), placement_arrays(other)
             table = timetable(theirs, messages_of(theirs, other.transfers), plan)
             messages = messages_of(mine, problem.transfers)
-            if problem.transfers != other.transfers:
+            if problem.transfers != other.transfers or mine.devices != theirs.devices or mine.names != theirs.names:
                 return None
             return retimed(problem.transfers, mine, messages, table.device, table.start, table.sent)
         if isinstance(problem, BatchedMapping) and isinstance(plan, BatchedSchedule):

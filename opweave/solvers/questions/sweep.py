@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many
 from opweave.solvers.questions.answers import (
     Answer,
     Answers,
+    Lesson,
     Question,
     Report,
     Solved,
@@ -25,7 +26,6 @@ from opweave.solvers.questions.answers import (
     reporting,
     row,
     unsolved,
-    was_interrupted,
 )
 from opweave.solvers.questions.fields import Grid, Point, points_of
 from opweave.solvers.questions.relaxation import relaxes
@@ -110,9 +110,9 @@ def sweep(
     seed
         Seed of every solve.
     executor
-        Any ``concurrent.futures.Executor``: the points are solved side by side there, without warm starts. None: one
-        after another in this process, where a point begins from the best plan of its neighbours if the solver takes a
-        start, and is not solved at all if what is known from other points settles it.
+        Any ``concurrent.futures.Executor``: the points are solved side by side there. None: one after another in this
+        process. A point begins from the best plan that its neighbours have by then if the solver takes a start, and is
+        not solved at all if what is known from other points settles it.
     progress
         Called with the number of points that are done and the number of all; True for a progress bar.
 
@@ -154,10 +154,7 @@ def sweep(
     }
     with reporting(progress, "points") as report:
         work = _Work(points, solver, arguments, report, takes_start=takes_start)
-        if executor is None:
-            work.one_after_another()
-        else:
-            work.side_by_side(executor)
+        work.solve(executor)
     return Sweep(
         problem=problem.kind,
         unit=problem.unit,
@@ -186,8 +183,16 @@ class _Work:
     def __post_init__(self) -> None:
         self.refused = {k: each.refusal or "" for k, each in enumerate(self.points) if each.problem is None}
 
-    def one_after_another(self) -> None:
+    def solve(self, executor: Executor | None) -> None:
         """Points that ask less come first, because their bounds and optimal plans may settle others."""
+        asked: list[tuple[int, Lesson]] = []
+        for number, found in in_turn(self._questions(asked), executor):
+            position, learnt = asked[number]
+            better = improved(self._problem(position), found, learnt) if isinstance(found, Result) else found
+            self._keep(position, better)
+
+    def _questions(self, asked: list[tuple[int, Lesson]]) -> Iterator[Question]:
+        """The points that what is known by then does not settle, noted in ``asked`` with what it says of them."""
         for position in self._order():
             problem = self._problem(position)
             learnt = lesson(problem, list(self.solved.values()), self._neighbours(position))
@@ -195,17 +200,9 @@ class _Work:
                 known = improved(problem, unsolved(problem, self.solver, self.arguments["seed"]), learnt)
                 self._keep(position, known, learnt=True)
                 continue
+            asked.append((position, learnt))
             start = learnt.plan if self.takes_start else None
-            found = Question(problem, self.solver, {**self.arguments, "start": start}).ask()
-            self._keep(position, improved(problem, found, learnt) if isinstance(found, Result) else found)
-            if was_interrupted(found):
-                return
-
-    def side_by_side(self, executor: Executor) -> None:
-        order = self._order()
-        questions = [Question(self._problem(position), self.solver, self.arguments) for position in order]
-        for number, found in in_turn(questions, executor):
-            self._keep(order[number], found)
+            yield Question(problem, self.solver, {**self.arguments, "start": start})
 
     def rows(self) -> list[Answer]:
         """All points in the grid's order, after everything that is known has been carried over."""

@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run

@@ -12,12 +12,12 @@ from math import comb
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.compiled import kernel
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run

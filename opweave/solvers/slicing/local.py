@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,3 +77,9 @@ def random_schedule(graph: OpGraph, seed: int, devices: str = "abc") -> Schedule
         device={name: draw.choice(devices) for name in order},
         start={name: float(step) for step, name in enumerate(order)},
     )
+
+
+def saved(model: onnx.ModelProto, path: Path) -> Path:
+    """Write a model as it is."""
+    path.write_bytes(model.SerializeToString())
+    return path

@@ -13,10 +13,9 @@ import onnx
 from onnx import helper
 
 import opweave as ow
-from opweave.adapters.onnx.nodes import save_model
 from opweave.adapters.onnx.session import onnx_session_options, open_session, random_feeds, run_session
 from opweave.problems.errors import InvalidInputError
-from tests.adapters.onnx.nets import random_net, random_schedule
+from tests.adapters.onnx.nets import random_net, random_schedule, saved
 from tests.adapters.onnx.test_reorder import constant_net
 
 pytestmark = pytest.mark.frameworks
@@ -33,8 +32,8 @@ def test_the_pieces_of_a_placement_compute_what_the_whole_does(tmp_path: Path, s
         onnx.checker.check_model(onnx.load(piece.path))
         made = {name for other in pieces[: pieces.index(piece)] for name in other.outputs}
         assert set(piece.inputs) <= made | {"x"}
-    feeds = random_feeds(model, {}, seed)
-    whole = run_session(open_session(save_model(model, tmp_path / "whole.onnx"), onnx_session_options()), feeds)
+    feeds = random_feeds(model, seed)
+    whole = run_session(open_session(saved(model, tmp_path / "whole.onnx"), onnx_session_options()), feeds)
     runner = ow.PieceRunner(pieces, list(whole))
     for _ in range(2):
         found = runner.run(feeds)

@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 import opweave as ow
-from opweave.adapters.onnx.nodes import named_model, save_model, without_constant_nodes
+from opweave.adapters.onnx.nodes import named_model, without_constant_nodes
 from opweave.adapters.onnx.read import RUNTIME_INPLACE_KINDS
 from opweave.adapters.onnx.session import (
     default_options,
@@ -23,7 +23,7 @@ from opweave.adapters.onnx.session import (
     random_feeds,
 )
 from opweave.problems.errors import EngineError, InvalidInputError
-from tests.adapters.onnx.nets import random_net, random_order
+from tests.adapters.onnx.nets import random_net, random_order, saved
 
 pytestmark = pytest.mark.frameworks
 
@@ -35,11 +35,11 @@ def test_any_order_is_obeyed_with_the_predicted_memory_at_every_step(tmp_path: P
     ordering = ow.Ordering(order=random_order(problem.graph, seed))
     path = ow.reorder_onnx(model, ordering, tmp_path / "new" / "planned.onnx")
     onnx.checker.check_model(onnx.load(path))
-    run = profiled_run(path, onnx_session_options(), random_feeds(model, {}, seed))
+    run = profiled_run(path, onnx_session_options(), random_feeds(model, seed))
     assert run.order == ordering.order
     assert run.live == problem.evaluate(ordering).details.stable
     assert set(run.seconds) == set(ordering.order)
-    whole = profiled_run(save_model(model, tmp_path / "whole.onnx"), _plain(), random_feeds(model, {}, seed))
+    whole = profiled_run(saved(model, tmp_path / "whole.onnx"), _plain(), random_feeds(model, seed))
     assert {name: value.tobytes() for name, value in run.outputs.items()} == {
         name: value.tobytes() for name, value in whole.outputs.items()
     }
@@ -58,7 +58,7 @@ def test_the_runtime_ignores_the_files_order_unless_told(tmp_path: Path) -> None
         problem = ow.onnx_runtime_problem(random_net(seed))
         ordering = ow.Ordering(order=random_order(problem.graph, seed))
         path = ow.reorder_onnx(random_net(seed), ordering, tmp_path / "planned.onnx")
-        obeyed.append(profiled_run(path, _plain(), random_feeds(random_net(seed), {}, 0)).order == ordering.order)
+        obeyed.append(profiled_run(path, _plain(), random_feeds(random_net(seed), 0)).order == ordering.order)
     assert not all(obeyed)
 
 
@@ -76,10 +76,10 @@ def test_memory_reuse_holds_dead_buffers(tmp_path: Path) -> None:
     inputs = [helper.make_tensor_value_info("x", 1, [8, 8])]
     graph = helper.make_graph(nodes, "reuse", inputs, [helper.make_tensor_value_info("y", 1, [1, 1])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = save_model(model, tmp_path / "reuse.onnx")
+    path = saved(model, tmp_path / "reuse.onnx")
     reusing = onnx_session_options()
     reusing.enable_mem_reuse = True
-    freed, held = (profiled_run(path, o, random_feeds(model, {}, 0)) for o in (onnx_session_options(), reusing))
+    freed, held = (profiled_run(path, o, random_feeds(model, 0)) for o in (onnx_session_options(), reusing))
     assert freed.order == held.order == tuple("abcdefy")
     assert (max(freed.live or ()), max(held.live or ())) == (512 + 4 + 4, 512 + 4 + 4 + 256)
 
@@ -98,7 +98,7 @@ def test_which_kinds_overwrite_their_input(tmp_path: Path, kind: str) -> None:
         [helper.make_tensor_value_info("y", 1, [8, 64])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    run = profiled_run(save_model(model, tmp_path / "kind.onnx"), onnx_session_options(), random_feeds(model, {}, 0))
+    run = profiled_run(saved(model, tmp_path / "kind.onnx"), onnx_session_options(), random_feeds(model, 0))
     assert run.live[1] == (1024 if kind in RUNTIME_INPLACE_KINDS else 2048)
 
 
@@ -150,7 +150,7 @@ def test_external_weights_go_along(tmp_path: Path) -> None:
     onnx.save_model(model, tmp_path / "a.onnx", save_as_external_data=True, location="a.data", size_threshold=512)
     order = random_order(ow.load(tmp_path / "a.onnx"), 0)
     path = ow.reorder_onnx(tmp_path / "a.onnx", ow.Ordering(order=order), tmp_path / "elsewhere" / "b.onnx")
-    profiled_run(path, onnx_session_options(), random_feeds(model, {}, 0))
+    profiled_run(path, onnx_session_options(), random_feeds(model, 0))
     (tmp_path / "a.data").unlink()
     with pytest.raises(InvalidInputError, match="put the data file beside the model"):
         ow.reorder_onnx(tmp_path / "a.onnx", ow.Ordering(order=order), tmp_path / "b.onnx")
@@ -174,7 +174,7 @@ def test_orders_of_other_models_are_refused(tmp_path: Path) -> None:
 def test_a_model_that_the_runtime_refuses_is_a_sentence(tmp_path: Path) -> None:
     model = random_net(2)
     model.graph.node[0].op_type = "Frobnicate"
-    path = save_model(model, tmp_path / "odd.onnx")
+    path = saved(model, tmp_path / "odd.onnx")
     with pytest.raises(EngineError, match=r"ONNX Runtime cannot open odd\.onnx: .*Frobnicate"):
         profiled_run(path, onnx_session_options(), {})
 
@@ -183,5 +183,5 @@ def test_without_an_arena_there_are_no_counters(tmp_path: Path) -> None:
     model = random_net(2)
     options = onnx_session_options()
     options.enable_cpu_mem_arena = False
-    run = profiled_run(save_model(model, tmp_path / "m.onnx"), options, random_feeds(model, {}, 0))
+    run = profiled_run(saved(model, tmp_path / "m.onnx"), options, random_feeds(model, 0))
     assert (run.live, run.peak_bytes, run.session_bytes) == (None, None, None)

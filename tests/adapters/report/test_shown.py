@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import opweave as ow
+from opweave.adapters.report import progress_line
 from opweave.problems.shown import find_view
 from tests.tiny import PROBLEMS
 
@@ -57,7 +61,11 @@ class Tags(HTMLParser):
 
 def test_html_is_closed_and_runs_no_names(problem: ow.Placement, result: ow.Result[ow.Schedule]) -> None:
     read = ow.Result.model_validate_json(result.model_dump_json())
-    for each in (problem, problem.graph, problem.cluster, result, result.solution, read, ow.list_solvers("pipeline")):
+    parts = (problem.graph, problem.cluster, problem.cluster.devices[0], problem.costs)
+    judged = problem.evaluate(result)
+    wrong = problem.evaluate(ow.Schedule(device={}, start={}))
+    shown = (problem, *parts, result, result.solution, result.timeline, judged, wrong, read)
+    for each in (*shown, ow.list_solvers("pipeline")):
         tags = Tags()
         tags.feed(each._repr_html_())
         assert tags.open == []
@@ -76,6 +84,8 @@ def test_reprs_are_short(problem: ow.Placement, result: ow.Result[ow.Schedule]) 
     assert "feasible" in repr(result)
     assert "2 devices" in repr(problem.cluster)
     assert repr(problem.costs).startswith("Costs(3 operators on 2 devices")
+    assert repr(problem.cluster.devices[1]) == "Device(name='b')"
+    assert repr(judged) == "Evaluation(objective=39988, feasible, details=MemoryProfile(...))"
     assert str(large) == repr(large)
 
 
@@ -166,3 +176,11 @@ def test_what_cannot_be_shown_says_so() -> None:
 def test_the_plan_of_every_problem_is_a_table(kind: str) -> None:
     pytest.importorskip("pandas")
     assert len(ow.solve(PROBLEMS[kind]).to_pandas()) >= 1
+
+
+def test_a_notebook_without_widgets_shows_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_jupyter=True, file=io.StringIO())
+    monkeypatch.setattr(progress_line, "find_spec", lambda name: None)
+    with warnings.catch_warnings(), progress_line.live_progress(console, "seconds", "auto") as observer:
+        warnings.simplefilter("error")
+        assert observer is None

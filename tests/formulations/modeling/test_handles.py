@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import opweave as ow
 from opweave.formulations.build import build_model
 from opweave.formulations.expressions import express
 from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS, Handles
+from opweave.formulations.slicing.cp import CutCounts
+from opweave.formulations.slicing.milp import Cuts
+from tests.oracles.slicing import cuts_of
 from tests.problems.pipeline.test_spec import four
+from tests.strategies.slicing import planned_slicings
 from tests.tiny import PROBLEMS
 
 ENGINES = ["highs", "scip", "cbc", "cp-sat"]
@@ -69,11 +75,156 @@ def test_a_constraint_of_ones_own_is_written_with_handles() -> None:
 def test_a_missing_handle_says_where_there_is_one() -> None:
     model = build_model(PROBLEMS["pipeline"])
     with pytest.raises(
-        ow.UnsupportedFeatureError, match=r"no handle 'start' \(it has 'on', 'uses', 'stages'\); no formulation"
+        ow.UnsupportedFeatureError, match=r"no handle 'start' \(it has 'on', 'stage', 'uses', 'stages'\); no formulation"
     ):
         model.start("a")
     with pytest.raises(ow.OpweaveError, match="'share'"):
         model.share("a", "d")
+
+
+def conv(rows: int, channels: int) -> ow.Slicing:
+    """A convolution and a pooling on two devices, the second half as fast; the plan in halves is not the best."""
+    graph = ow.OpGraph(
+        tensors=[
+            ow.Tensor(id="x", bytes=channels * rows, shape=[1, channels, rows, 1]),
+            ow.Tensor(id="y", bytes=channels * rows, shape=[1, channels, rows, 1]),
+            ow.Tensor(id="z", bytes=channels * rows, shape=[1, channels, rows, 1]),
+        ],
+        operators=[
+            ow.Operator(id="conv", inputs=["x"], outputs=["y"]),
+            ow.Operator(id="pool", inputs=["y"], outputs=["z"]),
+        ],
+        outputs=["z"],
+    )
+    devices = [ow.Device(name="d"), ow.Device(name="e")]
+    return ow.Slicing(
+        graph=graph,
+        cluster=ow.Cluster(devices=devices, rates=[1e5, 1e5]),
+        costs=ow.Costs.from_table({op: {"d": 3.0, "e": 6.0} for op in ("conv", "pool")}),
+        geometry={"conv": ow.Geometry(kernel=3, padding=1), "pool": ow.Geometry(kernel=1, channels="own")},
+        order=("conv", "pool"),
+    )
+
+
+def best_of_all(problem: ow.Slicing) -> float:
+    """Ask the referee about all dimensions and cuts of both operators."""
+    ways = [
+        ow.Slice(dimension=dimension, cuts=cuts)
+        for dimension, length in problem.cuttings["conv"].lengths.items()
+        for cuts in cuts_of(length, 2)
+    ]
+    plans = (
+        ow.Slices(devices=("d", "e"), slices={"conv": conv, "pool": pool}, order=problem.order)
+        for conv, pool in product(ways, ways)
+    )
+    return min(judged.objective for judged in map(problem.evaluate, plans) if judged.feasible)
+
+
+class AtMostShare(ow.Constraint):
+    """``device`` computes at most ``most`` of ``op``."""
+
+    op: str
+    device: str
+    most: float
+
+    def violations(self, problem, solution):
+        cut = solution.slices[self.op]
+        k = solution.devices.index(self.device)
+        share = (cut.cuts[k + 1] - cut.cuts[k]) / cut.cuts[-1]
+        if share > self.most + 1e-9:
+            yield self.broken(f"{share}")
+
+
+@pytest.mark.parametrize("engine", ["highs", "cp-sat", "auto"])
+@pytest.mark.parametrize("most", [0.25, 0.4])
+def test_a_share_is_limited_as_the_referee_limits_it(engine: str, most: float) -> None:
+    """Of 4 rows and 3 channels, 0.25 allows one row, and 0.4 one row or one channel."""
+    problem = conv(rows=4, channels=3)
+    rule = AtMostShare(op="conv", device="d", most=most)
+    truth = best_of_all(problem.model_copy(update={"constraints": (rule,)}))
+    assert truth > best_of_all(problem) * 1.01
+
+    def limit(model, problem) -> None:
+        model.add(model.share("conv", "d") <= most)
+
+    result = ow.solve(problem, solver=engine, extend=limit, time_limit=30)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(truth, rel=1e-6))
+
+
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(planned_slicings(max_operators=3, max_devices=3))
+def test_shares_are_those_of_the_referee(case: tuple[ow.Slicing, ow.Slices]) -> None:
+    problem, plan = case
+    problem = problem.model_copy(update={"channel": "dedicated", "transfers": "refined", "order": plan.order})
+    judged = problem.evaluate(plan)
+    assert judged.details is not None
+    for kind in (Cuts, CutCounts):
+        made = kind()
+        try:
+            model = made.build(problem)
+        except ow.OpweaveError:
+            return
+        values = made.start(model, plan)
+        for step in judged.details.steps:
+            for device in plan.devices:
+                share = model.share(step.operator, device).at(values)
+                assert share == pytest.approx(step.shares.get(device, 0.0))
+
+
+def test_the_help_says_which_handles_no_formulation_has() -> None:
+    models = [row.handles for row in ow.list_formulations()]
+    lacking = [word for word in WORDS if not any(word in handles for handles in models)]
+    said = f"No formulation has {' and '.join(f'``{word}``' for word in lacking)} yet."
+    for function in (ow.solve, ow.express):
+        words = " ".join((function.__doc__ or "").split())
+        assert (said in words) if lacking else ("No formulation has" not in words)
+        assert all(f"model.{word}(" in words for word in WORDS)
+
+
+NAN = math.nan
+
+WRONG = {
+    "operator": (lambda model: model.on("aa", "d") <= 1, "operator 'aa', which the problem does not have"),
+    "near": (lambda model: model.on("a", "D") <= 1, r"device 'D', which .*; did you mean 'd'\?"),
+    "keyword": (lambda model: model.uses(device="phone") <= 1, "device 'phone'"),
+    "product": (lambda model: model.on("a", "d") * model.on("b", "d") <= 1, "linear"),
+    "strict": (lambda model: model.on("a", "d") < 1, "<=|'<'"),
+    "nan": (lambda model: model.on("a", "d") <= NAN, "not a number|not finite"),
+    "coefficient": (lambda model: model.on("a", "d") * NAN <= 1, "not a finite number|not finite"),
+    "text": (lambda model: model.on("a", "d") == "x", "compared with numbers|model.add takes a row"),
+    "truth": (lambda model: model.on("a", "d") and model.on("b", "d"), "no value before|to bool"),
+    "objective": (lambda model: model.objective >= 1e9, "from below"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("engine", ["highs", "cp-sat"])
+@pytest.mark.parametrize("kind", ["placement", "batched_mapping", "pipeline", "slicing"])
+def test_wrong_rows_are_refused_in_a_sentence(kind: str, engine: str, what: str) -> None:
+    row, message = WRONG[what]
+    with pytest.raises(ow.OpweaveError, match=message):
+        ow.solve(PROBLEMS[kind], solver=engine, extend=lambda model, _: model.add(row(model)))
+
+
+@pytest.mark.parametrize("kind", ["placement", "memory_ordering"])
+def test_plain_pyomo_checks_names_as_well(kind: str) -> None:
+    formulation = {"placement": "moirai", "memory_ordering": "time_indexed"}[kind]
+    changes = {"transfers": "one_port_edge"} if kind == "placement" else {}
+    model = build_model(PROBLEMS[kind].model_copy(update=changes), formulation)
+    with pytest.raises(ow.InvalidInputError, match="operator 'nine'"):
+        model.before("nine", "a") if kind == "memory_ordering" else model.on("nine", "d")
+
+
+def test_an_objective_of_decisions_alone_is_limited_from_below() -> None:
+    """The latency of a pipeline is a sum of what is decided, so the plan costs what the row says."""
+    problem = PROBLEMS["pipeline"].model_copy(update={"objective": "latency"})
+    best = ow.solve(problem).objective
+
+    def worse(model, problem) -> None:
+        model.add(model.objective >= 1.05 * best)
+
+    result = ow.solve(problem, solver="highs", extend=worse)
+    assert result.objective >= 1.05 * best * (1 - 1e-6)
 
 
 def test_all_words_are_defined() -> None:

@@ -161,7 +161,7 @@ def test_a_time_limit_keeps_the_start_and_a_bound():
 
 
 def test_the_name_of_the_formulation():
-    with pytest.raises(InvalidInputError, match="no formulation 'moirai' of whole numbers; it has 'intervals'"):
+    with pytest.raises(InvalidInputError, match=r"'moirai' is an integer program, .*these would do: 'intervals'"):
         run_engine(fork(), registry.Run(formulation="moirai"), CpSat(), KNOWN_BEFORE)
 
 

@@ -210,6 +210,7 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
     if error is KeyboardInterrupt:
         assert solve().termination is ow.Termination.INTERRUPTED
     else:
-        with pytest.raises(ValueError, match="enough"):
+        with pytest.raises(ow.RuleError, match="enough") as caught:
             solve()
+        assert isinstance(caught.value.__cause__, error)
     assert capfd.readouterr() == ("", "")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.formulations.expressions import expression
-from opweave.solvers.narrowing.narrower import NARROWED, ranked_assignments, seconds_left
+from opweave.formulations.expressions import NARROWED, expression
+from opweave.solvers.narrowing.narrower import ranked_assignments, seconds_left
 from tests.solvers.narrowing.instances import placement_with_rules, with_rules
 from tests.tiny import CLUSTER, COSTS, GRAPH
 

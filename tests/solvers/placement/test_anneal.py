@@ -15,12 +15,11 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import (
     DRAWS,
-    _gather,
-    anneal,
     anneal_assignment,
     counted_plan,
     order_for,
 )
+from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
@@ -135,7 +134,7 @@ def test_many_tensors_to_the_same_readers(method) -> None:
     shuffled = flows._replace(outgoing=np.argsort(flows.tensor, kind="stable").astype(np.int64))
     group = np.empty(7, dtype=np.int64)
     plan = counted_plan(shuffled, np.array([0, 1, 2]), np.zeros(3, dtype=np.int64), np.arange(3))
-    size = _gather(shuffled, plan, 0, 2, 0.5, group)
+    size = gather(shuffled, plan, 0, PRIVATE, 0.5, group, np.full(3, -1, dtype=np.int64), 0)
     assert set(group[:size].tolist()) == {0, 1, 2}
     assert best_of(method, problem, np.zeros(3, dtype=np.int64), 1.0) == 3.0
 

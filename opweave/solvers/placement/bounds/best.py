@@ -14,9 +14,12 @@ from contextlib import contextmanager
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.backbone import backbone_of
+from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
-from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.counts import binding, priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.priced_windows import priced_bound
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
@@ -28,6 +31,18 @@ LONGEST_EXACT = 10.0
 """Seconds that constraint programming may take for one window."""
 
 PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
+
+WIDE, OTHER_SIZES = 100, (25, 70)
+"""Operators of a module above which chains of windows of other sizes are tried as well: no size is best for all."""
+
+BRANCHES = (0, 40, 300)
+"""Most branches for each length that is refuted, in turn."""
+
+OTHER_SHARE = 0.4
+"""Share of the time left for raising the windows of each such chain."""
+
+MEMORY_SHARE = 0.8
+"""Share of the time left for bounds with memory at its price."""
 
 LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
@@ -59,6 +74,9 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
         return best.value, best.source
     quick_bounds(instance, arrays, best)
     if not run.should_stop():
+        within = backbone_of(instance, arrays)
+        if within is not None:
+            instance, arrays = within.instance, within.arrays
         chain = milestones_of(arrays)
         best.report(chain.value(), "milestones")
         for level in (RELAXED, INTEGER):
@@ -69,6 +87,84 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
                 found = priced_counts(chain, instance, arrays, LONGEST_COUNTS if left is None else left, known)
                 best.report(found.bound, "counts with memory")
     return best.value, best.source
+
+
+def bounds_of_backbone(
+    instance: PlacementInstance, arrays: PlacementArrays, chain: Milestones, run: Run, report: Report
+) -> None:
+    """Bounds of a problem beside its modules: with memory at its price where it can bind, and of its backbone.
+
+    Parameters
+    ----------
+    instance, arrays, chain
+        The problem and its milestones, which serve where there is no backbone.
+    run
+        Says how much time is left. Lanes do not share this work, because they number the windows of ``chain``.
+    report
+        Receives bounds.
+    """
+    within = backbone_of(instance, arrays)
+    if within is not None:
+        instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
+        report(chain.value(), "milestones")
+    if max((len(window.inner) for window in chain.windows), default=0) > WIDE:
+        for most in OTHER_SIZES:
+            if not run.should_stop():
+                with run.share(OTHER_SHARE, LONGEST_EXACT):
+                    raise_by_refutation(milestones_of(arrays, (most,)), run, report)
+        with run.share(OTHER_SHARE, LONGEST_EXACT):
+            raise_by_refutation(chain, run, report)
+    with run.share(MEMORY_SHARE, LONGEST_COUNTS):
+        _price_memory(chain, instance, arrays, run, report)
+    with alone(run):
+        for level in (RELAXED, INTEGER) if within is not None else ():
+            raise_level(chain, level, run, report)
+
+
+def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
+    """Refute lengths of the windows on the shortest path, every pair of ends once; report after every path."""
+    run.enter("milestones: refuted lengths")
+    report(chain.value(), "milestones")
+    for branches in BRANCHES:
+        done: set[Pair] = set()
+        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
+            for block, a, b in pairs:
+                if run.should_stop():
+                    return
+                left = run.remaining()
+                done.add((block, a, b))
+                seconds = LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM)
+                block.learn(a, b, int(block.levels[a, b]), block.refuted(a, b, branches, seconds))
+            report(chain.value(), "milestones")
+
+
+@contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """Let a run work without the other lanes, which number the windows of another chain."""
+    exchange, run.exchange = run.exchange, None
+    try:
+        yield
+    finally:
+        run.exchange = exchange
+
+
+def _price_memory(
+    chain: Milestones, instance: PlacementInstance, arrays: PlacementArrays, run: Run, report: Report
+) -> None:
+    """Bounds that charge bytes at their prices, where memory can bind."""
+    memory = memory_of(instance)
+    if memory is None or not binding(memory) or run.should_stop():
+        return
+    run.enter("memory at its price")
+
+    def seconds() -> float:
+        left = run.remaining()
+        return 0.0 if run.should_stop() else LONGEST_COUNTS if left is None else left
+
+    counts = priced_counts(chain, instance, arrays, seconds(), None if run.objective is None else float(run.objective))
+    report(counts.bound, "counts with memory")
+    if counts.price.any():
+        priced_bound(chain, arrays, memory, counts.price, seconds, lambda value: report(value, "priced memory"))
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:

@@ -259,7 +259,8 @@ def priced_counts(
         devices = block.values.shape[0]
         kept = block.branches.kept
         flows = int((kept[block.window.arrays.source] & kept[block.window.arrays.target]).sum())
-        need = devices**3 * (block.size + devices * flows)
+        pairs = devices ** (int(block.window.entry) + int(block.window.exit))
+        need = pairs * devices * (block.size + devices * flows)
         if parts.kinds[c].bytes.any() and need <= room:
             copied.add(c)
             room -= need

@@ -94,12 +94,6 @@ def operator_order(arrays: PlacementArrays) -> IntArray:
     return sorted_operators.sized(len(arrays.seconds) + len(arrays.before))(arrays)
 
 
-def reach_of(arrays: PlacementArrays, order: IntArray | None = None) -> Reach:
-    """Heads and tails of every operator on every device."""
-    first = operator_order(arrays) if order is None else order
-    return Reach(_heads_of(arrays, first), _heads_of(reversed_net(arrays), np.ascontiguousarray(first[::-1])))
-
-
 def device_tails(arrays: PlacementArrays) -> FloatArray:
     """The tails alone. PEFT calls them the optimistic cost table. Shape (operators, devices)."""
     return _heads_of(reversed_net(arrays), np.ascontiguousarray(operator_order(arrays)[::-1]))

@@ -15,10 +15,10 @@ from time import perf_counter
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run

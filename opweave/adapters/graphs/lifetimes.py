@@ -1,0 +1,106 @@
+"""Lifetimes of storages as MiniMalloc writes them: a CSV with the columns ``id,lower,upper,size``.
+
+A storage lives from ``lower`` to before ``upper``. The columns ``alignment`` and ``offset`` are optional; an offset
+that is given is fixed, and empty cells mean none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from opweave.adapters.error_messages import complaint
+from opweave.adapters.files import PathLike, place, read_bytes
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
+
+NEEDED, OPTIONAL = ("id", "lower", "upper", "size"), ("alignment", "offset")
+
+
+def load_lifetimes(
+    path: PathLike,
+    *,
+    capacity: int | str | None = None,
+    alignment: int = 1,
+    pools: Sequence[Pool] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> MemoryLayout:
+    """Read a layout problem from a CSV of lifetimes.
+
+    Parameters
+    ----------
+    path
+        The file (``.csv`` or ``.csv.gz``) in the format of MiniMalloc: ``id,lower,upper,size`` and, if wanted,
+        ``alignment`` and ``offset`` (fixed).
+    capacity, alignment
+        Bytes of the arena, and the alignment of all offsets in it; None for an arena that may grow.
+    pools
+        Several pools, instead of one arena.
+    limits
+        Caps on the file's size and on its rows, of which there may be as many as tensors in a graph.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        One sentence says what is wrong, where, and what to do.
+    """
+    name = place(path)
+    try:
+        text = read_bytes(path, limits=limits).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{name}: a CSV of lifetimes is text in UTF-8") from None
+    reader = csv.DictReader(io.StringIO(text))
+    _check_columns(name, reader.fieldnames or ())
+    lifetimes, fixed = [], {}
+    for number, row in enumerate(reader, start=2):
+        if number > limits.tensors:
+            raise LimitExceededError(f"{name}: more than {limits.tensors:,} rows")
+        lifetime = _lifetime(row, f"{name}: line {number}")
+        lifetimes.append(lifetime)
+        if row.get("offset"):
+            fixed[lifetime.id] = _whole(row, "offset", f"{name}: line {number}")
+    graph = OpGraph(name=Path(name).name.split(".")[0] or "lifetimes", operators=(), tensors=())
+    arena = {"name": "arena", "bytes": capacity, "alignment": alignment}
+    try:
+        own = (Pool.model_validate(arena),) if pools is None else tuple(pools)
+        return MemoryLayout.model_validate({"graph": graph, "lifetimes": lifetimes, "fixed": fixed, "pools": own})
+    except ValidationError as error:
+        raise complaint(error, name) from None
+
+
+def _check_columns(name: str, columns: Sequence[str]) -> None:
+    lacking = [column for column in NEEDED if column not in columns]
+    if lacking:
+        raise InvalidInputError(
+            f"{name}: the first line names the columns {','.join(NEEDED)}, but {lacking[0]!r} is not among "
+            f"{','.join(columns)!r:.80}"
+        )
+    odd = [column for column in columns if column not in (*NEEDED, *OPTIONAL)]
+    if odd:
+        known = ", ".join((*NEEDED, *OPTIONAL))
+        raise InvalidInputError(f"{name}: the column {odd[0]!r:.40} has no meaning here; known columns are {known}")
+
+
+def _lifetime(row: Mapping[str, str | None], where: str) -> Lifetime:
+    if None in row or None in row.values():
+        raise InvalidInputError(f"{where}: it has not as many cells as the first line")
+    begin, end, size = (_whole(row, column, where) for column in ("lower", "upper", "size"))
+    step = _whole(row, "alignment", where) if row.get("alignment") else 1
+    try:
+        return Lifetime(id=row["id"] or "", begin=begin, end=end, bytes=size, alignment=step)
+    except ValidationError as error:
+        raise complaint(error, where) from None
+
+
+def _whole(row: Mapping[str, str | None], column: str, where: str) -> int:
+    text = (row[column] or "").strip()
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise InvalidInputError(f"{where}: {column} is {text!r:.40}, which is no whole number")
+    return int(text)

@@ -1,0 +1,149 @@
+"""From tensors, each with its layer and its role, to the description of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
+from opweave.problems.limits import MAX_BYTES
+
+Place = Role | Literal["norm", "idle"]
+"""A role; ``norm`` for what normalises the input of a layer's second half, and ``idle`` for what no token needs."""
+
+MAX_LAYERS = 10_000
+"""More layers than any model has; a file that claims more is broken."""
+
+MAX_NUMBER = 2**26
+"""More than any width, count or length in a model; two of them multiplied still fit a count of bytes."""
+
+
+class Held(NamedTuple):
+    """A tensor: its layer (None outside the layers), what it is a part of, and its size."""
+
+    layer: int | None
+    place: Place
+    shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a model file says apart from its tensors.
+
+    Attributes
+    ----------
+    name, architecture, hidden_bytes, vocabulary, longest
+        As in :class:`~opweave.problems.language.model.LanguageModel`.
+    caches
+        One for each layer.
+    experts, used
+        Experts of a layer, and how many of them a token uses; 1 and 1 without experts.
+    """
+
+    name: str
+    architecture: str
+    hidden_bytes: int
+    vocabulary: int
+    longest: int | None
+    caches: tuple[Cache, ...]
+    experts: int = 1
+    used: int = 1
+
+
+def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel:
+    """Gather a model's tensors into its groups.
+
+    A head without a matrix uses the table of the embedding.
+
+    Parameters
+    ----------
+    frame
+        The rest of the description.
+    tensors
+        All tensors of the model.
+    where
+        Name of the file in errors.
+
+    Raises
+    ------
+    InvalidInputError
+        When a layer lacks its attention or its feed-forward part.
+    """
+    inside: list[dict[str, list[Held]]] = [{} for _ in frame.caches]
+    outside: dict[str, list[Held]] = {"embedding": [], "head": [], "idle": []}
+    for tensor in tensors:
+        if max(_product(tensor.shape), tensor.bytes) > MAX_BYTES // MAX_LAYERS:
+            raise InvalidInputError(f"{where}: a tensor of {tensor.bytes:,} bytes is more than any model has")
+        beyond = tensor.layer is not None and tensor.layer >= len(inside)
+        if tensor.place == "idle" or beyond:
+            outside["idle"].append(tensor)
+        elif tensor.layer is None:
+            outside[tensor.place].append(tensor)
+        else:
+            inside[tensor.layer].setdefault(tensor.place, []).append(tensor)
+    table = max(outside["embedding"], key=lambda tensor: tensor.bytes, default=None)
+    if table is None:
+        raise InvalidInputError(f"{where}: the embedding of tokens is missing; is this a part of a split model?")
+    head = outside["head"]
+    tied = not any(len(tensor.shape) > 1 for tensor in head)
+    layers = [_layer(number, groups, frame, where) for number, groups in enumerate(inside)]
+    shared: dict[Layer, Layer] = {}
+    return LanguageModel(
+        name=frame.name,
+        architecture=frame.architecture,
+        layers=tuple(shared.setdefault(layer, layer) for layer in layers),
+        embedding=_embedding(outside["embedding"], table),
+        head=_weights("head", [*head, table] if tied else head),
+        tied_bytes=table.bytes if tied else 0,
+        hidden_bytes=frame.hidden_bytes,
+        vocabulary=frame.vocabulary,
+        longest=frame.longest,
+        idle_bytes=sum(tensor.bytes for tensor in outside["idle"]),
+    )
+
+
+def _layer(number: int, groups: dict[str, list[Held]], frame: Frame, where: str) -> Layer:
+    home = "router" if "experts" in groups else "feed_forward"
+    groups.setdefault(home, []).extend(groups.pop("norm", []))
+    for role in ("attention", home):
+        if not any(len(tensor.shape) > 1 for tensor in groups.get(role, [])):
+            raise InvalidInputError(
+                f"{where}: layer {number} has no {role.replace('_', '-')} tensors; the file is incomplete or of a kind "
+                "that opweave does not know"
+            )
+    made = []
+    for role in get_args(Role):
+        if role not in groups:
+            continue
+        weights = _weights(role, groups[role])
+        if role == "experts":
+            flops = weights.flops * frame.used / frame.experts
+            weights = Weights(**{**dict(weights), "flops": flops, "pieces": frame.experts, "used": frame.used})
+        made.append(weights)
+    return Layer(groups=tuple(made), cache=frame.caches[number])
+
+
+def _embedding(tensors: Sequence[Held], table: Held) -> Weights:
+    whole = _weights("embedding", tensors)
+    rows = max(table.shape[0], 1)
+    return Weights(role="embedding", bytes=whole.bytes, elements=whole.elements, pieces=rows)
+
+
+def _weights(role: Role, tensors: Sequence[Held]) -> Weights:
+    sizes = [(_product(tensor.shape), len(tensor.shape) > 1) for tensor in tensors]
+    return Weights(
+        role=role,
+        bytes=sum(tensor.bytes for tensor in tensors),
+        elements=sum(size for size, _ in sizes),
+        flops=2.0 * sum(size for size, matrix in sizes if matrix),
+    )
+
+
+def _product(shape: Sequence[int]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size

@@ -1,0 +1,105 @@
+"""The bytes of a model from its ``config.json`` alone, and the whole description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from opweave.adapters.llm.assemble import Held, assemble
+from opweave.adapters.llm.config import Config, Planned, frame_of, planned_tensors
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.number_types import number_type, row_bytes
+
+PLAIN_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "float8_e4m3fn": "f8"}
+"""Types as PyTorch calls them."""
+
+ACTIVATION_BYTES = 2
+"""Bytes of one number of an activation where weights are kept in half precision."""
+
+
+def from_config(data: Mapping[str, object], where: str, dtype: str | None = None) -> LanguageModel:
+    """Describe a model by its configuration.
+
+    Parameters
+    ----------
+    data
+        The content of ``config.json``.
+    where
+        Name of the file in errors.
+    dtype
+        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors are then ``"f32"``, as llama.cpp
+        keeps them. None for the type that the configuration names.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown architecture, fields that are missing or impossible, and quantised models whose sizes only
+        their files tell.
+
+    Examples
+    --------
+    >>> tiny = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
+    >>> tiny |= {"num_hidden_layers": 2, "vocab_size": 1000, "torch_dtype": "float16", "max_position_embeddings": 2048}
+    >>> model = from_config(tiny, "tiny")
+    >>> model.elements, model.parameter_bytes
+    (210240, 420480)
+    """
+    config = Config(data, where)
+    name = data.get("_name_or_path") or config.kind
+    frame = frame_of(config, ACTIVATION_BYTES * config.hidden, str(name))
+    return assemble(frame, _held(config, dtype), where)
+
+
+def _held(config: Config, dtype: str | None) -> Iterator[Held]:
+    chosen = None if dtype is None else dtype.lower()
+    if chosen is not None:
+        number_type(chosen)
+    packed = None if chosen else _quantised(config)
+    plain = _plain_type(config)
+    for planned in planned_tensors(config):
+        layer, place, shape = planned
+        if len(shape) == 1:
+            size = row_bytes(shape[0], "f32" if chosen else plain)
+        elif chosen:
+            size = _matrix_bytes(shape, chosen)
+        elif packed == "fp8" and place not in ("embedding", "head", "router"):
+            size = _fp8_bytes(shape)
+        else:
+            size = _matrix_bytes(shape, "mxfp4" if packed == "mxfp4" and _is_packed(planned) else plain)
+        yield Held(layer, place, shape, size)
+
+
+def _is_packed(planned: Planned) -> bool:
+    return planned[1] == "experts" and len(planned[2]) == 3
+
+
+def _plain_type(config: Config) -> str:
+    word = config.data.get("torch_dtype", config.data.get("dtype"))
+    return PLAIN_TYPES.get(word, "bf16") if isinstance(word, str) else "bf16"
+
+
+def _quantised(config: Config) -> str | None:
+    given = config.data.get("quantization_config")
+    if not isinstance(given, Mapping):
+        return None
+    method = given.get("quant_method")
+    if method in ("fp8", "mxfp4"):
+        return str(method)
+    raise InvalidInputError(
+        f"{config.where}: the model is quantised by {method!r:.40}, so only its files tell the sizes; read the "
+        "folder with the .safetensors files, or say which type to plan with: dtype='q4_0'"
+    )
+
+
+def _matrix_bytes(shape: tuple[int, ...], name: str) -> int:
+    """Bytes of a matrix; rows that the type's blocks do not divide are stored as q8_0 or f16, as llama.cpp does."""
+    kinds = (name, "q8_0", "f16") if number_type(name).numbers > 1 else (name,)
+    fitting = next(kind for kind in kinds if shape[-1] % number_type(kind).numbers == 0)
+    return prod(shape[:-1]) * row_bytes(shape[-1], fitting)
+
+
+def _fp8_bytes(shape: tuple[int, ...]) -> int:
+    """One byte for a number, and a scale in single precision for each square of 128 by 128."""
+    squares = -(-shape[-2] // 128) * -(-shape[-1] // 128)
+    return prod(shape) + 4 * prod(shape[:-2]) * squares

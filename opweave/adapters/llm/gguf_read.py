@@ -1,0 +1,211 @@
+"""Language models from GGUF files: every tensor in its group, and the caches from the metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import place
+from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Held, Place, assemble
+from opweave.adapters.llm.gguf import GgufHeader, read_split
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import Cache, LanguageModel
+from opweave.problems.limits import Limits
+
+ACTIVATION_BYTES = 4
+"""Bytes of one number of an activation: llama.cpp computes in single precision between matrices."""
+
+WINDOWED = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "cohere2": 4, "exaone4": 4, "olmo2": 4}
+"""Architectures with sliding windows: of this many layers, all but the last have one, unless the file says which."""
+
+ARCHITECTURES = (
+    "llama",
+    "qwen2",
+    "qwen2moe",
+    "qwen2vl",
+    "qwen3",
+    "qwen3moe",
+    "qwen3vl",
+    "qwen3vlmoe",
+    "gemma",
+    "phi2",
+    "phi3",
+    "phimoe",
+    "deepseek",
+    "deepseek2",
+    "mistral3",
+    "olmo",
+    "olmoe",
+    "command-r",
+    "starcoder2",
+    "internlm2",
+    "granite",
+    "granitemoe",
+    "glm4",
+    "glm4moe",
+    "seed_oss",
+    "smollm3",
+    "dots1",
+    "ernie4_5",
+    "ernie4_5-moe",
+    "hunyuan-dense",
+    "hunyuan-moe",
+    "bailingmoe",
+    "bailingmoe2",
+    "minimax-m2",
+    "exaone",
+    "arcee",
+    *WINDOWED,
+)
+"""Architectures as GGUF calls them; every layer has attention with a cache, and a feed-forward part or experts."""
+
+_OUTSIDE: Mapping[str, Place] = {
+    "token_embd": "embedding",
+    "token_embd_norm": "embedding",
+    "token_types": "embedding",
+    "position_embd": "embedding",
+    "rope_freqs": "embedding",
+    "rope_factors_long": "embedding",
+    "rope_factors_short": "embedding",
+    "output_norm": "head",
+    "output": "head",
+}
+_INSIDE = re.compile(r"blk\.(\d{1,5})\.(.+)", re.DOTALL)
+_EXPERTS = re.compile(r"ffn_\w*exps\b|ffn_(gate|up|down)\.\d+\.")
+_ROUTER = ("ffn_gate_inp.", "exp_probs_b")
+_NORMS = ("ffn_norm", "post_ffw_norm", "layer_output_norm")
+
+
+def from_gguf(path: Path, limits: Limits) -> LanguageModel:
+    """Describe the model of a GGUF file; see :func:`opweave.adapters.llm.reading.read`."""
+    where = place(path)
+    header = read_split(path, limits)
+    keys = _Keys(header, where)
+    frame = _frame(keys, path.stem)
+    last = keys.number("block_count", most=MAX_LAYERS) - keys.number("nextn_predict_layers", 0)
+    return assemble(frame, (_held(tensor.name, tensor.shape, tensor.bytes, last) for tensor in header.tensors), where)
+
+
+def _held(name: str, shape: tuple[int, ...], size: int, layers: int) -> Held:
+    rows_first = tuple(reversed(shape))
+    inside = _INSIDE.fullmatch(name)
+    if inside is None:
+        return Held(None, _OUTSIDE.get(name.rsplit(".", 1)[0], "idle"), rows_first, size)
+    layer = int(inside[1])
+    return Held(layer, "idle" if layer >= layers else _place(inside[2]), rows_first, size)
+
+
+def _place(name: str) -> Place:
+    """What a tensor of a layer is a part of.
+
+    Examples
+    --------
+    >>> [_place(name) for name in ("attn_q.weight", "ffn_up_exps.weight", "ffn_gate.7.weight", "ffn_gate_inp.weight")]
+    ['attention', 'experts', 'experts', 'router']
+    >>> [_place(name) for name in ("ffn_norm.weight", "ffn_down_shexp.weight", "ffn_gate.weight")]
+    ['norm', 'feed_forward', 'feed_forward']
+    """
+    if name.startswith(("attn_", "post_attention_norm", "rope_freqs", "rope_factors")):
+        return "attention"
+    if name.startswith("nextn."):
+        return "idle"
+    if name.startswith(_ROUTER):
+        return "router"
+    if _EXPERTS.match(name):
+        return "experts"
+    return "norm" if name.startswith(_NORMS) else "feed_forward"
+
+
+class _Keys:
+    """The metadata of one architecture, read with checks."""
+
+    def __init__(self, header: GgufHeader, where: str) -> None:
+        self.header, self.where = header, where
+        architecture = header.metadata.get("general.architecture")
+        if architecture not in ARCHITECTURES:
+            raise InvalidInputError(
+                f"{where}: architecture {plain(f'{architecture!r:.60}')} is not known; opweave reads "
+                f"{', '.join(ARCHITECTURES)}"
+            )
+        self.architecture = str(architecture)
+
+    def numbers(self, word: str, default: int | None, count: int, most: int = MAX_NUMBER) -> tuple[int, ...]:
+        """A whole number for each layer, from a list or from one number for all."""
+        value = self.header.metadata.get(f"{self.architecture}.{word}")
+        value = default if value is None else value
+        if value is None:
+            raise InvalidInputError(f"{self.where}: {self.architecture}.{word} is missing; the file is incomplete")
+        listed = value if isinstance(value, tuple) else (value,) * count
+        if len(listed) < count:
+            raise InvalidInputError(
+                f"{self.where}: {self.architecture}.{word} has {len(listed)} entries for {count} layers"
+            )
+        for entry in listed:
+            if isinstance(entry, bool) or not isinstance(entry, int) or not 0 <= entry <= most:
+                shown = plain(f"{entry!r:.60}")
+                raise InvalidInputError(f"{self.where}: {self.architecture}.{word} is {shown}; the file is broken")
+        return tuple(int(entry) for entry in listed[:count])
+
+    def number(self, word: str, default: int | None = None, most: int = MAX_NUMBER) -> int:
+        """A whole number."""
+        return self.numbers(word, default, 1, most)[0]
+
+
+def _frame(keys: _Keys, name: str) -> Frame:
+    given = keys.header.metadata.get("general.name")
+    layers = keys.number("block_count", most=MAX_LAYERS) - keys.number("nextn_predict_layers", 0)
+    hidden = keys.number("embedding_length")
+    if min(layers, hidden) < 1:
+        raise InvalidInputError(
+            f"{keys.where}: a model of {layers} layers of width {hidden} cannot run; the file is broken"
+        )
+    vocabulary = next((tensor.shape[-1] for tensor in keys.header.tensors if tensor.name == "token_embd.weight"), 1)
+    experts = keys.number("expert_count", 0)
+    used = keys.number("expert_used_count", 0, most=max(experts, 0)) if experts else 1
+    return Frame(
+        name=given if isinstance(given, str) and given else name,
+        architecture=keys.architecture,
+        hidden_bytes=ACTIVATION_BYTES * hidden,
+        vocabulary=max(vocabulary, 1),
+        longest=keys.number("context_length", 0) or None,
+        caches=_caches(keys, layers, hidden),
+        experts=max(experts, 1),
+        used=max(used, 1),
+    )
+
+
+def _caches(keys: _Keys, layers: int, hidden: int) -> tuple[Cache, ...]:
+    heads = keys.numbers("attention.head_count", None, layers)
+    if min(heads) < 1:
+        raise InvalidInputError(f"{keys.where}: a layer has no attention heads, which opweave cannot plan")
+    given = f"{keys.architecture}.attention.head_count_kv" in keys.header.metadata
+    kept_heads = keys.numbers("attention.head_count_kv", None, layers) if given else heads
+    latent = min(keys.number(f"attention.{word}_length_mla", 0) for word in ("key", "value")) > 0
+    caches: dict[tuple[int, int, int | None], Cache] = {}
+    found = []
+    for layer, window in enumerate(_windows(keys, layers)):
+        kept, width = kept_heads[layer], hidden // heads[layer]
+        key, value = keys.number("attention.key_length", width), keys.number("attention.value_length", width)
+        mark = (heads[layer], kept, window)
+        if mark not in caches:
+            caches[mark] = Cache(
+                key_width=kept * key,
+                value_width=0 if latent else kept * value,  # the values are a part of the latent keys
+                window=window,
+                flops=2.0 * heads[layer] * (key + value),
+            )
+        found.append(caches[mark])
+    return tuple(found)
+
+
+def _windows(keys: _Keys, layers: int) -> list[int | None]:
+    width = keys.number("attention.sliding_window", 0)
+    if not width or keys.architecture not in WINDOWED:
+        return [None] * layers
+    given = keys.header.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
+    if isinstance(given, tuple) and len(given) >= layers:
+        return [width if windowed else None for windowed in given[:layers]]
+    pattern = keys.number("attention.sliding_window_pattern", WINDOWED[keys.architecture])
+    return [width if not pattern or layer % pattern < pattern - 1 else None for layer in range(layers)]

@@ -1,0 +1,48 @@
+"""Language models from the files in which people have them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from opweave.adapters.files import PathLike, place, read_json
+from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.gguf_read import from_gguf
+from opweave.adapters.llm.safetensors import from_safetensors
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+
+def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_LIMITS) -> LanguageModel:
+    """Read a language model: its layers, the bytes of every group of tensors, and the caches. No weight is read.
+
+    Parameters
+    ----------
+    path
+        A ``.gguf`` file (any one of the files of a split model); a ``.safetensors`` file, its ``.index.json``, or the
+        folder that holds them, with the ``config.json`` beside them; or a ``config.json`` alone.
+    dtype
+        For a ``config.json`` alone: the type in which matrices are to be stored, such as ``"q4_k"``; None for its own.
+    limits
+        Caps on headers and JSON files. The weights themselves may have any size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        One sentence says what is wrong, where, and what to do.
+    """
+    name = place(path)
+    file = Path(os.fspath(path))
+    lower = file.name.lower()
+    weights = lower.endswith((".gguf", ".safetensors", ".safetensors.index.json"))
+    if dtype is not None and (weights or file.is_dir()):
+        raise InvalidInputError(f"{name}: dtype is for a config.json alone; these weights have types of their own")
+    if lower.endswith(".gguf"):
+        return from_gguf(file, limits)
+    if weights or file.is_dir():
+        return from_safetensors(file, limits)
+    data = read_json(file, limits=limits)
+    if not isinstance(data, dict):
+        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
+    return from_config(data, name, dtype)

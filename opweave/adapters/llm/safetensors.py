@@ -1,0 +1,158 @@
+"""Language models from safetensors files: bytes from their headers, shapes from the ``config.json`` beside them.
+
+The format (https://github.com/huggingface/safetensors): eight bytes that give the length of a JSON header, the header,
+and the data. No weight is read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import parse_json, place, read_json
+from opweave.adapters.llm.assemble import Held, Place, assemble
+from opweave.adapters.llm.config import Config, frame_of, planned_tensors
+from opweave.adapters.llm.config_read import ACTIVATION_BYTES
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.limits import Limits
+
+MAX_HEADER = 100_000_000
+"""Longest header in bytes, as the format itself limits it."""
+
+_INSIDE = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\.(.+)", re.DOTALL)
+_ROUTER = ("mlp.gate.", "mlp.router.", "block_sparse_moe.gate.")
+_EXPERTS = ("mlp.experts.", "block_sparse_moe.experts.")
+_OTHER = ("vision", "visual", "multi_modal", "audio", "image")
+
+
+def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
+    """Describe the model of a folder, an index or a single file; see :func:`opweave.adapters.llm.reading.read`."""
+    folder = path if path.is_dir() else path.parent
+    where = place(path)
+    config_file = folder / "config.json"
+    if not config_file.exists():
+        raise InvalidInputError(f"{where}: there is no config.json beside the weights; it says how the model is built")
+    data = read_json(config_file, limits=limits)
+    if not isinstance(data, dict):
+        raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
+    config = Config(data, place(config_file))
+    sizes: dict[Home, int] = {}
+    untied = False
+    for name, size in _sizes(_files(path, folder, limits), limits).items():
+        home = _home(name, config.layers)
+        sizes[home] = sizes.get(home, 0) + size
+        untied = untied or name.endswith("lm_head.weight")
+    frame = frame_of(config, ACTIVATION_BYTES * config.hidden, str(data.get("_name_or_path") or folder.resolve().name))
+    return assemble(frame, _held(config, sizes, untied=untied, where=where), where)
+
+
+Home = tuple[int | None, Place]
+"""Layer and place of a tensor."""
+
+
+def _home(name: str, layers: int) -> Home:
+    if any(word in name for word in _OTHER):
+        return None, "idle"
+    inside = _INSIDE.fullmatch(name)
+    if inside is None:
+        if "embed_tokens" in name:
+            return None, "embedding"
+        return None, "head" if name.startswith("lm_head") or "norm." in name else "idle"
+    layer, part = int(inside[1]), inside[2]
+    if layer >= layers:
+        return None, "idle"
+    if part.startswith(("self_attn.", "input_layernorm.")):
+        return layer, "attention"
+    if part.startswith(_ROUTER):
+        return layer, "router"
+    if part.startswith(_EXPERTS):
+        return layer, "experts"
+    return layer, "norm" if "norm" in part else "feed_forward"
+
+
+def _held(config: Config, sizes: dict[Home, int], *, untied: bool, where: str) -> Iterator[Held]:
+    """Tensors with the architecture's shapes, of which the first of each group has the bytes of all."""
+    left = dict(sizes)
+    seen: set[Home] = set()
+    for layer, place_, shape in planned_tensors(config):
+        if place_ == "head" and len(shape) > 1 and not untied:
+            continue
+        home = (layer, place_)
+        if home not in seen and home not in left and place_ != "norm":
+            part = place_.replace("_", "-") + ("" if layer is None else f" of layer {layer}")
+            raise InvalidInputError(
+                f"{where}: the {part} is missing in the weights; are they all of this model's files?"
+            )
+        seen.add(home)
+        yield Held(layer, place_, shape, left.pop(home, 0))
+    for size in left.values():
+        yield Held(None, "idle", (), size)
+
+
+def _files(path: Path, folder: Path, limits: Limits) -> list[Path]:
+    """The weight files: a single one, those that an index names, or those of a folder."""
+    if path.name.lower().endswith(".safetensors"):
+        return [path]
+    index = path if path.is_file() else folder / "model.safetensors.index.json"
+    if not index.exists():
+        found = sorted(folder.glob("*.safetensors"))
+        if found:
+            return found
+        raise InvalidInputError(f"{place(folder)}: there are no .safetensors files; read its config.json instead")
+    data = read_json(index, limits=limits)
+    named = data.get("weight_map") if isinstance(data, dict) else None
+    if not isinstance(named, Mapping) or not all(isinstance(name, str) and "/" not in name for name in named.values()):
+        raise InvalidInputError(f"{place(index)}: has no weight_map from tensors to files; check which file it is")
+    return [folder / str(name) for name in sorted(set(named.values()))]
+
+
+def _sizes(files: list[Path], limits: Limits) -> dict[str, int]:
+    """Bytes of every tensor of some files."""
+    sizes: dict[str, int] = {}
+    for file in files:
+        for name, size in _header_sizes(file, limits):
+            if name in sizes:
+                raise InvalidInputError(
+                    f"{place(file)}: tensor {plain(name)!r} is in two files; read one of the models"
+                )
+            sizes[name] = size
+    return sizes
+
+
+def _header_sizes(path: Path, limits: Limits) -> Iterator[tuple[str, int]]:
+    where = place(path)
+    broken = "it was cut off or is broken: download it again"
+    try:
+        with path.open("rb") as file:
+            whole = path.stat().st_size
+            start = file.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if not 2 <= length <= whole - 8:
+                raise InvalidInputError(
+                    f"{where}: the header is said to have {length:,} bytes, the file has {whole:,}; {broken}"
+                )
+            if length > MAX_HEADER:
+                raise LimitExceededError(f"{where}: the header has {length:,} bytes, over the limit of {MAX_HEADER:,}")
+            header = parse_json(file.read(length), where, limits=limits)
+    except FileNotFoundError:
+        raise InvalidInputError(f"{where}: there is no such file; download it, too") from None
+    except OSError as error:
+        raise InvalidInputError(f"{where}: cannot be read ({error.strerror or error}); check the file") from None
+    if not isinstance(header, dict):
+        raise InvalidInputError(f"{where}: the header is no JSON object; {broken}")
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        ends = entry.get("data_offsets") if isinstance(entry, Mapping) else None
+        if (
+            not isinstance(ends, list)
+            or len(ends) != 2
+            or not all(type(end) is int for end in ends)
+            or not 0 <= ends[0] <= ends[1] <= whole - 8 - length
+        ):
+            raise InvalidInputError(f"{where}: tensor {plain(name)!r} is not inside the file; {broken}")
+        yield name, ends[1] - ends[0]

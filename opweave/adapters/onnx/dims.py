@@ -1,0 +1,198 @@
+"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them.
+
+A size belongs to a key: the dimension's name (``"batch"``); ``"x:2"``, position 2 of input ``x``, which also reaches
+dimensions without a name; ``"*:0"``, position 0 of every input, the batch in most models; ``"*"``, every other open
+dimension. The first of these that fits an open dimension counts. A name that gets a size has it everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.adapters.onnx.model import inner_graphs, values_of
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import MAX_BYTES
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TensorShapeProto, TypeProto
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDimension:
+    """A dimension of an input without a size; ``symbol`` is its name, or empty."""
+
+    input: str
+    position: int
+    rank: int
+    symbol: str
+
+    @property
+    def key(self) -> str:
+        """The key by which it gets a size."""
+        return self.symbol or self.place
+
+    @property
+    def place(self) -> str:
+        """Its place, which is also a key."""
+        return f"{self.input}:{self.position}"
+
+
+def open_dimensions(graph: GraphProto) -> list[OpenDimension]:
+    """Dimensions of tensor inputs that have no size; a negative size is none."""
+    return [
+        OpenDimension(value.name, position, len(shape.dim), dim.dim_param)
+        for value in graph.input
+        if (shape := _shape(value.type)) is not None
+        for position, dim in enumerate(shape.dim)
+        if _is_open(dim)
+    ]
+
+
+def _shape(kind: TypeProto) -> TensorShapeProto | None:
+    return kind.tensor_type.shape if kind.HasField("tensor_type") and kind.tensor_type.HasField("shape") else None
+
+
+def _is_open(dim: TensorShapeProto.Dimension) -> bool:
+    return not dim.HasField("dim_value") or dim.dim_value < 0
+
+
+def fix_dimensions(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
+    """Give open dimensions their sizes, in the inputs and wherever else their names occur.
+
+    Raises
+    ------
+    InvalidInputError
+        For a size that is none, and for a key that fits no dimension.
+    """
+    for key, size in dims.items():
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_BYTES:
+            raise InvalidInputError(f"dims[{key!r}] is {size!r}; it must be a whole number from 0 to 2**53")
+    _give_ranks(graph, dims)
+    found = open_dimensions(graph)
+    symbols = _symbols(graph)
+    _check_keys(dims, found, symbols, where)
+    sizes = {name: dims[name] for name in symbols if name in dims}
+    places: dict[str, int] = {}
+    for dim in found:
+        fitting = [word for word in (dim.place, dim.symbol, f"*:{dim.position}", "*") if word in dims]
+        if fitting:
+            places[dim.place] = dims[fitting[0]]
+            if dim.symbol:
+                sizes.setdefault(dim.symbol, places[dim.place])
+    for value in graph.input:
+        shape = _shape(value.type)
+        for position, given in enumerate(shape.dim if shape is not None else ()):
+            if f"{value.name}:{position}" in places:
+                given.dim_value = places[f"{value.name}:{position}"]
+    _replace(graph, sizes)
+
+
+def _give_ranks(graph: GraphProto, dims: Mapping[str, int]) -> None:
+    """An input without a shape gets one from the sizes of its positions: ``{"x:0": 1, "x:1": 3}``."""
+    for value in graph.input:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            for position in range(len(dims)):
+                if f"{value.name}:{position}" not in dims:
+                    break
+                value.type.tensor_type.shape.dim.add()
+
+
+def _symbols(graph: GraphProto) -> dict[str, None]:
+    return dict.fromkeys(
+        dim.dim_param
+        for value in values_of(graph)
+        if (shape := _shape(value.type)) is not None
+        for dim in shape.dim
+        if dim.dim_param
+    )
+
+
+def _check_keys(
+    dims: Mapping[str, int], found: Sequence[OpenDimension], symbols: Mapping[str, None], where: str
+) -> None:
+    known = {*symbols, "*"} | {dim.place for dim in found} | {f"*:{dim.position}" for dim in found}
+    for key in dims:
+        if key not in known:
+            names = ", ".join(dict.fromkeys([*(dim.key for dim in found), *symbols]))
+            has = f"its open dimensions: {names}" if names else "it has no open dimension"
+            raise InvalidInputError(f"{where}: there is no dimension {key!r}; {has}")
+
+
+def _replace(graph: GraphProto, sizes: Mapping[str, int]) -> None:
+    for value in values_of(graph):
+        shape = _shape(value.type)
+        for dim in shape.dim if shape is not None else ():
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            _replace(inner, sizes)
+
+
+def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
+    """Sizes that may do for a model's open dimensions: 1 for all, then images and sequences of usual sizes."""
+    yield {dim.key: 1 for dim in found}
+    for size in (8, 16, 64, 224, 640):
+        yield {dim.key: _usual(dim, size) for dim in reversed(found)}
+
+
+def _usual(dim: OpenDimension, size: int) -> int:
+    if dim.position == 0:
+        return 1
+    return 3 if dim.position == 1 and dim.rank == 4 else size
+
+
+def advice(found: Sequence[OpenDimension], example: Mapping[str, int] | None, where: str) -> InvalidInputError:
+    """The refusal of a model with open dimensions; the example is one with which the shapes fit together."""
+    keys = dict.fromkeys(dim.key for dim in found)
+    if example is None:
+        return InvalidInputError(
+            f"{where}: the inputs have open dimensions: {', '.join(keys)}; give their sizes as dims, or on the command "
+            "line with --dim NAME=SIZE for each"
+        )
+    python = ", ".join(f'"{key}": {example[key]}' for key in keys)
+    words = " ".join(f"--dim {_shell(key)}={example[key]}" for key in keys)
+    return InvalidInputError(
+        f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{python}}}, or on the command line "
+        f"{words}"
+    )
+
+
+def _shell(key: str) -> str:
+    return key if key.replace("_", "").replace(":", "").replace(".", "").isalnum() else f"'{key}'"
+
+
+def sizes_of_inputs(graph: GraphProto, inputs: Mapping[str, object], where: str) -> dict[str, int]:
+    """The sizes that example inputs give to open dimensions.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no such input, or its array has another shape.
+    """
+    kinds = {value.name: value.type for value in graph.input}
+    found: dict[str, int] = {}
+    for name, array in inputs.items():
+        if name not in kinds:
+            raise InvalidInputError(f"{where}: there is no input {name!r:.80}; there are: {', '.join(kinds)}")
+        if not isinstance(array, np.ndarray) or not kinds[name].HasField("tensor_type"):
+            continue
+        shape = _shape(kinds[name])
+        declared = list(shape.dim) if shape is not None else [None] * array.ndim
+        if len(declared) != array.ndim:
+            raise InvalidInputError(
+                f"{where}: input {name!r:.80} has {len(declared)} dimensions; an array with {array.ndim} was passed"
+            )
+        for position, (dim, size) in enumerate(zip(declared, array.shape, strict=True)):
+            if dim is None or _is_open(dim):
+                found[f"{name}:{position}"] = size
+            elif dim.dim_value != size:
+                raise InvalidInputError(
+                    f"{where}: input {name!r:.80} has size {dim.dim_value} at position {position}; an array with "
+                    f"{size} was passed"
+                )
+    return found

@@ -1,0 +1,200 @@
+"""Shapes that depend on values: one run of the model by ONNX Runtime measures them.
+
+The run happens in a process of its own, with limits on its time and memory. So a model that never ends, or that crashes
+the runtime, is refused in a sentence.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.adapters.onnx.model import OnnxFile
+from opweave.adapters.onnx.session import default_options, import_runtime, open_session
+from opweave.adapters.onnx.sizes import Sized, element_type, sized
+from opweave.adapters.onnx.write import save_model
+from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.limits import Limits
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+Given = Any
+"""What an input gets: an array, or a list of arrays for a sequence; None for an optional input without a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Feed:
+    """An input of zeros: the type as the runtime names it, and the shape."""
+
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    path: str
+    feeds: Mapping[str, _Feed | Given]
+    wanted: Sequence[str]
+
+
+def measured(
+    file: OnnxFile, model: ModelProto, wanted: Sequence[str], inputs: Mapping[str, Given], limits: Limits
+) -> dict[str, Sized]:
+    """Run a model once and measure some of its values.
+
+    Parameters
+    ----------
+    file
+        The file, for the weights.
+    model
+        The model that is run, with fixed input sizes.
+    wanted
+        Names of the values to measure.
+    inputs
+        Inputs by name; zeros for all others.
+    limits
+        Caps on the run.
+
+    Returns
+    -------
+    dict
+        Sizes by name. For a sequence or a map, the bytes of all its content.
+
+    Raises
+    ------
+    InvalidInputError
+        When an input has no shape.
+    EngineError
+        When the runtime refuses the model or fails, or its time or memory is up.
+    """
+    from onnx import helper
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    outputs = {value.name for value in copy.graph.output}
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted if name not in outputs)
+    weights = {tensor.name for tensor in copy.graph.initializer}
+    needed = [value for value in copy.graph.input if value.name not in weights]
+    feeds = {value.name: inputs[value.name] if value.name in inputs else _zeros(value) for value in needed}
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        path = save_model(file, copy, Path(folder) / "measured.onnx")
+        task = _Task(str(path), feeds, tuple(wanted))
+        caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
+        found = run_in_child("ONNX Runtime", "opweave.adapters.onnx.measured:record", task, caps)
+    if found is None:
+        raise EngineError(f"the run took more than {limits.run_seconds:g} s")
+    if isinstance(found, str):
+        raise EngineError(found)
+    return {
+        name: Sized((), kind, size) if shape is None else sized(shape, kind, f"{file.where}: tensor {name!r}")
+        for name, (kind, shape, size) in found.items()
+    }
+
+
+def _zeros(value: ValueInfoProto) -> _Feed:
+    kind = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
+        raise InvalidInputError(f"input {value.name!r} is no tensor with a shape; pass inputs={{{value.name!r}: ...}}")
+    return _Feed(element_type(kind.elem_type), tuple(dim.dim_value for dim in kind.shape.dim))
+
+
+Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
+"""Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
+
+
+def record(task: _Task, _: Callable[[object], None]) -> Found | str:
+    """In the child: run the model, and describe the wanted values, or say why it cannot be run.
+
+    ONNX Runtime runs it; what this runtime lacks, the slow reference implementation of ONNX may still know.
+    """
+    try:
+        return _by_runtime(task)
+    except (EngineError, InvalidInputError) as error:
+        try:
+            return _by_reference(task)
+        except Exception:  # the runtime's error tells more
+            return str(error)
+
+
+def _by_runtime(task: _Task) -> Found:
+    runtime = import_runtime()
+    options = default_options()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = open_session(Path(task.path), options)
+    kinds = {value.name: value.type for value in session.get_outputs()}
+    feeds = {name: _array(given) for name, given in task.feeds.items()}
+    tensors = (
+        [name for name in task.wanted if kinds[name].startswith("tensor")]
+        if all(map(_is_plain, feeds.values()))
+        else []
+    )
+    others = [name for name in task.wanted if name not in tensors]
+    found: Found = {}
+    try:
+        if tensors:  # as the runtime's own values, because NumPy lacks some element types
+            given = {name: runtime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+            for name, value in zip(tensors, session.run_with_ort_values(tensors, given), strict=True):
+                found[name] = (_element(value.data_type()), tuple(value.shape()), 0)
+        if others:
+            found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
+    except Exception as error:  # the runtime has its own exception tree
+        raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
+    return found
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biufcOUS"
+
+
+def _by_reference(task: _Task) -> Found:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    feeds = {name: _array(given) for name, given in task.feeds.items()}
+    values: Any = ReferenceEvaluator(onnx.load(task.path)).run(None, feeds, intermediate=True)
+    return {name: _described(values[name]) for name in task.wanted}
+
+
+def _described(value: object) -> tuple[str, tuple[int, ...] | None, int]:
+    from onnx import TensorProto, helper
+
+    if not isinstance(value, np.ndarray | np.generic):
+        return "sequence", None, bytes_of(value)
+    text = value.dtype.kind in "OUST"
+    kind = TensorProto.STRING if text else helper.np_dtype_to_tensor_dtype(value.dtype)
+    return element_type(kind), tuple(value.shape), 0
+
+
+def _array(given: object) -> Any:
+    if not isinstance(given, _Feed):
+        return given
+    if given.kind == "STRING":
+        return np.full(given.shape, "", object)
+    from onnx import TensorProto, helper
+
+    return np.zeros(given.shape, helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(given.kind)))
+
+
+def _element(kind: str) -> str:
+    """ONNX's name of an element type for the runtime's, such as "tensor(float)"."""
+    return kind[kind.index("(") + 1 : -1].upper()
+
+
+def bytes_of(value: object) -> int:
+    """Bytes of a value of any type: an array, a list or a map of arrays, or nothing."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.size * 32 if value.dtype.kind in "OUST" else value.nbytes
+    if isinstance(value, Mapping):
+        return sum(map(bytes_of, [*value.keys(), *value.values()]))
+    if isinstance(value, list | tuple):
+        return sum(map(bytes_of, value))
+    if isinstance(value, str):
+        return 32
+    return 0 if value is None else 8

@@ -1,0 +1,166 @@
+"""A plan of a language model as a command line of llama.cpp.
+
+llama.cpp keeps the table of tokens in host memory, the first layers there, too, and gives each device one block of the
+layers that follow; ``--tensor-split`` counts the output as one more layer at the end. A layer's cache is where the
+layer is. What the blocks do not say is said by ``--override-tensor``, of which the first match counts
+(``src/llama-model.cpp``: ``load_tensors``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from itertools import pairwise
+
+from opweave.adapters.runtimes.groups import tensor_split
+from opweave.adapters.runtimes.language import LanguagePlan, exchanged, homes_of, layer_pattern, stages_of
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel, Role
+from opweave.problems.language.workload import DECODE, Workload
+
+TENSORS: Mapping[Role, str] = {
+    "router": "ffn_gate_inp",
+    "experts": "ffn_(up|down|gate|gate_up)_(ch|)exps",
+    "feed_forward": "ffn_(up|down|gate)(_shexp|)[.]",
+}
+"""Names of the tensors of each role as regular expressions; those of attention are where their layer is."""
+
+
+def llama_cpp_command(
+    model: LanguageModel,
+    plan: LanguagePlan,
+    work: Workload = DECODE,
+    *,
+    host: str,
+    names: Mapping[str, str] | None = None,
+    file: str = "model.gguf",
+    program: str = "llama-server",
+) -> str:
+    """Write the command line that carries out a plan.
+
+    Parameters
+    ----------
+    model, plan
+        The model, and where its groups are. The table of tokens stays in host memory, whatever the plan says; it is
+        hardly read. Equal layers of a device are exchanged so that the line is short
+        (:func:`~opweave.adapters.runtimes.language.exchanged`).
+    work
+        The context of each sequence, the number of sequences, the batch, and the types of the caches.
+    host
+        The device of the plan that is the processor with its memory.
+    names
+        llama.cpp's names of the other devices, such as ``{"left": "CUDA1"}`` (``llama-server --list-devices`` prints
+        them); by default "CUDA0", "CUDA1", ... in the order of their layers.
+    file, program
+        Name of the model file, and of the program.
+
+    Raises
+    ------
+    InvalidInputError
+        When llama.cpp cannot carry out the plan; the message names the layer or the device.
+
+    Examples
+    --------
+    >>> from opweave.problems.language.model import Cache, Layer, Weights
+    >>> attention, mlp = (Weights(role=role, bytes=8, elements=4) for role in ("attention", "feed_forward"))
+    >>> layer = Layer(groups=[attention, mlp], cache=Cache(key_width=2, value_width=2))
+    >>> table, head = (Weights(role=role, bytes=8, elements=4) for role in ("embedding", "head"))
+    >>> tiny = LanguageModel(
+    ...     name="tiny", layers=[layer] * 3, embedding=table, head=head, hidden_bytes=4, vocabulary=16
+    ... )
+    >>> homes = {"embedding": "cpu", "layers.0.attention": "cpu", "layers.0.feed_forward": "cpu", "head": "gpu"}
+    >>> homes |= {f"layers.{n}.{role}": "gpu" for n in (1, 2) for role in ("attention", "feed_forward")}
+    >>> llama_cpp_command(tiny, homes, host="cpu")
+    'llama-server -m model.gguf -c 4096 -ub 512 -ngl 3'
+    """
+    homes = exchanged(model, homes_of(model, plan))
+    blocks = _blocks(model, homes, host)
+    known = _names(blocks, homes, host, names or {})
+    words = [program, "-m", file, "-c", str(work.context * work.sequences), "-ub", str(work.batch)]
+    if work.sequences > 1:
+        words += ["-np", str(work.sequences)]
+    words += _cache_words(work)
+    offloaded = sum(blocks.values())
+    words += ["-ngl", str(offloaded + 1 if offloaded or homes["head"] != host else 0)]
+    if homes["head"] != host and homes["head"] not in blocks:
+        blocks[homes["head"]] = 0
+    if len(blocks) > 1:
+        counts = [*blocks.values()]
+        counts[-1] += 1
+        words += ["--device", ",".join(known[device] for device in blocks), "--tensor-split", tensor_split(counts)]
+    elif blocks and names:
+        words += ["--device", known[next(iter(blocks))]]
+    return shlex.join([*words, *_override_words(model, homes, known, host, blocks)])
+
+
+def _blocks(model: LanguageModel, homes: Mapping[str, str], host: str) -> dict[str, int]:
+    """Layers of each device that is not the host, in the order in which they run."""
+    devices = [homes[f"layers.{number}.attention"] for number in range(len(model.layers))]
+    stages = stages_of(devices, "llama.cpp")
+    if host in [device for device, _ in stages[1:]]:
+        raise InvalidInputError(
+            f"device {host!r} has layers after those of {stages[0][0]!r}, but llama.cpp keeps the first layers in host "
+            "memory; plan with the host first"
+        )
+    return {device: count for device, count in stages if device != host}
+
+
+def _names(blocks: Mapping[str, int], homes: Mapping[str, str], host: str, given: Mapping[str, str]) -> dict[str, str]:
+    others = [device for device in dict.fromkeys([*blocks, *homes.values()]) if device != host]
+    known = {device: given.get(device, f"CUDA{number}") for number, device in enumerate(others)}
+    if len(set(known.values())) < len(known):
+        raise InvalidInputError(f"two devices have the same name in llama.cpp: {known}; name all of them")
+    return {host: "CPU", **known}
+
+
+def _cache_words(work: Workload) -> list[str]:
+    words = []
+    if work.keys != "f16":
+        words += ["-ctk", work.keys]
+    if work.values != "f16":
+        words += ["-ctv", work.values, "-fa", "on"]  # quantised values need flash attention
+    return words
+
+
+def _override_words(
+    model: LanguageModel, homes: Mapping[str, str], known: Mapping[str, str], host: str, blocks: Mapping[str, int]
+) -> list[str]:
+    """What differs from the blocks: groups that are not where their layer is, and the output."""
+    away: dict[tuple[Role, str], list[int]] = {}
+    for number, layer in enumerate(model.layers):
+        home = homes[f"layers.{number}.attention"]
+        for group in layer.groups[1:]:
+            device = homes[f"layers.{number}.{group.role}"]
+            if device != home:
+                away.setdefault((group.role, device), []).append(number)
+    words = _expert_words(model, homes, host) if ("experts", host) in away else []
+    if words:
+        del away["experts", host]
+    rules = [
+        f"{_layers(numbers, len(model.layers))}[.]{TENSORS[role]}={known[device]}"
+        for (role, device), numbers in away.items()
+    ]
+    last = [host, *blocks][-1]
+    if homes["head"] != last:
+        if model.tied_bytes and homes["head"] != host:
+            raise InvalidInputError(
+                f"the head is on {homes['head']!r}, but the last layers are on {last!r}; llama.cpp cannot keep them "
+                "apart when the head shares the table of tokens"
+            )
+        rules.append(f"^{'token_embd' if model.tied_bytes else 'output'}[.]={known[homes['head']]}")
+    return [*(["-ot", ",".join(rules)] if rules else []), *words]
+
+
+def _expert_words(model: LanguageModel, homes: Mapping[str, str], host: str) -> list[str]:
+    """The option for experts in host memory, if they are those of the first layers; experts of all layers are, too."""
+    having = [number for number, layer in enumerate(model.layers) if layer.group("experts")]
+    kept = [number for number in having if homes[f"layers.{number}.experts"] == host]
+    if kept == having:
+        return ["--cpu-moe"]
+    return ["--n-cpu-moe", str(kept[-1] + 1)] if kept == having[: len(kept)] else []
+
+
+def _layers(numbers: list[int], count: int) -> str:
+    if len(numbers) == count and all(b == a + 1 for a, b in pairwise(numbers)):
+        return "blk[.][0-9]+"
+    return f"blk[.]{layer_pattern(numbers)}"

@@ -1,0 +1,148 @@
+"""Plans of language models for vLLM, exo and accelerate, which keep every layer on one device."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from opweave.adapters.runtimes.groups import vllm_partition
+from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.workload import DECODE, Workload
+
+BLOCK_TOKENS = 16
+"""Tokens of a block of vLLM's cache by default (``--block-size``)."""
+
+
+def _stages(model: LanguageModel, plan: LanguagePlan, runtime: str) -> list[tuple[str, int]]:
+    """Devices with their layers; the embedding is with the first and the head with the last."""
+    homes = homes_of(model, plan)
+    stages = stages_of(whole_layers(model, homes, runtime), runtime)
+    for name, device in (("embedding", stages[0][0]), ("head", stages[-1][0])):
+        if homes[name] != device:
+            raise InvalidInputError(
+                f"the {name} is on {homes[name]!r}, but the layers next to it are on {device!r}; {runtime} keeps them "
+                "together: plan with both on one device"
+            )
+    return stages
+
+
+def vllm_command(
+    model: LanguageModel,
+    plan: LanguagePlan,
+    work: Workload = DECODE,
+    *,
+    name: str | None = None,
+) -> str:
+    """Write the command that serves a plan with vLLM as a pipeline.
+
+    Parameters
+    ----------
+    model, plan
+        The model, and where its groups are; devices are ranks in the order of their layers.
+    work
+        The context, and the number of sequences at once.
+    name
+        The model as vLLM finds it; None for the description's own name.
+
+    Raises
+    ------
+    InvalidInputError
+        When a layer is divided, or a device has several blocks of layers.
+    """
+    counts = [count for _, count in _stages(model, plan, "vLLM")]
+    words = ["vllm", "serve", name or model.name, "--max-model-len", str(work.context)]
+    words += ["--max-num-seqs", str(work.sequences)]
+    if len(counts) == 1:
+        return shlex.join(words)
+    words += ["--pipeline-parallel-size", str(len(counts))]
+    return f"VLLM_PP_LAYER_PARTITION={vllm_partition(counts)} {shlex.join(words)}"
+
+
+def vllm_blocks(
+    model: LanguageModel, counts: Sequence[int], available: Sequence[int], *, keys: str = "f16", values: str = "f16"
+) -> tuple[int, ...]:
+    """Count the blocks of cache that each stage has room for; vLLM uses the smallest number in all of them.
+
+    Parameters
+    ----------
+    model
+        The model.
+    counts
+        Layers of each stage, in order; see :func:`~opweave.adapters.runtimes.groups.vllm_partition`.
+    available
+        Bytes that each stage has for weights and cache: its memory times ``--gpu-memory-utilization``, without the
+        peak of the profiling run and what is not PyTorch's.
+    keys, values
+        Types of the cache.
+
+    Raises
+    ------
+    InvalidInputError
+        When the stages do not have the model's layers, or one has no room for its weights; the message says how many
+        bytes are missing.
+
+    Notes
+    -----
+    Because the smallest stage decides, the first and the last stage, which have the embedding and the head, should have
+    fewer layers (https://github.com/vllm-project/vllm/pull/6920).
+    """
+    if sum(counts) != len(model.layers) or len(counts) != len(available):
+        raise InvalidInputError(
+            f"{list(counts)} layers on {len(available)} devices are not the {len(model.layers)} layers of {model.name}"
+        )
+    found, begin = [], 0
+    for stage, (count, room) in enumerate(zip(counts, available, strict=True)):
+        layers = model.layers[begin : begin + count]
+        begin += count
+        weights = sum(layer.bytes for layer in layers)
+        weights += model.embedding.bytes if stage == 0 else 0
+        weights += model.head.bytes if stage == len(counts) - 1 else 0
+        if weights > room:
+            raise InvalidInputError(
+                f"stage {stage} needs {weights:,} bytes for its weights, {weights - room:,} more than it has; give it "
+                "fewer layers"
+            )
+        block = BLOCK_TOKENS * sum(layer.cache.token_bytes(keys, values) for layer in layers)
+        found.append((room - weights) // max(block, 1))
+    return tuple(found)
+
+
+def exo_shards(model: LanguageModel, plan: LanguagePlan) -> dict[str, dict[str, int]]:
+    """Write the layers of each node as exo's ``PipelineShardMetadata`` has them; the end of a shard is exclusive.
+
+    Raises
+    ------
+    InvalidInputError
+        When a layer is divided, or a device has several blocks of layers.
+    """
+    stages = _stages(model, plan, "exo")
+    shards: dict[str, dict[str, int]] = {}
+    begin = 0
+    for rank, (device, count) in enumerate(stages):
+        shards[device] = {
+            "device_rank": rank,
+            "world_size": len(stages),
+            "start_layer": begin,
+            "end_layer": begin + count,
+            "n_layers": len(model.layers),
+        }
+        begin += count
+    return shards
+
+
+def accelerate_device_map(model: LanguageModel, plan: LanguagePlan) -> dict[str, str]:
+    """Write the ``device_map`` of Hugging Face's ``from_pretrained``; the devices are named as accelerate names them.
+
+    Raises
+    ------
+    InvalidInputError
+        When a layer is divided: its parts are added to each other, which accelerate cannot do across devices.
+    """
+    homes = homes_of(model, plan)
+    devices = whole_layers(model, homes, "accelerate")
+    found = {"model.embed_tokens": homes["embedding"], "model.rotary_emb": homes["embedding"]}
+    found |= {f"model.layers.{number}": device for number, device in enumerate(devices)}
+    norm = "model.final_layernorm" if model.architecture == "phi" else "model.norm"
+    return {**found, norm: homes["head"], "lm_head": homes["head"]}

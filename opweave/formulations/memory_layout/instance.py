@@ -1,0 +1,224 @@
+"""A memory layout as arrays, one row for every block of storages: what formulations and solvers work on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from opweave.formulations.once import once
+from opweave.problems.arrays import NO_LIMIT, BoolArray, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
+from opweave.problems.spec import FrozenDict
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutInstance:
+    """The problem in whole numbers. Time is cut into sections: from each begin or end of a block to the next one.
+
+    Attributes
+    ----------
+    problem
+        Where the numbers come from.
+    moment
+        The times between sections, ascending. Shape (sections + 1,), or (0,) without blocks.
+    begin, end
+        The block lives in the sections from ``begin`` to before ``end``; a block that takes no space in time has
+        equal ones. Shape (blocks,).
+    bytes, alignment
+        Of every block. The alignment of its pool comes in addition; both are powers of two. Shape (blocks,).
+    fixed
+        Its given offset; -1 for none. Shape (blocks,).
+    allowed
+        Whether a block may stand in a pool: its pools and operators, its size and its fixed offset say so. Shape
+        (blocks, pools).
+    seconds
+        What it takes to write and read it in a pool. Shape (blocks, pools).
+    capacity, pool_alignment
+        Of every pool; :data:`~opweave.problems.arrays.NO_LIMIT` for none. Shape (pools,).
+    team
+        Blocks with the same number must share a pool. Shape (blocks,).
+    apart
+        Pairs of blocks that must not share a pool, the smaller number first. Shape (pairs, 2).
+    """
+
+    problem: MemoryLayout
+    moment: FloatArray
+    begin: IntArray
+    end: IntArray
+    bytes: IntArray
+    alignment: IntArray
+    fixed: IntArray
+    allowed: BoolMatrix
+    seconds: FloatMatrix
+    capacity: IntArray
+    pool_alignment: IntArray
+    team: IntArray
+    apart: IntMatrix
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    @property
+    def sections(self) -> int:
+        """Number of sections."""
+        return max(0, len(self.moment) - 1)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The block of every storage, by its id."""
+        return {each.id: row for row, block in enumerate(self.problem.blocks) for each in block.members}
+
+    def name(self, row: int) -> str:
+        """The id of a block's first storage."""
+        return self.problem.blocks[row].members[0].id
+
+    @cached_property
+    def solid(self) -> BoolArray:
+        """Blocks that take space. Shape (blocks,)."""
+        return (self.bytes > 0) & (self.begin < self.end)
+
+    @cached_property
+    def grain(self) -> int:
+        """Bytes of which every offset of some best layout is a multiple."""
+        aligned = np.concatenate([self.alignment, self.pool_alignment])
+        steps = [self.bytes[self.solid], self.fixed[self.fixed > 0], aligned[aligned > 1]]
+        return max(1, math.gcd(*(int(size) for size in np.unique(np.concatenate(steps)))))
+
+    @cached_property
+    def height(self) -> int:
+        """Bytes that no layout needs to exceed in any pool: everything stacked on the highest fixed block."""
+        step = int(np.concatenate([self.alignment, self.pool_alignment]).max(initial=1))
+        highest = int((self.fixed + self.bytes)[self.fixed >= 0].max(initial=0))
+        stacked: int = sum((size + step - 1) // step * step for size in self.bytes[self.solid].tolist())
+        return highest + stacked + step
+
+    @cached_property
+    def meeting(self) -> tuple[IntArray, IntArray]:
+        """Pairs of blocks that take space at the same time, the smaller number first. Both of shape (pairs,)."""
+        rows = np.flatnonzero(self.solid)
+        begin, end = self.begin[rows], self.end[rows]
+        order = np.argsort(begin, kind="stable")
+        last = np.searchsorted(begin[order], end[order])  # later ones that begin before this one ends
+        counts = np.maximum(last - np.arange(len(rows)) - 1, 0)
+        first = np.repeat(np.arange(len(rows)), counts)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = np.sort(np.stack([rows[order[first]], rows[order[second]]]), axis=0)
+        return pairs[0], pairs[1]
+
+    def full_sections(self) -> Iterator[IntArray]:
+        """Blocks of each section in which something begins right before something ends; no other set is larger."""
+        begins, ends = (set(column[self.solid].tolist()) for column in (self.begin, self.end))
+        latest = None
+        for section in range(self.sections):
+            latest = section if section in begins else latest
+            if latest is not None and section + 1 in ends:
+                yield np.flatnonzero(self.solid & (self.begin <= section) & (self.end > section))
+                latest = None
+
+    @cached_property
+    def live(self) -> IntArray:
+        """Bytes that live in every section, in all pools together. Shape (sections,)."""
+        return live_bytes(self.begin, self.end, self.bytes, self.sections)
+
+    @cached_property
+    def impossible(self) -> str | None:
+        """A block that may stand in no pool, in words; None if there is none."""
+        nowhere = np.flatnonzero(~self.allowed.any(axis=1))
+        if not len(nowhere):
+            return None
+        block = self.problem.blocks[int(nowhere[0])]
+        fixed = self.fixed[nowhere[0]]
+        where = "" if fixed < 0 else f" at its fixed offset {fixed:,}"
+        return f"storage {block.name!r} of {block.bytes:,} bytes fits into no pool that it may stand in{where}"
+
+    def layout(self, offset: IntArray, pool: IntArray | None = None) -> Layout:
+        """The solution for offsets and pools of the blocks; None for the first pool. Both of shape (blocks,)."""
+        offsets: dict[str, int] = {}
+        pools: dict[str, str] = {}
+        places = np.zeros(len(self), dtype=np.int64) if pool is None else pool
+        for block, at, number in zip(self.problem.blocks, offset.tolist(), places.tolist(), strict=True):
+            for each in block.members:
+                offsets[each.id], pools[each.id] = at, self.problem.pools[number].name
+        order = [each.id for each in self.problem.lifetimes]
+        return Layout(
+            offset=FrozenDict({name: offsets[name] for name in order}),
+            pool=FrozenDict({} if len(self.problem.pools) == 1 else {name: pools[name] for name in order}),
+        )
+
+    def places(self, layout: Layout) -> tuple[IntArray, IntArray]:
+        """Offsets and pools of the blocks in a valid solution; the opposite of :meth:`layout`."""
+        firsts = [block.members[0].id for block in self.problem.blocks]
+        pools = [self.problem.pool_index[self.problem.pool_of(layout, name) or ""] for name in firsts]
+        offsets = [layout.offset[name] for name in firsts]
+        return np.asarray(offsets, dtype=np.int64), np.asarray(pools, dtype=np.int64)
+
+
+def live_bytes(begin: IntArray, end: IntArray, size: IntArray, sections: int) -> IntArray:
+    """Bytes that live in every section, given the first section of each block and the one after its last.
+
+    Examples
+    --------
+    >>> live_bytes(np.array([0, 1]), np.array([2, 3]), np.array([5, 7]), 3).tolist()
+    [5, 12, 7]
+    """
+    change = np.zeros(sections + 1, dtype=np.int64)
+    np.add.at(change, begin, size)
+    np.subtract.at(change, end, size)
+    held: IntArray = np.cumsum(change)[:sections]
+    return held
+
+
+@once
+def lower(problem: MemoryLayout) -> LayoutInstance:
+    """The arrays of a problem."""
+    blocks, pools = problem.blocks, problem.pools
+    moment = np.unique([time for block in blocks for time in (block.begin, block.end)]).astype(np.float64)
+    size = np.asarray([block.bytes for block in blocks], dtype=np.int64)
+    capacity = np.asarray([NO_LIMIT if pool.bytes is None else pool.bytes for pool in pools], dtype=np.int64)
+    pool_alignment = np.asarray([pool.alignment for pool in pools], dtype=np.int64)
+    given = ([problem.fixed[each.id] for each in block.members if each.id in problem.fixed] for block in blocks)
+    fixed = np.asarray([places[0] if places else -1 for places in given], dtype=np.int64)
+    alignment = np.asarray([max(each.alignment for each in block.members) for block in blocks], dtype=np.int64)
+    at = np.maximum(fixed, 0)
+    welcome = [[all(problem.may_stand_in(each, pool) for each in block.members) for pool in pools] for block in blocks]
+    takes_space = np.asarray([block.bytes > 0 and block.end > block.begin for block in blocks], dtype=bool)
+    fits = ((at + size)[:, None] <= capacity) | ~takes_space[:, None]
+    aligned = (at[:, None] % pool_alignment == 0) & (at % alignment == 0)[:, None]
+    return LayoutInstance(
+        problem=problem,
+        moment=moment,
+        begin=np.searchsorted(moment, [block.begin for block in blocks]).astype(np.int64),
+        end=np.searchsorted(moment, [block.end for block in blocks]).astype(np.int64),
+        bytes=size,
+        alignment=alignment,
+        fixed=fixed,
+        allowed=np.asarray(welcome, dtype=bool).reshape(len(blocks), len(pools)) & fits & aligned,
+        seconds=np.asarray(
+            [[sum(pool.seconds(each.moved) for each in block.members) for pool in pools] for block in blocks],
+            dtype=np.float64,
+        ).reshape(len(blocks), len(pools)),
+        capacity=capacity,
+        pool_alignment=pool_alignment,
+        **_companions(problem),
+    )
+
+
+def _companions(problem: MemoryLayout) -> dict[str, IntArray]:
+    """Teams of blocks that share a pool, and pairs that do not."""
+    block = {each.id: row for row, block in enumerate(problem.blocks) for each in block.members}
+    names = {str(row): row for row in range(len(problem.blocks))}
+    groups = [[str(block[name]) for name in group] for group in problem.together]
+    team = np.zeros(len(names), dtype=np.int64)
+    for number, rows in enumerate(united(names, groups)):
+        team[rows] = number
+    pairs = {
+        (min(block[a], block[b]), max(block[a], block[b]))
+        for group in problem.apart
+        for k, a in enumerate(group)
+        for b in group[k + 1 :]
+    }
+    return {"team": team, "apart": np.asarray(sorted(pairs), dtype=np.int64).reshape(-1, 2)}

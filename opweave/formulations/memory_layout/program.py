@@ -1,0 +1,343 @@
+"""What the programs of memory layout share: units, columns of pools and offsets, and how a layout is read from them.
+
+A layout in which every storage rests on another one, on the ground, or on the next multiple of its alignment is never
+worse than the layout that it was pushed down from. So offsets count whole units, and a layout that is read from an
+engine's values is pushed down, which removes their rounding errors.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.formulation import TOLERANCE, Formulation
+from opweave.formulations.memory_layout.instance import LayoutInstance, lower
+from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.errors import InfeasibleError, InvalidInputError
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
+from opweave.problems.words import did_you_mean
+
+SLACK = 0.25
+"""Units by which an engine may misjudge an arena of whole units."""
+
+GAPS = 8
+"""How many times as high as all storages together a pool may be if rows are added that may ask for gaps."""
+
+
+class LayoutHandles(Handles):
+    """Handles over storages and pools.
+
+    Attributes
+    ----------
+    instance
+        What was written.
+    grain
+        Bytes of a unit.
+    places
+        Column of every block's offset, in units.
+    chosen
+        1 if the blocks of a team stand in a pool, by (team, pool).
+    tops
+        Units that every pool has to reserve; None where they do not matter.
+    """
+
+    more_words: ClassVar[tuple[str, ...]] = ("in_pool", "reserved", "offset")
+
+    instance: LayoutInstance
+    grain: float
+    places: list[int]
+    chosen: dict[tuple[int, int], Linear]
+    tops: list[Linear]
+
+    def in_pool(self, storage: str, pool: str) -> Linear:
+        """1 if a storage stands in a pool, otherwise 0."""
+        return self.stands(self._row(storage), self._pool(pool))
+
+    def reserved(self, pool: str) -> Linear:
+        """Bytes that a pool has to reserve."""
+        return self.tops[self._pool(pool)] * self.grain
+
+    def offset(self, storage: str) -> Linear:
+        """The offset of a storage in its pool, in bytes."""
+        return Linear.of(self.places[self._row(storage)]) * self.grain
+
+    def _row(self, storage: str) -> int:
+        return _known("storage", storage, self.instance.row_of)
+
+    def _pool(self, pool: str) -> int:
+        return _known("pool", pool, self.instance.problem.pool_index)
+
+    def stands(self, row: int, pool: int) -> Linear:
+        """1 if a block stands in a pool, otherwise 0."""
+        return self.chosen.get((int(self.instance.team[row]), pool), Linear())
+
+
+def _known(what: str, name: str, known: Mapping[str, int]) -> int:
+    if name not in known:
+        raise InvalidInputError(f"there is no {what} {name!r}{did_you_mean(name, known)}")
+    return known[name]
+
+
+@dataclass(eq=False)
+class OffsetModel(LayoutHandles, LinearModel):
+    """A linear program of offsets; see :class:`LayoutHandles`."""
+
+    instance: LayoutInstance
+    grain: float
+    places: list[int] = field(default_factory=list)
+    chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
+    tops: list[Linear] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class BoxModel(LayoutHandles, IntervalModel):
+    """A constraint program of boxes; see :class:`LayoutHandles`."""
+
+    instance: LayoutInstance
+    grain: float
+    places: list[int] = field(default_factory=list)
+    chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
+    tops: list[Linear] = field(default_factory=list)
+
+
+class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
+    """A memory layout as a program; a subclass says how boxes are kept from overlapping."""
+
+    problem_type: ClassVar[type[MemoryLayout]] = MemoryLayout
+    _grain: float = 1.0
+    _step: int = 1
+    _height: int = 0
+    _cost_unit: float = 1.0
+
+    def prepare(self, problem: MemoryLayout, largest: float) -> LayoutInstance:
+        """Choose units, of which an arena has at most ``largest``.
+
+        Raises
+        ------
+        InfeasibleError
+            If a storage fits nowhere.
+        LimitExceededError
+            If there are too many storages.
+        """
+        instance = lower(problem)
+        if instance.impossible is not None:
+            raise InfeasibleError(instance.impossible)
+        pairs = len(instance.meeting[0])
+        check_rows(len(instance.capacity) * (3 * pairs + 4 * len(instance)), self.name, self.context.limits)
+        self._step, self._height = instance.grain, instance.height
+        if self.context.extended:  # added rows may speak of single bytes, and ask for gaps
+            self._step, self._height = 1, GAPS * instance.height
+        self._grain = self._step * max(1.0, self._height / self._step / largest)
+        return instance
+
+    def add_pools(self, model: Any) -> None:
+        """One pool for every team of blocks, and no pool for two blocks that must be apart."""
+        instance = model.instance
+        pools = range(len(instance.capacity))
+        for team in np.unique(instance.team).tolist():
+            rows = np.flatnonzero(instance.team == team)
+            open_pools = np.flatnonzero(instance.allowed[rows].all(axis=0)).tolist()
+            if not open_pools:
+                raise InfeasibleError(f"storages that must share a pool ({self._named(model, rows)}) have none")
+            keys = [(instance.name(int(rows[0])), instance.problem.pools[k].name) for k in open_pools]
+            columns = model.binaries("chosen", keys) if len(open_pools) > 1 else ()
+            chosen = [Linear.of(int(column)) for column in columns] or [Linear(1)]
+            model.chosen |= {(team, k): each for k, each in zip(open_pools, chosen, strict=True)}
+            if len(chosen) > 1:
+                model.rows("one_pool").add(total(chosen) == 1)
+        for a, b in instance.apart.tolist():
+            for k in pools:
+                both = model.stands(a, k) + model.stands(b, k)
+                if both.terms or both.constant > 1:
+                    self._require(model, "apart", both <= 1)
+
+    def _named(self, model: Any, rows: IntArray) -> str:
+        return ", ".join(repr(model.instance.name(row)) for row in rows[:3].tolist())
+
+    def _require(self, model: Any, name: str, row: Any) -> None:
+        """Add a row; one without columns must hold by itself."""
+        if not row.decided():
+            model.rows(name).add(row)
+
+    def add_tops(self, model: Any, least: float) -> None:
+        """Every pool reserves what reaches highest in it, and at any time no less than what lives there."""
+        instance, known = model.instance, self.context.ceiling
+        arena = instance.problem.objective == "arena"
+        ceiling = int(known) if arena and known is not None else self._height
+        most = np.minimum(np.minimum(instance.capacity, ceiling), self._height)
+        names = [pool.name for pool in instance.problem.pools]
+        low = [least if len(names) == 1 and arena else 0.0] * len(names)
+        high = [self._units(int(size)) for size in most]
+        if any(a > b for a, b in zip(low, high, strict=True)):
+            raise InfeasibleError(self.why_infeasible(instance.problem))
+        model.tops = [Linear.of(int(column)) for column in self.lengths(model, "top", names, low, high)]
+        for k in range(len(names)):
+            for row in range(len(instance)):
+                there = model.stands(row, k)
+                if instance.solid[row] and (there.terms or there.constant):
+                    end = Linear.of(model.places[row]) + self._size(model, row)
+                    big = self._units(self._height)
+                    model.where("below_top", end - model.tops[k] <= 0, self._conditions(there), big)
+            if len(names) > 1:
+                for section in instance.full_sections():
+                    live = total(model.stands(row, k) * self._size(model, row) for row in section.tolist())
+                    self._require(model, "live", live - model.tops[k] <= 0)
+
+    def lengths(self, model: Any, name: str, keys: Iterable[str], low: Any, high: Any) -> IntArray:
+        """Columns of offsets or heights, in units."""
+        columns: IntArray = model.wholes(name, keys, low, high)
+        return columns
+
+    def _units(self, size: int) -> float:
+        """Bytes in units, rounded down to whole ones if a unit is whole."""
+        return size // self._step if self._grain == self._step else size / self._grain
+
+    def _size(self, model: Any, row: int) -> float:
+        size = int(model.instance.bytes[row])
+        return size // self._step if self._grain == self._step else size / self._grain
+
+    @staticmethod
+    def _conditions(there: Linear) -> tuple[Linear, ...]:
+        return (there,) if there.terms else ()
+
+    def add_places(self, model: Any) -> None:
+        """Offsets, those given fixed, and multiples of the alignments that units do not already have."""
+        instance = model.instance
+        high = [self._units(self._height)] * len(instance)
+        low = [0.0] * len(instance)
+        for row in np.flatnonzero(instance.fixed >= 0).tolist():
+            low[row] = high[row] = self._units(int(instance.fixed[row]))
+        names = [instance.name(row) for row in range(len(instance))]
+        model.places = self.lengths(model, "place", names, low, high).tolist()
+        for row in range(len(instance)):
+            for k, pool in enumerate(instance.problem.pools):
+                there = model.stands(row, k)
+                step = int(max(instance.alignment[row], instance.pool_alignment[k]))
+                if self._step % step and instance.fixed[row] < 0 and (there.terms or there.constant):
+                    self._align(model, row, pool.name, step, there)
+
+    def _align(self, model: Any, row: int, pool: str, step: int, there: Linear) -> None:
+        """The offset is a multiple of ``step`` bytes if the block is in the pool."""
+        most = math.ceil(self._height / step)
+        (count,) = model.wholes("steps", [(model.instance.name(row), pool)], 0, most)
+        factor = step // self._step if self._grain == self._step else step / self._grain
+        off = Linear.of(model.places[row]) - Linear.of(int(count), factor)
+        big, only_if = self._units(self._height + step), self._conditions(there)
+        model.where("aligned", off <= 0, only_if, big)
+        model.where("aligned", -off <= 0, only_if, big)
+
+    def minimise(self, model: Any) -> None:
+        """The bytes of all pools, or the seconds of traffic."""
+        instance = model.instance
+        if instance.problem.objective == "arena":
+            self.minimise_sum(model, total(model.tops), self._grain)
+            return
+        largest = float(np.where(instance.allowed, instance.seconds, 0.0).max(axis=1, initial=0.0).sum())
+        self._cost_unit = self.cost_unit(largest)
+        shares = (
+            model.stands(row, k) * (float(instance.seconds[row, k]) / self._cost_unit)
+            for row in range(len(instance))
+            for k in np.flatnonzero(instance.allowed[row]).tolist()
+            if instance.seconds[row, k] > 0.0
+        )
+        self.minimise_sum(model, total(shares), self._cost_unit)
+
+    def cost_unit(self, largest: float) -> float:
+        """Seconds of a unit of traffic, given the most traffic."""
+        return largest / 1000.0 or 1.0
+
+    def minimise_sum(self, model: Any, cost: Linear, unit: float) -> None:
+        """Minimise a sum of columns."""
+        model.minimise(cost, unit)
+
+    def extract(self, model: Any, values: FloatArray) -> Layout:
+        """The pools and offsets of the values, pushed down unless added rows may speak against that."""
+        instance: LayoutInstance = model.instance
+        offset = np.maximum(np.rint(values[model.places] * model.grain), 0).astype(np.int64)
+        pools = [
+            [model.stands(row, k).at(values) for k in range(len(instance.capacity))] for row in range(len(instance))
+        ]
+        shares = np.asarray(pools, dtype=np.float64).reshape(len(instance), len(instance.capacity))
+        pool = shares.argmax(axis=1).astype(np.int64)
+        if not self.context.extended:
+            offset = pushed_down(instance, values[model.places] * model.grain, pool)
+        return instance.layout(offset, pool)
+
+    def start(self, model: Any, solution: Layout) -> FloatArray:
+        """The values that a layout implies, pushed down unless added rows may speak against that."""
+        instance, known = model.instance, dict[int, float]()
+        offset, pool = instance.places(solution)
+        if not self.context.extended:
+            offset = pushed_down(instance, offset.astype(np.float64), pool)
+        known |= {column: at / model.grain for column, at in zip(model.places, offset.tolist(), strict=True)}
+        for (team, k), chosen in model.chosen.items():
+            rows = np.flatnonzero(instance.team == team)
+            known |= dict.fromkeys(chosen.terms, float(pool[rows[0]] == k))
+        for k, top in enumerate(model.tops):
+            inside = (pool == k) & instance.solid
+            reached = float((offset + instance.bytes)[inside].max(initial=0)) / model.grain
+            known |= {column: max(reached, model.low[column]) for column in top.terms}
+        return self.fill(model, known, offset, pool)
+
+    def fill(self, model: Any, known: dict[int, float], offset: IntArray, pool: IntArray) -> FloatArray:
+        """Values of the columns that a subclass adds, beside the known ones."""
+        for key, column in zip(*self._counts(model), strict=True):
+            name, where = key
+            row, k = model.instance.row_of[name], model.instance.problem.pool_index[where]
+            step = int(max(model.instance.alignment[row], model.instance.pool_alignment[k]))
+            known[column] = float(offset[row] // step)
+        values: FloatArray = model.filled(known)
+        return values
+
+    @staticmethod
+    def _counts(model: Any) -> Iterator[list[Any]]:
+        family = model.families.get("steps")
+        return iter(([], []) if family is None else (family.keys, family.columns))
+
+    def resolution(self) -> float:
+        """Nothing for whole units; otherwise two units."""
+        return 0.0 if self._grain == self._step else 2.0 * self._grain
+
+    def objective_bound(self, problem: MemoryLayout, value: float) -> int | float:
+        """Convert units to bytes or seconds, rounded so that a lower bound stays one."""
+        if problem.objective == "traffic":
+            return max(0.0, (value - TOLERANCE) * self._cost_unit)
+        if self._grain == self._step:
+            return max(0, math.ceil(value - SLACK)) * self._step
+        return max(0, math.floor(value * self._grain))
+
+    def counts_units(self, problem: MemoryLayout) -> bool:
+        """Every layout that is pushed down has an arena of whole units."""
+        return problem.objective == "arena" and self._grain == self._step and not self.context.extended
+
+    def why_infeasible(self, problem: MemoryLayout) -> str:
+        """Name the pools."""
+        rows = " or breaks some added row" if self.context.extended or problem.constraints else ""
+        several = "no choice of pools and offsets" if len(problem.pools) > 1 else "no choice of offsets"
+        return f"{several} keeps storages that live together apart within the bytes of the pools{rows}"
+
+
+def pushed_down(instance: LayoutInstance, offset: FloatArray, pool: IntArray) -> IntArray:
+    """Offsets in the same order, each as low as the earlier ones of its pool and its alignment allow."""
+    found = np.where(instance.fixed >= 0, instance.fixed, 0)
+    order = np.argsort(np.where(instance.fixed >= 0, instance.fixed, offset), kind="stable")
+    placed = np.zeros(len(instance), dtype=bool)
+    for row in order.tolist():
+        if instance.fixed[row] < 0 and instance.solid[row]:
+            meets = placed & (pool == pool[row])
+            meets &= (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
+            below = int((found + instance.bytes)[meets].max(initial=0))
+            step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
+            found[row] = -(-below // step) * step
+        placed[row] = instance.solid[row]
+    return found

@@ -1,0 +1,276 @@
+"""Well-known devices by their public data sheets: accelerators, graphics cards, laptops, phones and small boards.
+
+Every row names its source, and numbers without a known source are None. Rates are peaks; a roofline takes an efficiency
+to come closer to measured times. The sheets set no launch cost, because no data sheet states one. Speeds that a source
+states as cores and clocks are their product: "16 FLOP per cycle" means two 128-bit units for multiply-add.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from opweave.problems.cluster import Device
+from opweave.problems.errors import InvalidInputError
+
+Precision = Literal["fp32", "fp16", "int8"]
+
+MIB, GIB = 2**20, 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The figures that public sources state for a device.
+
+    Attributes
+    ----------
+    title
+        Full name.
+    memory_bandwidth
+        Peak bytes per second.
+    memory_bytes
+        Memory on the board or in the module; None where each machine has its own size.
+    fp32
+        Peak FLOP/s in single precision, without tensor cores; None if no source is known.
+    fp16
+        Peak FLOP/s in half precision, dense, with tensor cores if it has them; None if no source is known.
+    int8
+        Peak operations per second on 8-bit integers; None if no source is known.
+    source
+        Where the figures stand.
+    """
+
+    title: str
+    memory_bandwidth: float
+    memory_bytes: int | None = None
+    fp32: float | None = None
+    fp16: float | None = None
+    int8: float | None = None
+    source: str = ""
+
+    def device(
+        self, name: str, group: str, precision: Precision = "fp32", memory_bytes: int | str | None = None
+    ) -> Device:
+        """A device of this kind.
+
+        Parameters
+        ----------
+        name, group
+            Name of the device, and of the hardware type.
+        precision
+            The precision whose peak becomes the device's speed.
+        memory_bytes
+            Memory of the machine, where the kind does not determine it, or what of it is free.
+
+        Raises
+        ------
+        InvalidInputError
+            When the speed in that precision or the memory is not known.
+        """
+        speeds = {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}
+        speed = speeds[precision]
+        if speed is None:
+            known = [repr(other) for other in get_args(Precision) if speeds[other] is not None]
+            advice = f"take {' or '.join(known)}" if known else "make a Device with the speed that you measured"
+            raise InvalidInputError(f"the {precision} speed of {self.title} is not known here; {advice}")
+        memory = self.memory_bytes if memory_bytes is None else memory_bytes
+        if memory is None:
+            raise InvalidInputError(f"{self.title} comes with several sizes of memory; say memory_bytes='16 GiB'")
+        return Device.model_validate(
+            {
+                "name": name,
+                "memory_bytes": memory,
+                "flops_per_second": speed,
+                "memory_bandwidth": self.memory_bandwidth,
+                "group": group,
+            }
+        )
+
+
+def _sheet(
+    title: str,
+    gbps: float,
+    memory: int | None = None,
+    *,
+    fp32: float | None = None,
+    fp16: float | None = None,
+    int8: float | None = None,
+    source: str,
+) -> Sheet:
+    """A sheet from GB/s and TFLOP/s, as data sheets write them."""
+    return Sheet(title, gbps * 1e9, memory, _tera(fp32), _tera(fp16), _tera(int8), source)
+
+
+def _tera(speed: float | None) -> float | None:
+    """Operations per second, a whole number of them."""
+    return None if speed is None else float(round(speed * 1e12))
+
+
+_ADA = 'NVIDIA, "Ada GPU Architecture" (V2), tensor cores with FP32 accumulate, without sparsity'
+_BLACKWELL = 'NVIDIA, "RTX Blackwell GPU Architecture", tensor cores with FP32 accumulate, without sparsity'
+_AMPERE = 'NVIDIA, "Ampere GA102 GPU Architecture" (V2), tensor cores with FP32 accumulate, without sparsity'
+_TEKSPEK = "NVIDIA's figures as tabled by scan.co.uk (TekSpek)"
+_GEFORCE = "NVIDIA's product page: cores times boost clock times 2, and memory clock times bus"
+_APPLE = "Apple's press release on the chip; GPU cores of 128 lanes times their clock times 2"
+_APPLE_MEMORY = "Apple's press release on the chip, which states no FLOP/s"
+_ORIN = "NVIDIA, Jetson Orin data sheet: CUDA cores times maximum clock times 2"
+
+DEVICES = {
+    # NVIDIA, data centre and workstation
+    "t4": _sheet("Tesla T4", 320, 16 * GIB, fp32=8.1, fp16=65, source='NVIDIA, "T4 Tensor Core Product Brief"'),
+    "p4": _sheet("Tesla P4", 192, 8 * GIB, fp32=5.5, source='NVIDIA, "Tesla P4" data sheet'),
+    "p40": _sheet("Tesla P40", 346, 24 * GIB, fp32=12, source='NVIDIA, "Tesla P40" data sheet'),
+    "p100": _sheet(
+        "Tesla P100 SXM2", 732, 16 * GIB, fp32=10.6, fp16=21.2, source='NVIDIA, "Tesla P100" data sheet, NVLink'
+    ),
+    "v100": _sheet("Tesla V100 SXM2", 900, 32 * GIB, fp32=15.7, fp16=125, source='NVIDIA, "V100" data sheet, SXM2'),
+    "a10": _sheet("A10", 600, 24 * GIB, fp32=31.2, fp16=125, source='NVIDIA, "A10" data sheet, without sparsity'),
+    "a100-40gb": _sheet(
+        "A100 SXM4 40 GB", 1555, 40 * GIB, fp32=19.5, fp16=312, source='NVIDIA, "A100" data sheet, without sparsity'
+    ),
+    "a100-80gb": _sheet(
+        "A100 SXM4 80 GB", 2039, 80 * GIB, fp32=19.5, fp16=312, source='NVIDIA, "A100" data sheet, without sparsity'
+    ),
+    "a6000": _sheet(
+        "RTX A6000", 768, 48 * GIB, fp32=38.7, fp16=154.8, source='NVIDIA, "RTX A6000" data sheet, without sparsity'
+    ),
+    "l4": _sheet("L4", 300, 24 * GIB, fp32=30.3, fp16=121, source='NVIDIA, "L4" data sheet, without sparsity'),
+    "l40s": _sheet("L40S", 864, 48 * GIB, fp32=91.6, fp16=362, source='NVIDIA, "L40S" data sheet, without sparsity'),
+    "h100": _sheet(
+        "H100 SXM5", 3350, 80 * GIB, fp32=67, fp16=989, source='NVIDIA, "H100" data sheet, SXM5, without sparsity'
+    ),
+    "h200": _sheet(
+        "H200 SXM", 4800, 141 * 10**9, fp32=67, fp16=989, source='NVIDIA, "H200" data sheet, without sparsity'
+    ),
+    # Graphics cards
+    "rtx2080ti": _sheet(
+        "GeForce RTX 2080 Ti",
+        616,
+        11 * GIB,
+        fp32=13.4,
+        fp16=107.6,
+        source='NVIDIA, "Turing GPU Architecture" (WP-09183-001), reference clocks, tensor cores with FP16 accumulate',
+    ),
+    "rtx3060": _sheet("GeForce RTX 3060", 360, 12 * GIB, fp32=12.7, source=_GEFORCE),
+    "rtx3060ti": _sheet("GeForce RTX 3060 Ti", 448, 8 * GIB, fp32=16.2, source=_TEKSPEK),
+    "rtx3080": _sheet("GeForce RTX 3080 10 GB", 760, 10 * GIB, fp32=29.8, fp16=59.5, source=_AMPERE),
+    "rtx3090": _sheet("GeForce RTX 3090", 936, 24 * GIB, fp32=35.6, source=_TEKSPEK),
+    "rtx4060": _sheet("GeForce RTX 4060", 272, 8 * GIB, fp32=15.1, source=_GEFORCE),
+    "rtx4060ti-16gb": _sheet("GeForce RTX 4060 Ti 16 GB", 288, 16 * GIB, fp32=22.1, source=_GEFORCE),
+    "rtx4070": _sheet("GeForce RTX 4070", 504, 12 * GIB, fp32=29.1, source=_GEFORCE),
+    "rtx4080": _sheet("GeForce RTX 4080", 716.8, 16 * GIB, fp32=48.7, fp16=97.5, source=_ADA),
+    "rtx4090": _sheet("GeForce RTX 4090", 1008, 24 * GIB, fp32=82.6, fp16=165.2, source=_ADA),
+    "rtx5070ti": _sheet("GeForce RTX 5070 Ti", 896, 16 * GIB, fp32=43.9, source=_GEFORCE),
+    "rtx5080": _sheet("GeForce RTX 5080", 960, 16 * GIB, fp32=56.3, fp16=112.6, source=_BLACKWELL),
+    "rtx5090": _sheet("GeForce RTX 5090", 1792, 32 * GIB, fp32=104.8, fp16=209.5, source=_BLACKWELL),
+    "rx7900xtx": _sheet(
+        "Radeon RX 7900 XTX", 960, 24 * GIB, fp32=61.4, fp16=122.8, source="AMD's product page of the RX 7900 XTX"
+    ),
+    # Apple: processor and GPU share the memory, whose size is the machine's
+    "apple-m1": _sheet("Apple M1", 68.3, fp32=2.6, source="Apple, November 2020: 2.6 teraflops; LPDDR4X-4266, 128 bit"),
+    "apple-m1-pro": _sheet("Apple M1 Pro", 200, fp32=5.2, source=_APPLE),
+    "apple-m1-max": _sheet("Apple M1 Max", 400, fp32=10.4, source=_APPLE),
+    "apple-m1-ultra": _sheet("Apple M1 Ultra", 800, fp32=20.8, source=_APPLE),
+    "apple-m2": _sheet("Apple M2", 100, fp32=3.6, source="Apple, June 2022: 100 GB/s, 3.6 teraflops"),
+    "apple-m2-pro": _sheet("Apple M2 Pro", 200, fp32=6.8, source=_APPLE),
+    "apple-m2-max": _sheet("Apple M2 Max", 400, fp32=13.6, source=_APPLE),
+    "apple-m2-ultra": _sheet("Apple M2 Ultra", 800, fp32=27.2, source=_APPLE),
+    "apple-m3": _sheet("Apple M3", 100, source=_APPLE_MEMORY),
+    "apple-m3-max": _sheet("Apple M3 Max, 40 GPU cores", 400, source=_APPLE_MEMORY),
+    "apple-m4": _sheet("Apple M4", 120, source=_APPLE_MEMORY),
+    "apple-m4-pro": _sheet("Apple M4 Pro", 273, source=_APPLE_MEMORY),
+    "apple-m4-max": _sheet("Apple M4 Max, 40 GPU cores", 546, source=_APPLE_MEMORY),
+    # Processors of laptops and desktops, at their base clocks
+    "core-i7-1165g7": _sheet(
+        "Core i7-1165G7",
+        68.3,
+        fp32=0.358,
+        source="Intel ARK: 4 cores, 2.8 GHz, LPDDR4X-4267, 128 bit; 32 FLOP per cycle (one 512-bit unit)",
+    ),
+    "core-i9-13900k": _sheet(
+        "Core i9-13900K",
+        89.6,
+        fp32=1.33,
+        source="Intel ARK: 8 cores at 3.0 GHz, 16 at 2.2 GHz, DDR5-5600, 128 bit; 32 and 16 FLOP per cycle",
+    ),
+    "ryzen-7-7840u": _sheet(
+        "Ryzen 7 7840U",
+        120,
+        fp32=0.845,
+        source="AMD's product page: 8 cores, 3.3 GHz, LPDDR5X-7500, 128 bit; 32 FLOP per cycle",
+    ),
+    "ryzen-9-7950x": _sheet(
+        "Ryzen 9 7950X",
+        83.2,
+        fp32=2.3,
+        source="AMD's product page: 16 cores, 4.5 GHz, DDR5-5200, 128 bit; 32 FLOP per cycle",
+    ),
+    "ryzen-ai-max-395": _sheet(
+        "Ryzen AI Max+ 395",
+        256,
+        fp32=3.07,
+        source="AMD's product page: 16 cores, 3.0 GHz, LPDDR5X-8000, 256 bit; 64 FLOP per cycle",
+    ),
+    # Phones: their processors' cores, not their GPUs
+    "snapdragon-8-gen-3": _sheet(
+        "Snapdragon 8 Gen 3",
+        76.8,
+        fp32=0.392,
+        source="Qualcomm's product brief: LPDDR5X at 4,800 MHz, 64 bit; Cortex-X4 at 3.3 GHz, 3 and 2 Cortex-A720 at "
+        "3.2 and 3.0 GHz, 2 Cortex-A520 at 2.3 GHz; 32, 16 and 8 FLOP per cycle",
+    ),
+    # Boards
+    "raspberry-pi-4": _sheet(
+        "Raspberry Pi 4 Model B",
+        12.8,
+        fp32=0.048,
+        source="Raspberry Pi 4 product brief: 4 Cortex-A72 at 1.5 GHz, LPDDR4-3200, 32 bit; 8 FLOP per cycle",
+    ),
+    "raspberry-pi-5": _sheet(
+        "Raspberry Pi 5",
+        17.1,
+        fp32=0.1536,
+        source="Raspberry Pi 5 product brief: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267, 32 bit; 16 FLOP per cycle",
+    ),
+    "jetson-nano": _sheet(
+        "Jetson Nano",
+        25.6,
+        4 * GIB,
+        fp32=0.236,
+        fp16=0.472,
+        source="NVIDIA, Jetson Nano data sheet: 128 CUDA cores at 921 MHz, 25.6 GB/s",
+    ),
+    "jetson-xavier-nx": _sheet(
+        "Jetson Xavier NX",
+        59.7,
+        8 * GIB,
+        fp32=0.845,
+        source="NVIDIA, Jetson Xavier NX data sheet: 384 CUDA cores at 1,100 MHz, 59.7 GB/s",
+    ),
+    "jetson-orin-nano": _sheet("Jetson Orin Nano 8 GB", 68, 8 * GIB, fp32=1.28, source=_ORIN),
+    "jetson-orin-nano-super": _sheet("Jetson Orin Nano Super", 102, 8 * GIB, fp32=2.09, source=_ORIN),
+    "jetson-agx-orin": _sheet("Jetson AGX Orin 64 GB", 204.8, 64 * GIB, fp32=5.32, source=_ORIN),
+    # Small ones
+    "coral-usb": _sheet(
+        "Coral USB Accelerator",
+        0.625,
+        8 * MIB,
+        int8=4,
+        source="coral.ai: 4 TOPS, about 8 MB of memory for parameters; the rest comes over USB 3.0 at 5 Gbit/s",
+    ),
+    "stm32h743": _sheet(
+        "STM32H743",
+        1.92,
+        1 * MIB,
+        fp32=0.00096,
+        source="ST, DS12110: Cortex-M7 at 480 MHz, 1 MB of RAM, 64-bit bus at 240 MHz; 2 FLOP per cycle",
+    ),
+    "nrf52840": _sheet(
+        "nRF52840",
+        0.256,
+        256 * 1024,
+        fp32=0.000128,
+        source="Nordic, nRF52840 product specification: Cortex-M4F at 64 MHz, 256 kB of RAM, 32 bit; 2 FLOP per cycle",
+    ),
+}
+"""Data sheets by short name."""

@@ -1,0 +1,174 @@
+"""Questions about a language model on some devices, as placements and pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import AnyConstraint, Colocate, Pin
+from opweave.problems.costs import Costs
+from opweave.problems.graph import OpGraph, Tensor
+from opweave.problems.language.costs import language_costs
+from opweave.problems.language.graph import language_graph
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.rules import Beside
+from opweave.problems.language.workload import Workload, parts
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.placement.spec import Placement
+
+EMBEDDING = "embedding"
+"""Id of the table of tokens."""
+
+
+def fastest_pass(
+    model: LanguageModel, rig: Rig, work: Workload, *, constraints: Iterable[AnyConstraint] = ()
+) -> Placement:
+    """Ask where the groups of a model should be so that one pass ends as early as possible.
+
+    A pass of a decode workload gives one token for each sequence, and one of a prefill workload reads a batch of the
+    prompt. Every group may be on any device; the table of tokens is on the host, if the rig has one. Devices hold
+    weights and caches; the rig's reserve has what else they need.
+
+    Parameters
+    ----------
+    model, rig, work
+        The model, the devices, and what is asked of them.
+    constraints
+        More side constraints, such as :func:`whole_layers`.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.workload.parts` and :meth:`~opweave.problems.costs.Costs.roofline`.
+    """
+    graph = language_graph(model, work)
+    costs = language_costs(model, work, rig.cluster, efficiency=rig.efficiency)
+    return _placed(graph, rig, rig.cluster, costs, constraints)
+
+
+def fastest_request(
+    model: LanguageModel, rig: Rig, prompt: Workload, answer: int, *, constraints: Iterable[AnyConstraint] = ()
+) -> Placement:
+    """Ask where the groups should be so that a prompt and its answer together end as early as possible.
+
+    The makespan is that of reading the prompt, in passes, and of ``answer`` tokens, each with the context that the
+    answer has on average. Caches have room for both. What several passes send is one transfer, with as many latencies.
+
+    Parameters
+    ----------
+    model, rig
+        The model and the devices.
+    prompt
+        A prefill workload; its context is the prompt.
+    answer
+        Tokens of the answer.
+    constraints
+        More side constraints.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`fastest_pass`.
+    """
+    whole = prompt.model_copy(update={"phase": "decode", "context": prompt.context + answer})
+    middle = whole.model_copy(update={"context": prompt.context + (answer + 1) // 2})
+    first, then = (language_costs(model, work, rig.cluster, efficiency=rig.efficiency) for work in (prompt, middle))
+    seconds = prompt.passes * first.values[:, :, 0] + answer * then.values[:, :, 0]
+    costs = Costs(operators=first.operators, devices=first.devices, table=tuple(map(tuple, seconds.tolist())))
+    graph = language_graph(model, whole)
+    sent = {tensor.id: prompt.passes * tensor.bytes for tensor in language_graph(model, prompt).tensors}
+    graph = _sending(graph, {tensor.id: sent[tensor.id] + answer * tensor.bytes for tensor in graph.tensors})
+    return _placed(graph, rig, _slower(rig.cluster, prompt.passes + answer), costs, constraints)
+
+
+def steady_stream(
+    model: LanguageModel, rig: Rig, work: Workload, groups: int, *, constraints: Iterable[AnyConstraint] = ()
+) -> Pipeline:
+    """Ask for stages of whole layers, one for each device at most, that groups of requests pass one after the other.
+
+    The objective is the seconds between the results of two groups; with as many groups as stages, all stages are busy.
+
+    Parameters
+    ----------
+    model, rig
+        The model and the devices.
+    work
+        What one group asks of every stage; its ``sequences`` are computed together.
+    groups
+        Groups under way. A stage holds the caches of all of them.
+    constraints
+        More side constraints.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`fastest_pass`.
+    """
+    held = language_graph(model, work.model_copy(update={"sequences": work.sequences * groups}))
+    return Pipeline(
+        graph=_sending(held, {tensor.id: tensor.bytes for tensor in language_graph(model, work).tensors}),
+        cluster=rig.cluster,
+        costs=language_costs(model, work, rig.cluster, efficiency=rig.efficiency),
+        cuts="prefix",
+        memory="parameters",
+        inputs="everywhere",
+        constraints=(*rig.caps, *whole_layers(model, work), *constraints),
+    )
+
+
+def whole_layers(model: LanguageModel, work: Workload) -> tuple[Colocate, ...]:
+    """The side constraints that keep the groups of every layer on one device."""
+    members: dict[int, list[str]] = {}
+    for part in parts(model, work):
+        if part.layer is not None:
+            members.setdefault(part.layer, []).append(part.id)
+    return tuple(Colocate(ops=tuple(ids)) for ids in members.values() if len(ids) > 1)
+
+
+def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstraint, ...]:
+    """The side constraints that llama.cpp's options can carry out.
+
+    The router is where its layer's attention is. Experts and feed-forward parts are there, too, or in host memory; of a
+    rig without a host, layers are whole.
+    """
+    if rig.host is None:
+        return whole_layers(model, work)
+    rules: list[AnyConstraint] = []
+    for number, layer in enumerate(model.layers):
+        attention = f"layers.{number}.attention"
+        for group in layer.groups[1:]:
+            op = f"layers.{number}.{group.role}"
+            beside = Beside(op=op, other=attention, device=rig.host)
+            rules.append(Colocate(ops=(attention, op)) if group.role == "router" else beside)
+    return tuple(rules)
+
+
+def _placed(
+    graph: OpGraph, rig: Rig, cluster: Cluster, costs: Costs, constraints: Iterable[AnyConstraint]
+) -> Placement:
+    table = () if rig.host is None else (Pin(op=EMBEDDING, device=rig.host),)
+    return Placement(
+        graph=graph,
+        cluster=cluster,
+        costs=costs,
+        transfers="delay",
+        memory="parameters",
+        constraints=(*rig.caps, *table, *constraints),
+    )
+
+
+def _sending(graph: OpGraph, sizes: Mapping[str, int]) -> OpGraph:
+    """The graph with other bytes of its tensors."""
+    return graph.model_copy(update={"tensors": tuple(Tensor(id=name, bytes=size) for name, size in sizes.items())})
+
+
+def _slower(cluster: Cluster, times: int) -> Cluster:
+    """The cluster with so many times its latency."""
+    latency = cluster.latency
+    longer: object = (
+        latency * times
+        if isinstance(latency, float | int)
+        else tuple(tuple(each * times for each in row) for row in latency)
+    )
+    return Cluster.model_validate({name: getattr(cluster, name) for name in Cluster.model_fields} | {"latency": longer})

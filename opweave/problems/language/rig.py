@@ -1,0 +1,139 @@
+"""The devices that run a language model, and what runtimes take of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pydantic import model_validator
+
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.constraints import MemoryCap
+from opweave.problems.costs import Efficiency
+from opweave.problems.language.model import Role
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
+from opweave.problems.words import did_you_mean
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Rig(Spec):
+    """Devices with their links, and how a runtime uses them.
+
+    Attributes
+    ----------
+    cluster
+        The devices and their links.
+    host
+        The processor with its memory, where runtimes keep the table of tokens; None if the table may be anywhere.
+    reserve
+        Bytes of a device that the model cannot have: the runtime's context and buffers, and what others use.
+    efficiency
+        Shares of the devices' speed and bandwidth that each role reaches; roles that are not listed reach all.
+    machines
+        Devices of every machine, for the question whether a further machine pays.
+
+    Raises
+    ------
+    InvalidSpecError
+        For a device that the cluster does not have, a reserve larger than the memory, or a device of two machines.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> gpu, cpu = (Device(name=name, memory_bytes=2**30) for name in ("gpu", "cpu"))
+    >>> rig = Rig(cluster=Cluster(devices=[gpu, cpu], shared=1e9), host="cpu", reserve={"gpu": 2**20})
+    >>> [(cap.device, cap.bytes) for cap in rig.caps]
+    [('gpu', 1072693248)]
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    host: Name | None = None
+    reserve: FrozenDict[Name, Bytes] = FrozenDict()
+    efficiency: FrozenDict[Name, Efficiency] = FrozenDict()
+    machines: FrozenDict[Name, Many[Name]] = FrozenDict()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        known = self.cluster.device_index
+        owned = [device for devices in self.machines.values() for device in devices]
+        named = {"host": [] if self.host is None else [self.host], "reserve": [*self.reserve], "machines": owned}
+        for field, names in named.items():
+            for name in names:
+                if name not in known:
+                    listed = ", ".join(map(repr, known))
+                    raise ValueError(
+                        f"{field} names device {name!r}; the cluster has {listed}{did_you_mean(name, known)}"
+                    )
+        for role in self.efficiency:
+            if role not in get_args(Role):
+                raise ValueError(f"efficiency names role {role!r}; the roles are {', '.join(get_args(Role))}")
+        for name in owned:
+            if owned.count(name) > 1:
+                raise ValueError(
+                    f"device {name!r} belongs to one machine, but machines lists it {owned.count(name)} times"
+                )
+        for name, size in self.reserve.items():
+            memory = self.cluster.devices[known[name]].memory_bytes
+            if memory is not None and size > memory:
+                raise ValueError(f"the reserve of device {name!r} is {size:,} bytes; its memory has {memory:,}")
+        return self
+
+    @property
+    def caps(self) -> tuple[MemoryCap, ...]:
+        """What the model may have of the devices with a reserve and limited memory."""
+        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
+        return tuple(
+            MemoryCap(device=name, bytes=limit - size)
+            for name, size in self.reserve.items()
+            if (limit := limits[name]) is not None
+        )
+
+    def with_memory(self, name: str, more: int) -> Rig:
+        """The rig with more bytes on one device; without a group, since its equals stay as they are."""
+        devices = tuple(
+            Device.model_validate(
+                {
+                    **{field: getattr(device, field) for field in Device.model_fields},
+                    "memory_bytes": (device.memory_bytes or 0) + more,
+                    "group": None,
+                }
+            )
+            if device.name == name and device.memory_bytes is not None
+            else device
+            for device in self.cluster.devices
+        )
+        cluster = {field: getattr(self.cluster, field) for field in Cluster.model_fields} | {"devices": devices}
+        return Rig.model_validate({field: getattr(self, field) for field in Rig.model_fields} | {"cluster": cluster})
+
+    def without(self, machines: frozenset[str]) -> Rig:
+        """The rig without some machines; the host stays the host if it is still there.
+
+        Raises
+        ------
+        InvalidInputError
+            If no device is left.
+        """
+        gone = {device for name in machines for device in self.machines[name]}
+        kept = [index for index, device in enumerate(self.cluster.devices) if device.name not in gone]
+        data: Mapping[str, object] = {
+            "cluster": _part(self.cluster, kept),
+            "host": None if self.host in gone else self.host,
+            "reserve": {name: size for name, size in self.reserve.items() if name not in gone},
+            "efficiency": self.efficiency,
+            "machines": {name: devices for name, devices in self.machines.items() if name not in machines},
+        }
+        return Rig.model_validate(data)
+
+
+def _part(cluster: Cluster, kept: list[int]) -> Cluster:
+    """Some devices of a cluster with the links between them, as the whole cluster has them."""
+    rate, latency = cluster.effective_bandwidth, cluster.effective_latency
+    linked = rate > 0.0
+    return Cluster(
+        devices=tuple(cluster.devices[index] for index in kept),
+        bandwidth=tuple(tuple(float(rate[a, b]) if a != b else 0.0 for b in kept) for a in kept),
+        latency=tuple(tuple(float(latency[a, b]) if linked[a, b] else 0.0 for b in kept) for a in kept),
+    )

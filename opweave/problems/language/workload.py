@@ -1,0 +1,151 @@
+"""What a language model is asked to do, and what each of its groups then holds, reads and computes."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import Cache, LanguageModel, Role, Weights
+from opweave.problems.limits import MAX_BYTES
+from opweave.problems.spec import Count, Spec
+
+Phase = Literal["decode", "prefill"]
+
+LOGIT_BYTES = 4
+"""Bytes of one number of the output; runtimes compute it in single precision."""
+
+PAD = 256
+"""llama.cpp rounds the tokens of a sliding window's cache up to a multiple of this."""
+
+
+class Workload(Spec):
+    """One pass through the model.
+
+    Attributes
+    ----------
+    phase
+        ``"decode"``: one token for each sequence, at the end of its context. ``"prefill"``: ``batch`` tokens of one
+        prompt that fills the context; operations and cache reads are those of the average pass.
+    context
+        Tokens that the cache of each sequence holds. (llama.cpp's ``-c`` is the sum over its sequences.)
+    sequences
+        Requests in flight; each has a cache.
+    batch
+        Tokens of a prompt that are computed at once; llama.cpp's ``-ub``.
+    keys, values
+        Types in which keys and values are kept.
+
+    Examples
+    --------
+    >>> Workload(context=1000).tokens, Workload(phase="prefill", context=1000).passes
+    (1, 2)
+    """
+
+    phase: Phase = "decode"
+    context: Count = 4096
+    sequences: Count = 1
+    batch: Count = 512
+    keys: str = "f16"
+    values: str = "f16"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that one pass computes."""
+        return self.sequences if self.phase == "decode" else min(self.batch, self.context)
+
+    @property
+    def passes(self) -> int:
+        """Passes until every sequence has one more token, or until the prompt is read."""
+        return 1 if self.phase == "decode" else -(-self.context // self.tokens)
+
+    def held_bytes(self, cache: Cache) -> int:
+        """Bytes of a layer's cache for all sequences; a window is held with room for one batch, as llama.cpp does."""
+        tokens = self.context
+        if cache.window is not None:
+            tokens = min(tokens, -(-(cache.window + self.batch) // PAD) * PAD)
+        return self.sequences * tokens * cache.token_bytes(self.keys, self.values)
+
+    def seen(self, cache: Cache) -> float:
+        """Positions that one token of this pass attends to."""
+        return cache.seen(self.context) if self.phase == "decode" else cache.mean_seen(self.context)
+
+    def cache_read_bytes(self, cache: Cache) -> float:
+        """Bytes of a layer's cache that one pass reads."""
+        readers = self.sequences if self.phase == "decode" else 1
+        return readers * self.seen(cache) * cache.token_bytes(self.keys, self.values)
+
+
+DECODE = Workload()
+"""One token for one sequence with a context of 4,096."""
+
+
+class Part(NamedTuple):
+    """What one group holds and does in one pass.
+
+    Attributes
+    ----------
+    id
+        "embedding", "layers.3.attention", ..., "head".
+    layer
+        Number of its layer; None for the embedding and the head.
+    role
+        What it does.
+    weight_bytes, cache_bytes
+        What its device holds.
+    flops, read_bytes
+        Operations, and bytes of weights and cache that are read, in one pass.
+    """
+
+    id: str
+    layer: int | None
+    role: Role
+    weight_bytes: int
+    cache_bytes: int
+    flops: float
+    read_bytes: float
+
+    @property
+    def held_bytes(self) -> int:
+        """Weights and cache together."""
+        return self.weight_bytes + self.cache_bytes
+
+
+def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
+    """All groups of a model in the order in which they run, with what one pass asks of them.
+
+    A prompt needs the head only for its last token.
+
+    Raises
+    ------
+    InvalidInputError
+        When the context is longer than the model was trained for, or its cache cannot be kept in the types asked for.
+    """
+    if model.longest is not None and work.context > model.longest:
+        raise InvalidInputError(
+            f"{model.name}: a context of {work.context:,} tokens is asked for, but the model was trained for at most "
+            f"{model.longest:,}; ask for less"
+        )
+    caches = sum(work.held_bytes(layer.cache) for layer in model.layers)
+    passed = work.tokens * max(model.hidden_bytes, LOGIT_BYTES * model.vocabulary)
+    if max(caches, passed) > MAX_BYTES:
+        raise InvalidInputError(
+            f"{model.name}: {work.sequences:,} sequences of {work.context:,} tokens need {caches:,} bytes of caches, "
+            "more than any machine has; ask for less"
+        )
+    found = [_plain("embedding", model.embedding, work.tokens)]
+    for number, layer in enumerate(model.layers):
+        for group in layer.groups:
+            part = _plain(f"layers.{number}.{group.role}", group, work.tokens)._replace(layer=number)
+            if group.role == "attention":
+                cache = layer.cache
+                part = part._replace(
+                    cache_bytes=work.held_bytes(cache),
+                    flops=part.flops + work.tokens * work.seen(cache) * cache.flops,
+                    read_bytes=part.read_bytes + work.cache_read_bytes(cache),
+                )
+            found.append(part)
+    return (*found, _plain("head", model.head, work.sequences if work.phase == "decode" else 1))
+
+
+def _plain(name: str, weights: Weights, tokens: int) -> Part:
+    return Part(name, None, weights.role, weights.bytes, 0, tokens * weights.flops, float(weights.read_bytes(tokens)))

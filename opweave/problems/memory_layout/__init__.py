@@ -1,0 +1,1 @@
+"""Memory layout: the address of every storage."""

@@ -1,0 +1,259 @@
+"""Memory layout: give every storage an address, so that no two that live at the same time overlap.
+
+Source, for one arena of given size: Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated
+Machine Learning" (ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from opweave.problems.costs import MAX_SECONDS
+from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
+from opweave.problems.looks import Bare
+from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
+from opweave.problems.memory_layout.parts import Lifetime, Pool
+from opweave.problems.memory_layout.play import play
+from opweave.problems.memory_layout.rules import judge
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, _plain_bytes, repeated
+from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted, did_you_mean
+
+__all__ = ["Block", "Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse"]
+
+Offset = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES_TOGETHER)]
+"""An address in a pool: a whole number, or a text such as ``"4 KiB"``."""
+
+
+class Layout(Solution):
+    """Where every storage stands.
+
+    Attributes
+    ----------
+    offset
+        Address of every storage in its pool, in bytes.
+    pool
+        Pool of every storage; may be left out if there is only one.
+    """
+
+    offset: FrozenDict[Name, Offset]
+    pool: FrozenDict[Name, Name] = FrozenDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Storages at one place, which count as one: from the first begin to the last end, with the bytes of the largest.
+
+    Attributes
+    ----------
+    members
+        The storages, in the order of the problem. A storage that shares no place is alone.
+    begin, end, bytes
+        As of one storage.
+    """
+
+    members: tuple[Lifetime, ...]
+    begin: int | float
+    end: int | float
+    bytes: int
+
+    @classmethod
+    def of(cls, members: tuple[Lifetime, ...]) -> Block:
+        """The block of some storages."""
+        begin, end = min(each.begin for each in members), max(each.end for each in members)
+        return cls(members, begin, end, max(each.bytes for each in members))
+
+    @property
+    def name(self) -> str:
+        """The ids of its storages."""
+        return " = ".join(each.id for each in self.members)
+
+
+class MemoryLayout(Problem[Layout, LayoutDetails]):
+    """Find an offset, and with several pools a pool, for every storage.
+
+    Two storages in one pool whose lifetimes overlap must not overlap in space.
+
+    Attributes
+    ----------
+    graph
+        The model, if there is one; only ``operators`` of lifetimes and pools refer to it.
+    lifetimes
+        The storages.
+    pools
+        The ranges of memory, each with addresses of its own.
+    fixed
+        Offsets that are given, by storage.
+    together, apart
+        Groups of storages that must stand in the same pool, and groups of which no two may stand in the same pool.
+    in_place
+        Groups of storages that stand at one place: the same pool, the same offset. They count as one storage, from the
+        first begin to the last end, with the bytes of the largest.
+    objective
+        ``"arena"``: the bytes that have to be reserved, in all pools together. ``"traffic"``: the seconds in which all
+        storages are written and read in their pools.
+
+    Raises
+    ------
+    InvalidSpecError
+        When names are unknown or not unique, or fixed offsets contradict ``in_place``.
+
+    Examples
+    --------
+    >>> problem = MemoryLayout(
+    ...     lifetimes=[
+    ...         Lifetime(id="a", begin=0, end=2, bytes=4),
+    ...         Lifetime(id="b", begin=1, end=3, bytes=2),
+    ...         Lifetime(id="c", begin=2, end=4, bytes=4),
+    ...     ]
+    ... )
+    >>> problem.evaluate(Layout(offset={"a": 0, "b": 4, "c": 0})).objective
+    6
+    """
+
+    solution_type: ClassVar[type[Solution]] = Layout
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    graph: OpGraph = OpGraph(name="", operators=(), tensors=())
+    lifetimes: Many[Lifetime]
+    pools: Many[Pool] = (Pool(name="arena"),)
+    fixed: FrozenDict[Name, Offset] = FrozenDict()
+    together: Many[Many[Name]] = ()
+    apart: Many[Many[Name]] = ()
+    in_place: Many[Many[Name]] = ()
+    objective: Literal["arena", "traffic"] = "arena"
+
+    @model_validator(mode="after")
+    def _check(self) -> MemoryLayout:
+        self._check_names()
+        most = sum(each.bytes + each.alignment for each in self.lifetimes)
+        most += len(self.lifetimes) * max(each.alignment for each in self.pools)
+        if most + max(self.fixed.values(), default=0) > MAX_BYTES_TOGETHER:
+            raise ValueError("the storages could take more than 2**62 bytes together; check sizes and alignments")
+        slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
+        if slowest > MAX_SECONDS:
+            raise ValueError(f"the traffic could take {slowest:.3g} seconds; speeds are in bytes per second")
+        for block in self.blocks:
+            places = {self.fixed[each.id] for each in block.members if each.id in self.fixed}
+            if len(places) > 1:
+                raise ValueError(f"{block.name} stand at one place, but have several fixed offsets")
+        check_constraints(self.constraints, self)
+        return self
+
+    def _check_names(self) -> None:
+        if not self.pools:
+            raise ValueError("a layout needs a pool; leave out 'pools' for one arena")
+        for what, names in (("storage", self._index), ("pool", self.pool_index)):
+            held = self.lifetimes if what == "storage" else self.pools
+            if len(names) < len(held):
+                twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
+                raise ValueError(f"two {what}s have the name {twice!r}")
+        for each in self.lifetimes:
+            _refuse_unknown(f"storage {each.id!r}", "pool", each.pools or (), self.pool_index)
+        _refuse_unknown("fixed", "storage", self.fixed, self._index)
+        for field in ("together", "apart", "in_place"):
+            for group in getattr(self, field):
+                _refuse_unknown(field, "storage", group, self._index)
+                if repeated(group) is not None:
+                    raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
+        if self.graph.operators:
+            named = [(f"storage {each.id!r}", each.operators) for each in self.lifetimes]
+            for what, operators in [*named, *((f"pool {each.name!r}", each.operators or ()) for each in self.pools)]:
+                _refuse_unknown(what, "operator", operators, self.graph.operator_index)
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
+        """What the objective counts: "bytes" or "seconds"."""
+        return "bytes" if self.objective == "arena" else "seconds"
+
+    def assumptions(self) -> str:
+        sizes = ("no limit" if pool.bytes is None else f"{pool.bytes:,} bytes" for pool in self.pools)
+        pools = ", ".join(f"{pool.name} ({size})" for pool, size in zip(self.pools, sizes, strict=True))
+        return f"{self.objective}, {pools}"
+
+    def play(self, solution: Layout) -> Timeline | None:
+        return play(self, solution)
+
+    def _replay(self, solution: Layout) -> Evaluation[LayoutDetails]:
+        return judge(self, solution)
+
+    def pool_of(self, solution: Layout, storage: str) -> str | None:
+        """Name of the pool in which a layout has a storage; None if it says nothing about that."""
+        only = self.pools[0].name if len(self.pools) == 1 else None
+        return solution.pool.get(storage, only)
+
+    def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
+        """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
+        if storage.pools is not None and pool.name not in storage.pools:
+            return False
+        return pool.operators is None or set(storage.operators) <= set(pool.operators)
+
+    @cached_property
+    def live_peak(self) -> int:
+        """The most bytes that live at any time, in all pools together; no layout needs less."""
+        rows = [block for block in self.blocks if block.end > block.begin]
+        changes = sorted(change for each in rows for change in ((each.begin, each.bytes), (each.end, -each.bytes)))
+        return max(accumulate((size for _, size in changes), initial=0))
+
+    @cached_property
+    def pool_index(self) -> dict[str, int]:
+        """Position of every pool."""
+        return {pool.name: position for position, pool in enumerate(self.pools)}
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {each.id: position for position, each in enumerate(self.lifetimes)}
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The storages, those at one place as one block, in the order of their first members."""
+        groups = united(self._index, self.in_place)
+        return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield None, Bare(f"{counted(len(self.lifetimes), 'storage')} in {counted(len(self.pools), 'pool')}")
+        if self.objective != "arena":
+            yield "objective", self.objective
+
+
+def united(index: Mapping[str, int], groups: Iterable[Iterable[str]]) -> list[list[int]]:
+    """Join groups that share a member; everything in no group is alone. In the order of the first members.
+
+    Examples
+    --------
+    >>> united({"a": 0, "b": 1, "c": 2, "d": 3}, [["d", "b"], ["b", "a"]])
+    [[0, 1, 3], [2]]
+    """
+    leader = list(range(len(index)))
+
+    def find(row: int) -> int:
+        while leader[row] != row:
+            leader[row] = leader[leader[row]]
+            row = leader[row]
+        return row
+
+    for group in groups:
+        roots = sorted({find(index[name]) for name in group})
+        for root in roots[1:]:
+            leader[root] = roots[0]
+    members: dict[int, list[int]] = {}
+    for row in range(len(leader)):
+        members.setdefault(find(row), []).append(row)
+    return list(members.values())
+
+
+def _refuse_unknown(where: str, what: str, names: Iterable[str], known: Mapping[str, int]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{where} names {what} {name!r}, which the problem does not have{did_you_mean(name, known)}"
+            )

@@ -1,0 +1,223 @@
+"""How runtimes split a language model over devices, by name.
+
+Sources: llama.cpp, ``common/fit.cpp`` (``--fit``) and the default of ``--tensor-split``; exo, ``placement_utils.py``
+(the fewest nodes whose memory is enough, layers in proportion to it, largest remainders first). Accelerate's
+``device_map="auto"`` is the rule ``fill`` of every placement.
+
+All of them choose by memory or speed alone, and none looks at the links. Devices stand in the order of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.expressions import NARROWED
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.language.layout import Layers, layers_of
+from opweave.solvers.narrowing.runs import by_every_way
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.baselines import carry_out as general
+from opweave.solvers.placement.baselines import one_device
+from opweave.solvers.placement.fill import fill
+from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
+from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.rules import CarryOut, NoPlanError, register_rule
+from opweave.solvers.run import Run
+
+Split = Callable[[Placement, PlacementInstance, PlacementArrays, Layers], IntArray]
+"""Chooses the device of every operator, or raises NoPlanError."""
+
+
+def largest_remainders(count: int, weights: FloatArray) -> IntArray:
+    """Whole numbers in proportion to weights that sum to ``count``.
+
+    Examples
+    --------
+    >>> largest_remainders(10, np.array([1.0, 1.0, 4.0])).tolist()
+    [2, 2, 6]
+    """
+    raw = count * weights / weights.sum()
+    shares = np.floor(raw).astype(np.int64)
+    most = np.argsort(-(raw - shares), kind="stable")[: count - int(shares.sum())]
+    shares[most] += 1
+    return np.asarray(shares)
+
+
+def _in_turn(arrays: PlacementArrays, layers: Layers, counts: Sequence[int], devices: Sequence[int]) -> IntArray:
+    """The layers in one block for each device; what is before and after them goes with the first and the last."""
+    homes = np.repeat(np.asarray(devices, dtype=np.int64), np.asarray(counts)).tolist()
+    return layers.devices(homes, homes[0], homes[-1], np.isfinite(arrays.seconds))
+
+
+def _able(arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """Devices that may run every layer and hold something."""
+    runs = np.isfinite(arrays.seconds[np.concatenate(layers.layers)]).all(axis=0)
+    able: IntArray = np.flatnonzero(runs & (arrays.capacity > 0))
+    if not len(able):
+        raise NoPlanError("no device may run every layer and has memory")
+    return able
+
+
+def _amounts(sizes: FloatArray) -> FloatArray:
+    """Memories as weights; a device without a limit counts as the largest with one."""
+    limited = sizes < float(NO_LIMIT)
+    return np.where(limited, sizes, sizes[limited].max(initial=0.0) or 1.0)
+
+
+def equal(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """The same number of layers on every device."""
+    able = _able(arrays, layers)
+    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), np.ones(len(able))).tolist(), able.tolist())
+
+
+def by_memory(problem: Placement, _: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """Layers in proportion to the devices' memory, used or not."""
+    able = _able(arrays, layers)
+    sizes = [problem.cluster.devices[k].memory_bytes for k in able.tolist()]
+    weights = _amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], dtype=np.float64))
+    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), weights).tolist(), able.tolist())
+
+
+def by_free_memory(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """Layers in proportion to the memory that is left for the model, the head being one more (llama.cpp)."""
+    able = _able(arrays, layers)
+    ends = np.cumsum(_amounts(arrays.capacity[able].astype(np.float64)))
+    count = len(layers.layers)
+    places = np.searchsorted(ends / ends[-1], np.arange(count + 1) / (count + 1), side="right")
+    homes = able[np.minimum(places, len(able) - 1)].tolist()
+    return layers.devices(homes[:-1], homes[0], homes[-1], np.isfinite(arrays.seconds))
+
+
+def by_speed(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """Layers in proportion to the devices' speed."""
+    able = _able(arrays, layers)
+    seconds = np.maximum(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0), 1e-300)
+    return _in_turn(
+        arrays, layers, largest_remainders(len(layers.layers), seconds.min() / seconds).tolist(), able.tolist()
+    )
+
+
+def exo_ring(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """The fewest devices whose free memory is enough, layers in proportion to it and at least one for each."""
+    able = _able(arrays, layers)
+    weights = _amounts(arrays.capacity[able].astype(np.float64))
+    needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
+    largest = np.argsort(-weights, kind="stable")
+    enough = np.flatnonzero(np.cumsum(weights[largest]) >= needed)
+    if not len(enough):
+        raise NoPlanError(f"the devices' memory is {int(weights.sum()):,} bytes; the model needs {int(needed):,}")
+    used = np.sort(largest[: int(enough[0]) + 1])
+    counts = largest_remainders(len(layers.layers), weights[used])
+    for k in np.flatnonzero(counts == 0).tolist():
+        counts[int(counts.argmax())] -= 1
+        counts[k] = 1
+    if counts.min() < 1:
+        raise NoPlanError(f"{len(used)} devices are needed, but there are {len(layers.layers)} layers")
+    return _in_turn(arrays, layers, counts.tolist(), able[used].tolist())
+
+
+def llama_fit(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+    """llama.cpp's ``--fit``: fill the accelerators from the last to the first, the slowest device is the host.
+
+    Layers fill the accelerators from the back, whole ones for a dense model. Of a model with experts, all experts stay
+    with the host at first; if everything else fits, layers get their experts back from the front on, while they fit.
+    llama.cpp also splits one layer's experts by matrix, and leaves 1 GiB free on each accelerator; here both have the
+    memory that the problem gives them.
+    """
+    able = _able(arrays, layers)
+    host = int(able[np.argmax(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0))])
+    gpus = [k for k in able.tolist() if k != host]
+    device = layers.devices([host] * len(layers.layers), host, host, np.isfinite(arrays.seconds))
+    mixed = bool(layers.experts.any())
+    parts = [members[~layers.experts[members]] if mixed else members for members in layers.layers]
+    left = [*parts, layers.after]
+    for k in reversed(gpus):
+        while left and _moved(arrays, device, left[-1], k):
+            left.pop()
+    if mixed and not left:
+        _with_experts(arrays, layers, device, gpus)
+    return device
+
+
+def _moved(arrays: PlacementArrays, device: IntArray, members: IntArray, k: int) -> bool:
+    """Move operators to a device if they fit there."""
+    before = device[members]
+    device[members] = k
+    if memory_used(arrays, device)[k] <= arrays.capacity[k]:
+        return True
+    device[members] = before
+    return False
+
+
+def _with_experts(arrays: PlacementArrays, layers: Layers, device: IntArray, gpus: Sequence[int]) -> None:
+    """Let layers from the front on be whole on the accelerators from the front on, as long as they fit."""
+    number = 0
+    for k in gpus:
+        while number < len(layers.layers) and _moved(arrays, device, layers.layers[number], k):
+            number += 1
+
+
+class OtherSplit(NamedTuple):
+    """What a simple rule does: its seconds and schedule, or why it has none."""
+
+    name: str
+    seconds: float | None
+    schedule: Schedule | None
+    reason: str | None
+
+
+def other_splits(problem: Placement) -> tuple[OtherSplit, ...]:
+    """Split a model by every rule of runtimes, for comparison: those of this module, ``fill`` and ``one_device``.
+
+    A rule whose plan does not fit, or breaks a side constraint, has none here.
+    """
+    rules: dict[str, CarryOut] = {name: partial(carry_out, split) for name, (split, _) in RULES.items()}
+    rules |= {rule.__name__: partial(general, rule) for rule in (fill, one_device)}
+    found = []
+    for name, rule in rules.items():
+        run, reason = Run(), None
+        try:
+            rule(problem, run)
+        except (NoPlanError, ContradictionError) as error:
+            reason = str(error)
+        schedule = run.best if isinstance(run.best, Schedule) else None
+        judged = None if schedule is None else problem.evaluate(schedule)
+        if judged is not None and judged.violations:
+            schedule, reason = None, judged.violations[0].message
+        found.append(OtherSplit(name, None if schedule is None else run.objective, schedule, reason))
+    return tuple(found)
+
+
+def carry_out(split: Split, problem: Placement, run: Run) -> None:
+    """Report the plan of a rule; it must fit."""
+    instance = lower_unless_short(problem)
+    arrays = arrays_of(instance, problem)
+    device = split(problem, instance, arrays, layers_of(problem, instance))
+    if not fits(arrays, device):
+        raise NoPlanError(str(shortage(instance, arrays, device)))
+    plan = plan_of(arrays, order_of_graph(arrays), device)
+    if not np.isfinite(plan.makespan):
+        raise NoPlanError("neighbouring layers would be on devices without a link, or that may not run them")
+    report(instance, arrays, plan, run)
+
+
+RULES: dict[str, tuple[Split, str]] = {
+    "layers_equal": (equal, "the same number of layers on every device"),
+    "layers_by_memory": (by_memory, "layers in proportion to the devices' memory"),
+    "layers_by_free_memory": (by_free_memory, "layers in proportion to the memory left for them (llama.cpp)"),
+    "layers_by_speed": (by_speed, "layers in proportion to the devices' speed"),
+    "exo_ring": (exo_ring, "the fewest devices that are enough, layers in proportion to their memory (exo)"),
+    "llama_fit": (llama_fit, "accelerators filled from the back, experts last (llama.cpp's --fit)"),
+}
+"""Every rule by name, and what it does."""
+
+for _name, (_split, _about) in RULES.items():
+    _run = by_every_way(SUPPORTS)(partial(carry_out, _split))
+    register_rule(Placement, _name, _run, _about, supports=(*SUPPORTS, NARROWED))

@@ -1,0 +1,355 @@
+"""A placement whose operators run one after the other, as modules between cut points that repeat.
+
+At a cut point nothing but the last result is needed later. A *module* is what runs between two cut points: its inner
+operators and its exit. Its *options* are all ways to choose devices for its entry (the exit of the module before), its
+inner operators and its exit. Since the data orders all operators, no two of them ever run together, and the makespan is
+the sum of the options' seconds. With ports, an option may take longer than without; its seconds are a lower bound then.
+
+Equal layers give equal modules, and stretches of modules that repeat. How many times each option occurs in a stretch is
+all that matters for time and memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.language.rules import Beside, InOrder
+from opweave.solvers.placement.units import Stretch, stretches
+
+MOST_OPTIONS = 4096
+"""Most options of one module."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """One class of equal modules and its options.
+
+    Attributes
+    ----------
+    device
+        Devices of the entry, of the inner operators and of the exit. Shape (options, operators + 1).
+    seconds
+        From the end of the entry to the end of the exit. Shape (options,).
+    bytes
+        What each inner operator and the exit take on their devices, without shared parameters. Shape (operators,).
+    shared
+        Of each inner operator and the exit: the parameters that other operators have, too.
+    """
+
+    device: IntMatrix
+    seconds: FloatArray
+    bytes: IntArray
+    shared: tuple[tuple[int, ...], ...]
+
+    @property
+    def entry(self) -> IntArray:
+        """Device of the entry. Shape (options,)."""
+        return self.device[:, 0]
+
+    @property
+    def exit(self) -> IntArray:
+        """Device of the exit. Shape (options,)."""
+        return self.device[:, -1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """A placement as a chain of modules.
+
+    Attributes
+    ----------
+    order
+        The operators in the order in which they run.
+    cuts
+        Positions of the cut points in ``order``; the first operator is one, and so is the last.
+    modules
+        One for each class.
+    classes
+        The class of every module, in order. Shape (cut points - 1,).
+    stretches
+        The modules as stretches that repeat.
+    first_seconds, first_bytes, first_shared
+        Seconds of the first operator on every device, the bytes that it takes, and its shared parameters.
+    capacity
+        Bytes of every device.
+    shared_bytes
+        Size of every parameter that several operators have.
+    """
+
+    order: IntArray
+    cuts: IntArray
+    modules: list[Module]
+    classes: list[int]
+    stretches: list[Stretch]
+    first_seconds: FloatArray
+    first_bytes: int
+    first_shared: list[int]
+    capacity: IntArray
+    shared_bytes: dict[int, int]
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.capacity)
+
+    @property
+    def longest(self) -> float:
+        """Seconds that no plan exceeds."""
+        parts = [float(module.seconds.max(initial=0.0)) for module in self.modules]
+        times = np.bincount(self.classes, minlength=len(parts)).tolist()
+        first = self.first_seconds[np.isfinite(self.first_seconds)]
+        return float(first.max(initial=0.0)) + math.fsum(n * each for n, each in zip(times, parts, strict=True))
+
+    def devices_of(self, first: int, options: list[int]) -> IntArray:
+        """The device of every operator, given the first one's device and every module's option. Shape (operators,)."""
+        device = np.empty(len(self.order), dtype=np.int64)
+        device[self.order[0]] = first
+        for (begin, end), number, option in zip(pairwise(self.cuts.tolist()), self.classes, options, strict=True):
+            device[self.order[begin + 1 : end + 1]] = self.modules[number].device[option, 1:]
+        return device
+
+
+class _Parts(NamedTuple):
+    """What makes modules equal.
+
+    Attributes
+    ----------
+    seconds, bytes
+        Of the inner operators and the exit on every device; what each takes, without shared parameters.
+    flows
+        Positions of producer and consumer, 0 for the entry, and bytes.
+    ties
+        For the entry, each inner operator and the exit: the first one that must share its device.
+    besides
+        Positions of two of them, 0 for the entry, and a device: the first is where the second is, or on that device.
+    never
+        Pairs of devices that the entry and the exit cannot be on.
+    shared
+        Parameters that other operators have, too.
+    """
+
+    seconds: FloatArray
+    bytes: IntArray
+    flows: list[tuple[int, int, int]]
+    ties: tuple[int, ...]
+    besides: tuple[tuple[int, int, int], ...]
+    never: tuple[tuple[int, int], ...]
+    shared: tuple[tuple[int, ...], ...]
+
+    def mark(self) -> tuple[object, ...]:
+        """The same for equal modules."""
+        return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
+
+
+def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: Sequence[InOrder] = ()) -> Chain | None:
+    """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
+
+    ``orders`` leave out options only where they surely break one (see :func:`_backwards`).
+    """
+    instance = _listed_only(instance, orders)
+    order = topological_order(instance.after)
+    position = np.argsort(order)
+    if not len(order) or not _in_line(instance, order):
+        return None
+    cuts = _cut_points(position[instance.source], position[instance.target], len(order))
+    besides = _besides(instance, rules, position, cuts)
+    if besides is None or not _tied_within(instance.cluster[order], cuts):
+        return None
+    own, held, sizes = _bytes_of(instance)
+    backwards = _backwards(instance, rules, orders)
+    marks: dict[tuple[object, ...], int] = {}
+    modules: list[Module] = []
+    classes = []
+    for begin, end in pairwise(cuts.tolist()):
+        members = order[begin + 1 : end + 1]
+        parts = _Parts(
+            instance.seconds[members],
+            own[members],
+            _flows_of(instance, position, begin, members),
+            _ties(instance.cluster[order[begin : end + 1]].tolist()),
+            tuple(besides.get(begin, ())),
+            tuple(sorted(backwards.get(int(members[-1]), ()))) if len(members) == 1 else (),
+            tuple(tuple(held[v]) for v in members.tolist()),
+        )
+        mark = parts.mark()
+        if mark not in marks:
+            marks[mark] = len(modules)
+            device = _devices(len(instance.devices), parts)
+            if device is None:
+                return None
+            modules.append(_module(instance, parts, device))
+        classes.append(marks[mark])
+    v = int(order[0])
+    return Chain(
+        order=order,
+        cuts=cuts,
+        modules=modules,
+        classes=classes,
+        stretches=stretches(classes),
+        first_seconds=instance.seconds[v],
+        first_bytes=int(own[v]),
+        first_shared=held[v],
+        capacity=instance.capacity,
+        shared_bytes=sizes,
+    )
+
+
+def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
+    """The instance without the devices that an order does not list, for its operators."""
+    if not orders:
+        return instance
+    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
+    for order in orders:
+        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
+        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
+    return replace(instance, seconds=seconds)
+
+
+def _in_line(instance: PlacementInstance, order: IntArray) -> bool:
+    """Whether every operator waits for the one before it."""
+    before = instance.before
+    return all(u in before[v] for u, v in pairwise(order.tolist()))
+
+
+def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
+    """Positions that no flow passes by."""
+    spans = np.zeros(count + 1, dtype=np.int64)
+    np.add.at(spans, source + 1, 1)
+    np.add.at(spans, target, -1)
+    return np.flatnonzero(np.cumsum(spans)[:count] == 0)
+
+
+def _tied_within(group: IntArray, cuts: IntArray) -> bool:
+    """Whether operators that share a device by a side constraint are in one module, its entry included."""
+    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
+    for place, each in enumerate(group.tolist()):
+        first[each] = place if first[each] < 0 else first[each]
+        last[each] = place
+    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
+    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
+
+
+def _besides(
+    instance: PlacementInstance, rules: Sequence[Beside], position: IntArray, cuts: IntArray
+) -> dict[int, list[tuple[int, int, int]]] | None:
+    """The rules of every module by its entry's position; None if one concerns operators of different modules."""
+    index, found = {name: v for v, name in enumerate(instance.names)}, dict[int, list[tuple[int, int, int]]]()
+    for rule in rules:
+        places = int(position[index[rule.op]]), int(position[index[rule.other]])
+        entry = int(np.searchsorted(cuts, min(places), side="right")) - 1
+        begin, end = int(cuts[entry]), int(cuts[min(entry + 1, len(cuts) - 1)])
+        if max(places) > end:
+            return None
+        found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
+    return found
+
+
+def _backwards(
+    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
+) -> dict[int, set[tuple[int, int]]]:
+    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
+
+    The operator before one of the order must be where the previous one of the order is, or on the first device
+    (Beside). On another device, it tells where that one is, and the order goes on from there.
+    """
+    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
+    found: dict[int, set[tuple[int, int]]] = {}
+    for order in orders:
+        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
+        for previous, op in pairwise(order.ops):
+            v = index[op]
+            before = {int(u) for u in instance.before[v]}
+            names = [instance.names[u] for u in before]
+            rule = known.get((names[0], previous)) if len(names) == 1 else None
+            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
+            if tied or (rule is not None and rule.device == order.devices[0]):
+                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
+                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
+    return found
+
+
+def _devices(devices: int, parts: _Parts) -> IntMatrix | None:
+    """All ways to choose devices that obey the rules, for the entry, the inner operators and the exit; None if many."""
+    chosen = np.arange(devices, dtype=np.int64)[:, None]
+    for j in range(1, len(parts.ties)):
+        every = np.tile(np.arange(devices, dtype=np.int64), len(chosen))
+        chosen = np.column_stack([np.repeat(chosen, devices, axis=0), every])
+        keep = chosen[:, j] == chosen[:, parts.ties[j]]
+        for a, b, k in parts.besides:
+            if max(a, b) == j:
+                keep &= (chosen[:, a] == chosen[:, b]) | (chosen[:, a] == k)
+        for a, b in parts.never:
+            keep &= (chosen[:, 0] != a) | (chosen[:, j] != b)
+        chosen = chosen[keep & np.isfinite(parts.seconds[j - 1, chosen[:, j]])]
+        if len(chosen) > MOST_OPTIONS:
+            return None
+    return chosen
+
+
+def _ties(group: list[int]) -> tuple[int, ...]:
+    """For every operator the first one that must share its device, by position."""
+    return tuple(group.index(each) for each in group)
+
+
+def _bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:
+    """Bytes of every operator alone, its parameters that others have too, and the sizes of these."""
+    users = np.bincount(instance.parameters.items, minlength=len(instance.parameter_bytes))
+    alone = np.where(users == 1, instance.parameter_bytes, 0)
+    own = instance.memory.copy()
+    np.add.at(own, instance.parameters.heads(), alone[instance.parameters.items])
+    held = [[p for p in row if users[p] > 1 and instance.parameter_bytes[p]] for row in instance.parameters.lists()]
+    return own, held, {p: int(instance.parameter_bytes[p]) for row in held for p in row}
+
+
+def _flows_of(
+    instance: PlacementInstance, position: IntArray, begin: int, members: IntArray
+) -> list[tuple[int, int, int]]:
+    """Flows within a module: positions of producer and consumer, 0 for the entry, and bytes."""
+    flows = np.concatenate([instance.incoming[v] for v in members.tolist()])
+    made, read = position[instance.source[flows]] - begin, position[instance.target[flows]] - begin
+    return sorted(zip(made.tolist(), read.tolist(), instance.size[flows].tolist(), strict=True))
+
+
+def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> Module:
+    """All options of a module that are not worse than another one in every respect."""
+    count, devices = len(parts.bytes), len(instance.devices)
+    ends = np.zeros((len(device), count + 1))
+    for j in range(1, count + 1):
+        ready = ends[:, j - 1]
+        for made, read, size in parts.flows:
+            if read == j:
+                a, b = device[:, made], device[:, j]
+                sent = instance.latency[a, b] + size * instance.seconds_per_byte[a, b]
+                ready = np.maximum(ready, ends[:, made] + sent)
+        ends[:, j] = ready + parts.seconds[j - 1, device[:, j]]
+    own, shared = parts.bytes, parts.shared
+    here = device[:, 1:, None] == np.arange(devices)  # (options, operators, devices)
+    taken = (here * own[:, None]).sum(axis=1)
+    needs = [here[:, [j for j, row in enumerate(shared) if p in row]].any(axis=1) for p in sorted({*chain(*shared)})]
+    keep = np.flatnonzero(np.isfinite(ends[:, -1]) & (taken <= instance.capacity).all(axis=1))
+    keep = keep[_undominated(device[keep], ends[keep, -1], np.hstack([each[keep] for each in (taken, *needs)]))]
+    return Module(device[keep], ends[keep, -1], own, shared)
+
+
+def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> IntArray:
+    """Options that no other one with the same ends matches in time and memory; the first of equal ones."""
+    if device.shape[1] == 2:
+        return np.arange(len(device))  # one option for each pair of ends
+    ends = device[:, 0] * (int(device.max(initial=0)) + 1) + device[:, -1]
+    kept = []
+    for pair in np.unique(ends):
+        rows = np.flatnonzero(ends == pair)
+        what = np.column_stack([seconds[rows], takes[rows]])
+        no_worse = (what[:, None, :] <= what[None, :, :]).all(axis=2)  # [a, b]: a is no worse than b
+        better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
+        kept.append(rows[~better.any(axis=0)])
+    return np.sort(np.concatenate(kept)) if kept else np.zeros(0, dtype=np.int64)

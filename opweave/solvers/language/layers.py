@@ -1,0 +1,251 @@
+"""Solver "layers": the best plan of a chain of equal layers, by counts of layers for each device, with proof.
+
+The chain (:mod:`.chain`) becomes a small integer program over counts (:mod:`.program`), whose size does not grow with
+the number of layers. HiGHS finds counts; where they are not one walk through the chain, rows that connect them are
+added, and HiGHS is asked again. The bound comes from opweave's own tree (:mod:`~opweave.solvers.tree`), which proves
+every leaf.
+
+Source: integer flows that are Eulerian trails, as in the rural postman problem (Corberan and Laporte, "Arc Routing",
+chapter 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from opweave.formulations.expressions import MODEL, NARROWED, express
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.constraints import Colocate, Constraint, Pin, means
+from opweave.problems.language.rules import Beside, InOrder
+from opweave.problems.placement.spec import Placement
+from opweave.problems.result import Termination
+from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.language.chain import Chain, chain_of
+from opweave.solvers.language.program import CountProgram
+from opweave.solvers.language.trail import options_in_order
+from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
+from opweave.solvers.narrowing.runs import by_best_way
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rounding import Best
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.tree import least_whole
+
+MOST_ROUNDS = 50
+"""Most times that HiGHS is asked for counts."""
+
+NARROWER = 1e-9
+"""Relative part of the memory that is left free when counts exceed it by rounding; ten times more with each round."""
+
+CERTAIN = 2.0
+"""The longest plan times this is the ceiling of the proof that there is none."""
+
+UNTIMED_SECONDS = 60.0
+"""Seconds of the proof when there is no time limit."""
+
+SHARP = 1e-6
+"""Relative difference between a proof and its ceiling that counts as none."""
+
+SOURCE = "counts of layers"
+
+TARGET = "layers"
+"""The target of side constraints that only chains know."""
+
+
+class Counting:
+    """The search on one chain."""
+
+    def __init__(self, problem: Placement, instance: PlacementInstance, chain: Chain, run: Run) -> None:
+        self.problem, self.instance, self.chain, self.run = problem, instance, chain, run
+        self.arrays = arrays_of(instance, problem)
+        orders = [rule.devices for rule in problem.constraints if means(rule, InOrder)]
+        listed = orders[0] if orders else instance.devices
+        self.rank = [listed.index(name) if name in listed else len(listed) for name in instance.devices]
+        self.program = CountProgram(chain, () if orders else _twins(problem, instance))
+
+    def solve(self) -> Outcome:
+        """Find the best plan, then prove it."""
+        self.run.enter("counts")
+        self._tighten()
+        if not self.run.should_stop():
+            self._find()
+        self.run.enter("proof")
+        none = self.run.objective is None
+        ceiling = CERTAIN * self.chain.longest if none else float(self.run.objective or 0.0)
+        proof = self._proved(ceiling)
+        if none:
+            if proof >= ceiling * (1.0 - SHARP):
+                return Outcome(infeasible=True, reason="no counts of equal layers fit the memory of the devices")
+            return Outcome(self.run.termination(), reason=no_plan_found(self.problem))
+        Best(self.run).report(proof, SOURCE)
+        budget = self.run.time_limit is None and not self.run.closed()
+        return Outcome(Termination.BUDGET if budget else self.run.termination())
+
+    def _tighten(self) -> None:
+        """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
+        for _ in range(MOST_ROUNDS):
+            linear = self.program.linear()
+            found = minimise(linear, self.run.remaining())
+            if found is None:
+                return
+            if not self.program.tighten(found.point) or self.run.should_stop():
+                prices = np.concatenate([found.most_price, found.equal_price])
+                value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), prices)
+                Best(self.run).report(max(0.0, value) * self.program.unit, SOURCE)
+                return
+
+    def _find(self) -> None:
+        """Ask for counts until they are a plan, and report it."""
+        spare = 0.0
+        for _ in range(MOST_ROUNDS):
+            point = self._counts(spare)
+            if point is None or self.run.should_stop():
+                return
+            stranded = self.program.stranded(point)
+            for r, nodes in stranded:
+                self.program.connect(r, [sorted({d for _, d in nodes})])
+                self.program.connect_places(r, nodes)
+            if stranded:
+                continue
+            first, options = options_in_order(self.chain, self.program, point, self.rank)
+            device = self.chain.devices_of(first, options)
+            if fits(self.arrays, device):
+                self._report(device)
+                return
+            spare = 10.0 * spare or NARROWER
+
+    def _report(self, device: IntArray) -> None:
+        """Report a plan; one that an order of devices forbids is put in that order, if that is allowed."""
+        orders = [rule for rule in self.problem.constraints if means(rule, InOrder)]
+        for each in [device, *(self._sorted(device, rule) for rule in orders)]:
+            plan = plan_of(self.arrays, self.chain.order, each)
+            if not orders:
+                report(self.instance, self.arrays, plan, self.run)
+            elif np.isfinite(plan.makespan):
+                schedule = solution_of(self.instance, self.arrays, plan)
+                judged = self.problem.evaluate(schedule)
+                if judged.feasible and judged.objective is not None:
+                    self.run.found(schedule, judged.objective)
+                    return
+
+    def _sorted(self, device: IntArray, rule: InOrder) -> IntArray:
+        """The devices of layers in the order of a rule; a layer begins with one of its operators."""
+        position = np.argsort(self.chain.order)
+        starts = position[[self.instance.names.index(name) for name in rule.ops]]
+        layers = [self.chain.order[a:b] for a, b in pairwise([*starts.tolist(), int(2 * starts[-1] - starts[-2])])]
+        found = device.copy()
+        if len({len(layer) for layer in layers}) == 1:
+            ranks = np.asarray([self.rank[device[layer[0]]] for layer in layers])
+            for layer, row in zip(layers, np.argsort(ranks, kind="stable").tolist(), strict=True):
+                found[layer] = device[layers[row]]
+        return found
+
+    def _counts(self, spare: float) -> IntArray | None:
+        """Counts as HiGHS finds them, with a part of the memory left free."""
+        left = self.run.remaining()
+        task = (self.program.linear(spare), left)
+        found = with_highs(whole_point, task, left, self.run.should_stop)
+        return None if found is None else np.round(found).astype(np.int64)
+
+    def _proved(self, ceiling: float) -> float:
+        """What opweave's tree proves of the program, in seconds; at most the ceiling."""
+        program, left = self.program.linear(), self.run.remaining()
+        whole, endless = np.ones((2, len(program.cost)), dtype=bool)
+        seconds = UNTIMED_SECONDS if left is None else left
+        unit = self.program.unit
+        proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, self.run.should_stop)
+        return max(0.0, min(proof.bound * unit, ceiling))
+
+
+def whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
+    """An optimum in whole numbers by HiGHS, or its best point when the time is up; None if it has none."""
+    import highspy
+
+    program, seconds = task
+    limit = np.inf if seconds is None else max(0.05, seconds)
+    # HiGHS 1.15 has called wrong points optimal after restarts
+    engine = highs_with(program, time_limit=limit, threads=1, mip_rel_gap=0.0, mip_allow_restart=False)
+    if engine is None:
+        return None
+    columns = np.arange(len(program.cost), dtype=np.int32)
+    engine.changeColsIntegrality(len(columns), columns, np.ones(len(columns), dtype=np.uint8))
+    engine.run()
+    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    point = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
+    highspy.Highs.resetGlobalScheduler(True)
+    return point
+
+
+def _twins(problem: Placement, instance: PlacementInstance) -> list[list[int]]:
+    """Groups of devices that can be swapped: equal in themselves, in their links, and in all times and limits."""
+    index, found = problem.cluster.device_index, []
+    for names in problem.cluster.identical_groups:
+        alike: dict[bytes, list[int]] = {}
+        for k in (index[name] for name in names):
+            alike.setdefault(instance.seconds[:, k].tobytes() + instance.capacity[k].tobytes(), []).append(k)
+        found += [group for group in alike.values() if len(group) > 1]
+    return found
+
+
+@express(InOrder, TARGET)
+@express(Beside, TARGET)
+def _taken_in(_: Placement, __: Constraint) -> None:
+    """Add nothing: the options of a chain obey it, or plans are judged."""
+
+
+@express(InOrder, MODEL)
+def _in_order_as_rows(model: Any, rule: InOrder) -> None:
+    """The operators on the first few devices are the first few operators."""
+    for first, then in pairwise(rule.ops):
+        for count in range(1, len(rule.devices) + 1):
+            model.add(
+                sum(model.on(then, device) for device in rule.devices[:count])
+                <= sum(model.on(first, device) for device in rule.devices[:count])
+            )
+    for op in rule.ops:
+        model.add(sum(model.on(op, device) for device in rule.devices) == 1)
+
+
+@express(Beside, MODEL)
+def _beside_as_rows(model: Any, rule: Beside) -> None:
+    """An operator on any device but one has the other one there."""
+    for device in model.problem.cluster.devices:
+        if device.name != rule.device:
+            model.add(model.on(rule.op, device.name) <= model.on(rule.other, device.name))
+
+
+@express(Beside, NARROWED)
+def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]]:
+    return [(Colocate(ops=(rule.op, rule.other)),), (Pin(op=rule.op, device=rule.device),)]
+
+
+@by_best_way((*SUPPORTS, TARGET), "heft")
+def solve_layers(problem: Placement, run: Run) -> Outcome:
+    """Count layers; solver "layers"."""
+    instance = lower_unless_short(problem)
+    besides = [rule for rule in problem.constraints if means(rule, Beside)]
+    orders = [rule for rule in problem.constraints if means(rule, InOrder)]
+    chain = chain_of(instance, besides, orders)
+    if chain is None:
+        return Outcome(reason="the operators do not run one after the other, or too many lie between cut points")
+    return Counting(problem, instance, chain, run).solve()
+
+
+register(
+    Solver(
+        name="layers",
+        problem=Placement.kind,
+        kind="algorithm",
+        run=solve_layers,
+        about="a chain of equal layers: how many of them each device takes, by an integer program over counts",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=(*SUPPORTS, TARGET, NARROWED),
+    )
+)

@@ -1,0 +1,287 @@
+"""The integer program over counts: how many times each option of a module occurs in each stretch of a chain.
+
+Columns, all integers: x[r,k,o] modules at place k of stretch r's period that take option o; on[r,k,j,d] their
+operators j on device d; hand[r,d] the operator
+between stretches r - 1 and r runs on d (hand[0]: the first operator); used[r,d] some operator of stretch r is on d;
+held[p,d] device d holds the shared parameter p. With T[r] repetitions of a period of K places, rows:
+
+* sum_d hand[0,d] = 1, sum_o x[r,k,o] = T[r]
+* the cut point before place k on d: x[r,k-1,o] that leave to d = x[r,k,o] that enter from d. Before place 0, hand[r,d]
+  enters from outside and hand[r+1,d] leaves; if T[r] > 1, place K - 1 leads back there.
+* on[r,k,j,d] = sum of x[r,k,o] over options whose operator j is on d; at most T[r] x used[r,d]
+* device d: bytes of what is on it <= its memory; the same divided by a size and rounded down, term by term (Chvatal's
+  cuts), which is exact when equal layers fill a device. The same for stretch r alone, with memory x used[r,d].
+* on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
+* set S of devices, d in S, T[r] > 1: used[r,d] <= options that come into S from outside + sum of hand[r] over S
+* among identical devices, an earlier one has no fewer operators
+
+The objective is the seconds of all options, minimised. A chain's plan is a walk over (place, device) in every stretch,
+so its counts obey all rows. Counts are a walk if their arcs are connected, since they are balanced (Euler). The rows
+for sets S say so; those that matter are added when counts break them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.solvers.language.chain import Chain
+from opweave.solvers.linear import LinearProgram, SparseRows
+
+FULL = 100.0
+"""Units of memory per device."""
+
+SECONDS = 1000.0
+"""Units of time in the longest plan."""
+
+MOST_SIZES = 8
+"""Most sizes by which the memory of a device is divided."""
+
+BROKEN = 1e-4
+"""How far a point must break a row so that the row is added."""
+
+MOST_TOGETHER = 10
+"""Most devices of which all sets are looked at."""
+
+
+class CountProgram:
+    """Rows and columns for a chain.
+
+    Attributes
+    ----------
+    chain
+        The chain.
+    unit
+        Seconds of one unit of the objective.
+    hand
+        Columns. Shape (stretches + 1, devices).
+    place
+        For every stretch and place: the columns of the options of its module.
+    on
+        For every stretch and place: columns. Shape (operators of the module, devices).
+    used
+        Columns for every stretch that repeats.
+    """
+
+    def __init__(self, chain: Chain, twins: Sequence[Sequence[int]] = ()) -> None:
+        self.chain = chain
+        self.unit = chain.longest / SECONDS or 1.0
+        count, devices = len(chain.stretches), chain.devices
+        self._columns = 0
+        self.hand = self._new((count + 1) * devices).reshape(count + 1, devices)
+        self.modules = [
+            [chain.modules[number] for number in chain.classes[stretch.first :][: stretch.period]]
+            for stretch in chain.stretches
+        ]
+        self.place = [[self._new(len(module.seconds)) for module in row] for row in self.modules]
+        self.on = [
+            [self._new(module.bytes.size * devices).reshape(-1, devices) for module in row] for row in self.modules
+        ]
+        self.used = {r: self._new(devices) for r, stretch in enumerate(chain.stretches) if stretch.times > 1}
+        self.held = {p: self._new(devices) for p in chain.shared_bytes}
+        self.equal, self.most = SparseRows(), SparseRows()
+        self._limits: list[int] = []
+        self._flow()
+        self._memory()
+        self._shared()
+        self._use()
+        for r in self.used:
+            self.connect(r, [[d] for d in range(devices)])
+        self._order(twins)
+
+    def linear(self, spare: float = 0.0) -> LinearProgram:
+        """The program without integrality, with a part of the memory left free."""
+        cost, upper = np.zeros(self._columns), np.ones(self._columns)
+        first = self.chain.first_seconds
+        cost[self.hand[0]] = np.where(np.isfinite(first), first, 0.0) / self.unit
+        upper[self.hand[0]] = np.isfinite(first)
+        for r, stretch in enumerate(self.chain.stretches):
+            for module, columns, on in zip(self.modules[r], self.place[r], self.on[r], strict=True):
+                cost[columns] = module.seconds / self.unit
+                upper[columns] = stretch.times
+                fits = self.chain.capacity // np.maximum(module.bytes[:, None], 1)
+                upper[on] = np.where(module.bytes[:, None] > 0, np.minimum(stretch.times, fits), stretch.times)
+        program = LinearProgram.of(cost, upper, self.most, self.equal)
+        program.most_right[self._limits] -= spare * FULL
+        return program
+
+    def connect(self, r: int, sets: Sequence[Sequence[int]]) -> None:
+        """Add the rows of stretch ``r`` for sets of devices."""
+        for members in sets:
+            inside = np.zeros(self.chain.devices, dtype=bool)
+            inside[list(members)] = True
+            rows = self.most.open(np.zeros(len(members)))
+            self.most.put(rows, self.used[r][list(members)], 1.0)
+            coming = [columns[self._comes(r, k, inside)] for k, columns in enumerate(self.place[r])]
+            self.most.put(rows[:, None], np.concatenate([*coming, self.hand[r][inside]]), -1.0)
+
+    def tighten(self, point: FloatArray) -> bool:
+        """Add the rows for sets of devices that a point breaks, the most broken one of every device; whether any."""
+        broken = False
+        for r, used in self.used.items():
+            share = point[used]
+            worst: dict[int, tuple[float, tuple[int, ...]]] = {}
+            for inside in self._sets(share):
+                coming = sum(float(point[c][self._comes(r, k, inside)].sum()) for k, c in enumerate(self.place[r]))
+                short = share - coming - float(point[self.hand[r]][inside].sum())
+                for d in np.flatnonzero(inside & (short > BROKEN)).tolist():
+                    if short[d] > worst.get(d, (0.0, ()))[0]:
+                        worst[d] = (float(short[d]), tuple(np.flatnonzero(inside).tolist()))
+            self.connect(r, sorted({members for _, members in worst.values()}))
+            broken |= bool(worst)
+        return broken
+
+    def _sets(self, share: FloatArray) -> Iterator[BoolArray]:
+        """Sets of two and more of the devices in use, if these are few; a set needs no device out of use."""
+        there = np.flatnonzero(share > BROKEN).tolist()
+        for size in range(2, len(there) if len(there) <= MOST_TOGETHER else 2):
+            for members in combinations(there, size):
+                inside = np.zeros(self.chain.devices, dtype=bool)
+                inside[list(members)] = True
+                yield inside
+
+    def _comes(self, r: int, k: int, inside: BoolArray) -> BoolArray:
+        """Which options of a place begin outside a set and have an operator in it."""
+        device = self.modules[r][k].device
+        return np.asarray(~inside[device[:, 0]] & inside[device[:, 1:]].any(axis=1))
+
+    def connect_places(self, r: int, nodes: set[tuple[int, int]]) -> None:
+        """Add rows of stretch ``r`` for a set of places on devices: what passes one of them comes in from outside."""
+        stretch = self.chain.stretches[r]
+        inside = np.zeros((stretch.period, self.chain.devices), dtype=bool)
+        for k, d in nodes:
+            inside[k, d] = True
+        coming = []
+        for k, columns in enumerate(self.place[r]):
+            module = self.modules[r][k]
+            coming.append(columns[~inside[k, module.entry] & inside[(k + 1) % stretch.period, module.exit]])
+        rows = self.most.open(np.zeros(len(nodes)))
+        self.most.put(rows[:, None], np.concatenate([*coming, self.hand[r][inside[0]]]), -float(stretch.times))
+        for row, (k, d) in zip(rows.tolist(), sorted(nodes), strict=True):
+            passing = self.place[r][k][self.modules[r][k].entry == d]
+            self.most.put(np.asarray([row]), passing, 1.0)
+
+    def stranded(self, point: IntArray) -> list[tuple[int, set[tuple[int, int]]]]:
+        """For every stretch, the places on devices that its counts pass but that its first one does not lead to."""
+        found = []
+        for r in self.used:
+            stretch, arcs = self.chain.stretches[r], []
+            for k, columns in enumerate(self.place[r]):
+                module, there = self.modules[r][k], point[columns] > 0
+                after = (k + 1) % stretch.period
+                arcs += [((k, a), (after, b)) for a, b in zip(module.entry[there], module.exit[there], strict=True)]
+            reached = {(0, int(np.flatnonzero(point[self.hand[r]])[0]))}
+            grown = True
+            while grown:
+                more = {b for a, b in arcs if a in reached} - reached
+                reached |= more
+                grown = bool(more)
+            left = {(k, int(d)) for k, d in {a for a, _ in arcs} - reached}
+            if left:
+                found.append((r, left))
+        return found
+
+    def _new(self, count: int) -> IntArray:
+        columns = np.arange(self._columns, self._columns + count, dtype=np.int64)
+        self._columns += count
+        return columns
+
+    def _flow(self) -> None:
+        devices, equal = self.chain.devices, self.equal
+        equal.put(equal.open(np.ones(1)), self.hand[0], 1.0)
+        for r, stretch in enumerate(self.chain.stretches):
+            repeats = stretch.times > 1
+            for k, columns in enumerate(self.place[r]):
+                equal.put(equal.open(np.full(1, float(stretch.times))), columns, 1.0)
+                rows = equal.open(np.zeros(devices))
+                equal.put(rows[self.modules[r][k].entry], columns, 1.0)
+                if k:
+                    equal.put(rows[self.modules[r][k - 1].exit], self.place[r][k - 1], -1.0)
+                else:
+                    equal.put(rows, self.hand[r], -1.0)
+                    if repeats:
+                        equal.put(rows[self.modules[r][-1].exit], self.place[r][-1], -1.0)
+                        equal.put(rows, self.hand[r + 1], 1.0)
+            if not repeats:
+                rows = equal.open(np.zeros(devices))
+                equal.put(rows[self.modules[r][-1].exit], self.place[r][-1], 1.0)
+                equal.put(rows, self.hand[r + 1], -1.0)
+
+    def _memory(self) -> None:
+        """Bytes on every device, as they are and in whole multiples of the sizes of layers."""
+        chain = self.chain
+        stretches = [
+            [
+                (columns, int(size))
+                for module, on in zip(row, self.on[r], strict=True)
+                for columns, size in zip(on, module.bytes, strict=True)
+            ]
+            for r, row in enumerate(self.modules)
+        ]
+        others = [(self.hand[0], chain.first_bytes), *((held, chain.shared_bytes[p]) for p, held in self.held.items())]
+        for d in np.flatnonzero(chain.capacity != NO_LIMIT).tolist():
+            self._limits.append(self.most.count)
+            self._within(d, [*(each for row in stretches for each in row), *others], None)
+            for r, used in self.used.items():
+                self._within(d, stretches[r], int(used[d]))
+
+    def _within(self, d: int, held: Sequence[tuple[IntArray, int]], used: int | None) -> None:
+        """What is on a device takes at most its memory, which a column may open."""
+        limit = int(self.chain.capacity[d])
+        columns = np.asarray([each[d] for each, _ in held])
+        takes = np.asarray([size for _, size in held], dtype=np.int64)
+        parts = [(np.asarray(takes * (FULL / max(limit, 1)), dtype=np.float64), FULL)]
+        parts += [((takes // size).astype(np.float64), float(limit // size)) for size in self._sizes()]
+        for amount, most in parts:
+            row, some = self.most.open(np.full(1, most if used is None else 0.0)), amount > 0
+            self.most.put(row, columns[some], amount[some])
+            if used is not None:
+                self.most.put(row, np.asarray([used]), -most)
+
+    def _sizes(self) -> list[int]:
+        """Sizes of operators that repeat, and of whole periods, largest first."""
+        found: set[int] = set()
+        for r in self.used:
+            single = [int(size) for module in self.modules[r] for size in module.bytes]
+            found.update([*single, sum(single)])
+        return sorted(found - {0}, reverse=True)[:MOST_SIZES]
+
+    def _shared(self) -> None:
+        for p in self.chain.first_shared:
+            self._needs(self.hand[0], 1, p)
+        for r, row in enumerate(self.modules):
+            for module, on in zip(row, self.on[r], strict=True):
+                for columns, shared in zip(on, module.shared, strict=True):
+                    for p in shared:
+                        self._needs(columns, self.chain.stretches[r].times, p)
+
+    def _needs(self, columns: IntArray, times: int, p: int) -> None:
+        """What is on a device needs a parameter there."""
+        rows = self.most.open(np.zeros(self.chain.devices))
+        self.most.put(rows, columns, 1.0)
+        self.most.put(rows, self.held[p], -float(times))
+
+    def _use(self) -> None:
+        """Count the operators on every device; one of them uses the device."""
+        for r, row in enumerate(self.modules):
+            for module, columns, on in zip(row, self.place[r], self.on[r], strict=True):
+                for j, counted in enumerate(on):
+                    rows = self.equal.open(np.zeros(self.chain.devices))
+                    self.equal.put(rows[module.device[:, j + 1]], columns, 1.0)
+                    self.equal.put(rows, counted, -1.0)
+                    if r in self.used:
+                        rows = self.most.open(np.zeros(self.chain.devices))
+                        self.most.put(rows, counted, 1.0)
+                        self.most.put(rows, self.used[r], -float(self.chain.stretches[r].times))
+
+    def _order(self, twins: Sequence[Sequence[int]]) -> None:
+        """Rows that order devices which can be swapped."""
+        every = np.concatenate([self.hand[:1], *(on for row in self.on for on in row)])
+        for group in twins:
+            for a, b in pairwise(group):
+                row = self.most.open(np.zeros(1))
+                self.most.put(row, every[:, b], 1.0)
+                self.most.put(row, every[:, a], -1.0)

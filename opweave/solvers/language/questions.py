@@ -1,0 +1,298 @@
+"""Questions with several solves: the longest context, and which machines pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations, islice, permutations
+
+from opweave.problems.constraints import AnyConstraint
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.posed import by_layer, fastest_pass
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.rules import InOrder
+from opweave.problems.language.workload import Workload
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.result import Result, Status
+from opweave.problems.spec import Count, Seconds, Spec
+from opweave.problems.units import readable_seconds
+from opweave.solvers.questions.sweep import Sweep, sweep
+from opweave.solvers.run import Progress
+from opweave.solvers.solve import solve
+
+SOLVER = "layers"
+"""The solver of every question."""
+
+STEP = 256
+"""Contexts are multiples of this, as in llama.cpp."""
+
+GIB = 2**30
+
+LONGEST = 2**22
+"""Longest context that is looked at if the model names none."""
+
+MOST_ORDERS, CLOSE = 6, 1e-6
+"""Most orders of the devices that are tried, and the relative difference from the bound that ends the search."""
+
+MOST_MACHINES = 4
+"""Most machines of which all sets are compared; of more, each alone, all but one, and all."""
+
+
+class LongestContext(Spec):
+    """The longest context for which there is a plan.
+
+    Attributes
+    ----------
+    context
+        Tokens; 0 if there is no plan even for the shortest context.
+    refused
+        The next context, for which there is no plan; None if the model was not trained for more.
+    proved
+        Whether it is proved that there is no plan for ``refused``.
+    reason
+        Why not.
+    seconds
+        Most seconds for one token; None for any number.
+    result
+        The fastest plan for ``context``.
+    """
+
+    context: int
+    refused: Count | None
+    proved: bool
+    reason: str | None
+    seconds: Seconds | None
+    result: Result[Schedule] | None
+
+
+def longest_context(
+    model: LanguageModel,
+    rig: Rig,
+    work: Workload,
+    *,
+    seconds: float | None = None,
+    constraints: Iterable[AnyConstraint] = (),
+    time_limit: float | None = None,
+) -> LongestContext:
+    """Find the longest context that fits the devices, at a given speed if one is asked for.
+
+    Bytes and seconds grow with the context, so contexts are bisected. Each one tried is settled by a plan or by a
+    proof that there is none.
+
+    Parameters
+    ----------
+    model, rig
+        The model and the devices.
+    work
+        Everything but the context.
+    seconds
+        Most seconds of a pass, with full caches; None if any plan will do.
+    constraints
+        More side constraints.
+    time_limit
+        Seconds for each solve; None for no limit.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    more = tuple(constraints)
+
+    def posed(context: int) -> Placement:
+        return fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
+
+    most = model.longest or LONGEST
+    steps = -(-most // STEP)
+    low, high, why, proved = 0, steps + 1, None, True
+    while high - low > 1:
+        tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
+        found = solve(posed(min(tried * STEP, most)), solver=SOLVER, time_limit=time_limit, callback=_enough(seconds))
+        if _within(found, seconds):
+            low = tried
+        else:
+            high, why, proved = tried, _why(found, seconds), _refuted(found, seconds)
+    context = min(low * STEP, most)
+    result = solve(posed(context), solver=SOLVER, time_limit=time_limit) if low else None
+    refused = None if high > steps else min(high * STEP, most)
+    return LongestContext(context=context, refused=refused, proved=proved, reason=why, seconds=seconds, result=result)
+
+
+def _enough(seconds: float | None) -> Callable[[Progress], bool]:
+    """Whether a solve may stop: it has a plan within the limit, or the proof that there is none."""
+
+    def stop(now: Progress) -> bool:
+        if now.objective is not None and (seconds is None or now.objective <= seconds):
+            return True
+        return seconds is not None and now.bound is not None and now.bound > seconds
+
+    return stop
+
+
+def _within(found: Result[Schedule], seconds: float | None) -> bool:
+    return found.objective is not None and (seconds is None or found.objective <= seconds)
+
+
+def _refuted(found: Result[Schedule], seconds: float | None) -> bool:
+    if found.status is Status.INFEASIBLE:
+        return True
+    return seconds is not None and found.bound is not None and found.bound > seconds
+
+
+def _why(found: Result[Schedule], seconds: float | None) -> str:
+    if found.status is Status.INFEASIBLE or seconds is None or found.bound is None or found.bound <= seconds:
+        return found.reason or "no plan was found in time"
+    return f"no plan is faster than {readable_seconds(found.bound)} a pass"
+
+
+class InBlocks(Spec):
+    """The fastest plan that gives every device one block of layers.
+
+    Attributes
+    ----------
+    result
+        The plan, and what is proved for the order of its devices.
+    order
+        The devices in the order of their blocks, the host first; empty if there was no need to ask for one.
+    bound
+        Seconds that no plan beats, whatever the order.
+    """
+
+    result: Result[Schedule]
+    order: tuple[str, ...]
+    bound: float | None
+
+
+def fastest_in_blocks(
+    model: LanguageModel, rig: Rig, work: Workload, *, time_limit: float | None = None, seed: int = 0
+) -> InBlocks:
+    """Find the fastest plan that llama.cpp's options can carry out: blocks of layers, parts in host memory.
+
+    First the order of the devices is free. If a device then has several blocks, orders of the devices in use are tried.
+
+    Parameters
+    ----------
+    model, rig, work
+        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+    time_limit
+        Seconds for each solve; None for no limit.
+    seed
+        Seed of every solve.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    rules = by_layer(model, rig, work)
+
+    def asked(order: tuple[str, ...]) -> Result[Schedule]:
+        more = (*rules, InOrder(ops=attention, devices=order)) if order else rules
+        return solve(fastest_pass(model, rig, work, constraints=more), solver=SOLVER, time_limit=time_limit, seed=seed)
+
+    free = asked(())
+    bound = free.bound
+    attention = tuple(f"layers.{number}.attention" for number in range(len(model.layers)))
+    if free.solution is None or len(attention) < 2:
+        return InBlocks(result=free, order=(), bound=bound)
+    used = [device for device in dict.fromkeys(map(free.solution.device.__getitem__, attention)) if device != rig.host]
+    host = () if rig.host is None else (rig.host,)
+    natural = InOrder(ops=attention, devices=(*host, *used))
+    if not any(True for _ in natural.violations(fastest_pass(model, rig, work), free.solution)):
+        return InBlocks(result=free, order=(), bound=bound)
+    best: tuple[Result[Schedule], tuple[str, ...]] | None = None
+    for order in islice(permutations(used), MOST_ORDERS):
+        found = asked((*host, *order))
+        if found.objective is None:
+            continue
+        if best is None or found.objective < (best[0].objective or 0.0):
+            best = found, (*host, *order)
+        if bound is not None and found.objective <= bound * (1.0 + CLOSE):
+            break
+    result, chosen = best or (free, ())
+    return InBlocks(result=result, order=chosen, bound=bound)
+
+
+def which_machines(
+    model: LanguageModel,
+    rig: Rig,
+    work: Workload,
+    *,
+    constraints: Iterable[AnyConstraint] = (),
+    time_limit: float | None = None,
+) -> Sweep:
+    """Compare the sets of machines: whether a further one pays, and which one.
+
+    Parameters
+    ----------
+    model, rig, work, constraints
+        As for :func:`~opweave.problems.language.posed.fastest_pass`. The rig names the machines.
+    time_limit
+        Seconds for each solve; None for no limit.
+
+    Returns
+    -------
+    Sweep
+        One row for each set, with its fastest plan and its bound. A set pays if its objective is below the bounds of
+        all smaller sets.
+
+    Raises
+    ------
+    InvalidInputError
+        If the rig names no machines.
+    """
+    names, more = tuple(rig.machines), tuple(constraints)
+    if not names:
+        raise InvalidInputError("the rig names no machines; list the devices of each in machines={...}")
+    sizes = range(1, len(names) + 1) if len(names) <= MOST_MACHINES else (1, len(names) - 1, len(names))
+    chosen = [used for size in sizes for used in combinations(names, size)]
+
+    def on(used: tuple[str, ...]) -> Callable[[Placement], Placement]:
+        gone = frozenset(names) - frozenset(used)
+        return lambda _: fastest_pass(model, rig.without(gone) if gone else rig, work, constraints=more)
+
+    whole = fastest_pass(model, rig, work, constraints=more)
+    return sweep(
+        whole, {"machines": {" + ".join(used): on(used) for used in chosen}}, solver=SOLVER, time_limit=time_limit
+    )
+
+
+def next_bytes(
+    model: LanguageModel,
+    rig: Rig,
+    work: Workload,
+    *,
+    more: int = GIB,
+    constraints: Iterable[AnyConstraint] = (),
+    time_limit: float | None = None,
+) -> Sweep:
+    """Ask what more memory on a device would bring.
+
+    Parameters
+    ----------
+    model, rig, work, constraints
+        As for :func:`~opweave.problems.language.posed.fastest_pass`.
+    more
+        Bytes that a device gets.
+    time_limit
+        Seconds for each solve; None for no limit.
+
+    Returns
+    -------
+    Sweep
+        One row as it is ("none"), and one for every device with limited memory.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.posed.fastest_pass`.
+    """
+    kept = tuple(constraints)
+
+    def larger(name: str) -> Callable[[Placement], Placement]:
+        return lambda _: fastest_pass(model, rig.with_memory(name, more), work, constraints=kept)
+
+    here = fastest_pass(model, rig, work, constraints=kept)
+    choices: dict[str, Callable[[Placement], Placement]] = {"none": lambda problem: problem}
+    choices |= {device.name: larger(device.name) for device in rig.cluster.devices if device.memory_bytes is not None}
+    return sweep(here, {"more memory": choices}, solver=SOLVER, time_limit=time_limit)

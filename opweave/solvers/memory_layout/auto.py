@@ -1,0 +1,95 @@
+"""The default solver of memory layout: greedy rules, then the exact search, or pools by linear programming.
+
+An engine goes on at last where it may still help.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from opweave.formulations.memory_layout.instance import lower
+from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
+from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.problems.result import Termination
+from opweave.solvers.memory_layout.baselines import QUICK
+from opweave.solvers.memory_layout.exact import Arena, contradiction
+from opweave.solvers.memory_layout.plans import report
+from opweave.solvers.memory_layout.pools import Pools
+from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.run import Outcome, Run
+
+logger = logging.getLogger("opweave")
+
+POOLS_SHARE = 0.6
+"""Share of the time left for pools before an engine begins."""
+
+ENGINE_STORAGES = 60
+"""Most storages for which an engine is called."""
+
+ENGINE_SECONDS = 10.0
+"""Time for an engine if there is no time limit."""
+
+
+def solve_auto(problem: MemoryLayout, run: Run) -> Outcome:
+    """Lay out one arena or several pools by all methods that apply."""
+    reason = contradiction(lower(problem))
+    if reason is not None:
+        return Outcome(infeasible=True, reason=reason)
+    if len(problem.pools) == 1 and problem.objective == "arena":
+        return _one_arena(problem, run)
+    return _pools(problem, run)
+
+
+def _one_arena(problem: MemoryLayout, run: Run) -> Outcome:
+    arena = Arena(problem, run)
+    arena.start()
+    done = arena.settled() or arena.search()
+    outcome = arena.outcome() if done else Outcome(Termination.BUDGET)
+    if outcome.infeasible or run.should_stop():
+        return outcome
+    return _by_engine(problem, run, outcome)
+
+
+def _pools(problem: MemoryLayout, run: Run) -> Outcome:
+    instance = lower(problem)
+    run.enter("greedy rules")
+    for rule in QUICK:
+        places = rule(instance)
+        if places is not None:
+            report(problem, instance, places, run)
+        if run.should_stop():
+            return Outcome(run.termination())
+    pools = Pools(problem, run)
+    shares = pools.relax()
+    if not run.should_stop():
+        with run.share(POOLS_SHARE if len(instance) <= ENGINE_STORAGES else 1.0):
+            pools.search(shares)
+    if run.closed() or run.should_stop():
+        return Outcome(run.termination())
+    return _by_engine(problem, run, Outcome(Termination.BUDGET))
+
+
+def _by_engine(problem: MemoryLayout, run: Run, outcome: Outcome) -> Outcome:
+    """Let CP-SAT or HiGHS go on where the problem is small, or has side constraints that only models know."""
+    engine = next((name for name in ("cp-sat", "highs") if is_available(problem, name)), None)
+    if engine is None or len(problem.lifetimes) > ENGINE_STORAGES:
+        return outcome
+    try:
+        with run.share(1.0, ENGINE_SECONDS):
+            return go_on_with(problem, engine, run)
+    except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
+        logger.info("%s is of no help: %s", engine, error)
+        return outcome
+
+
+register(
+    Solver(
+        name="auto",
+        problem=MemoryLayout.kind,
+        kind="plan",
+        run=solve_auto,
+        about="greedy rules, stacking, pools by linear programming and local search, then an engine if it may help",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    )
+)

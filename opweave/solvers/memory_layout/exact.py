@@ -1,0 +1,276 @@
+"""The smallest arena with proof: an exact search at several heights, in many orders, with growing budgets.
+
+Storages that are never live together, not even through others, are laid out apart. At the lower bound first, then
+between it and the best layout, the search is tried in all orders of a portfolio with a few states each, and then again
+with more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.expressions import VIOLATIONS
+from opweave.formulations.memory_layout.instance import LayoutInstance, lower
+from opweave.problems.arrays import IntArray
+from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.problems.result import Termination
+from opweave.solvers.memory_layout.baselines import QUICK
+from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.memory_layout.plans import report
+from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
+from opweave.solvers.memory_layout.search import REFUTED, pack
+from opweave.solvers.memory_layout.sections import Space, part_of, space_of
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+FIRST_STATES, GROWTH = 4, 4
+"""States of a first search, per storage, and the factor by which each further turn has more."""
+
+SHORT_STATES = 30
+"""States of a short search, per storage."""
+
+UNTIMED_STATES = 3_000_000
+"""States after which a run without a time limit ends."""
+
+
+@dataclass(eq=False)
+class Part:
+    """Storages that are connected through time, their lowest layout, and a lower bound of their height.
+
+    Attributes
+    ----------
+    rows
+        Positions of the storages in the whole. Shape (storages,).
+    offset, height
+        The best layout, None at first, and how high it is; at first, one more than what matters.
+    bound
+        No layout is lower.
+    """
+
+    space: Space
+    rows: IntArray
+    bound: int
+    height: int
+    offset: IntArray | None = None
+
+
+class Arena:
+    """One arena under construction, in units of the sizes' common divisor.
+
+    Parameters
+    ----------
+    instance
+        A problem with one pool.
+    run
+        Receives layouts and bounds.
+    """
+
+    def __init__(self, problem: MemoryLayout, run: Run) -> None:
+        self.problem, self.run, self.instance = problem, run, lower(problem)
+        instance, grain = self.instance, self.instance.grain
+        self.grain = grain
+        self.rows = np.flatnonzero(instance.solid)
+        step = np.maximum(instance.alignment, instance.pool_alignment[0])[self.rows]
+        fixed = instance.fixed[self.rows]
+        self.space = space_of(
+            instance.begin[self.rows],
+            instance.end[self.rows],
+            instance.bytes[self.rows] // grain,
+            np.maximum(step // grain, 1),
+            np.where(fixed >= 0, fixed // grain, fixed),
+            run.halt,
+        )
+        self.states = 0
+        self.capacity = int(instance.capacity[0]) // grain
+        self.parts: list[Part] = []
+
+    @property
+    def bound(self) -> int:
+        """No arena is lower."""
+        return max((part.bound for part in self.parts), default=0)
+
+    @property
+    def height(self) -> int:
+        """The best arena."""
+        return max((part.height for part in self.parts), default=0)
+
+    def settled(self) -> bool:
+        """Whether nothing is left to do, or no time."""
+        return self.bound >= self.height or self.bound > self.capacity or self.run.should_stop()
+
+    def start(self) -> None:
+        """Lay out by the quick rules, and find the parts and their bounds."""
+        self.run.enter("greedy rules")
+        most = min(self.capacity, self.instance.height // self.grain) + 1
+        component = components(self.space)
+        for number in range(int(component.max(initial=-1)) + 1):
+            chosen = component == number
+            space = part_of(self.space, chosen)
+            self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
+        self.parts.sort(key=lambda part: -part.bound)
+        self._prove("live bytes")
+        for rule in QUICK:
+            places = rule(self.instance)
+            if places is not None:
+                self.consider(places.offset[self.rows] // self.grain)
+            if self.settled():
+                break
+        self._report()
+
+    def consider(self, offset: IntArray) -> None:
+        """Keep the offsets of every part of which they are the lowest layout."""
+        for part in self.parts:
+            height = int((offset[part.rows] + part.space.size).max())
+            if height < part.height:
+                part.offset, part.height = offset[part.rows], height
+
+    def _report(self) -> None:
+        """Report the best layouts of all parts as one, if there is one of each."""
+        offset = np.maximum(self.instance.fixed, 0)
+        for part in self.parts:
+            if part.offset is None:
+                return
+            offset[self.rows[part.rows]] = part.offset * self.grain
+        report(self.problem, self.instance, Places(offset, np.zeros(len(offset), dtype=np.int64)), self.run)
+
+    def _prove(self, source: str) -> None:
+        self.run.proved(self.bound * self.grain, source)
+
+    def search(self) -> bool:
+        """Search until the arena is proved; False if the budget of states ends before."""
+        self.run.enter("stacking")
+        per_storage = FIRST_STATES
+        orders = [choices(part.space, self.run.seed) for part in self.parts]
+        while not self.settled():
+            for part, source in zip(self.parts, orders, strict=True):
+                rounds = [next(source) for _ in PORTFOLIO]
+                self._narrow(part, rounds, per_storage * len(part.rows))
+            per_storage *= GROWTH
+            if self.run.time_limit is None and self.states > UNTIMED_STATES:
+                return False
+        return True
+
+    def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
+        """Search at the bound, then in the middle between what failed and the best layout."""
+        failed = self.bound - 1
+        target = self.bound
+        while part.height > self.bound and not self.settled():
+            if self._try(part, target, orders, budget):
+                if part.bound > target:
+                    failed = target
+            else:
+                failed = target
+            failed = max(failed, self.bound - 1)
+            if part.height - failed <= 1:
+                return
+            target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
+
+    def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
+        """Search at one height in several orders; return whether it was decided."""
+        for choice in orders:
+            decision = pack(part.space, target, choice, budget)
+            self.states += decision.states
+            if decision.offset is not None:
+                part.offset, part.height = decision.offset, int((decision.offset + part.space.size).max())
+                self._report()
+                return True
+            if decision.answer == REFUTED:
+                part.bound = target + 1
+                self._prove("stacking")
+                return True
+            if self.run.should_stop():
+                break
+        return False
+
+    def outcome(self) -> Outcome:
+        """Infeasible when the bound exceeds the capacity, else as the run says."""
+        if self.bound > self.capacity:
+            needed, size = self.bound * self.grain, int(self.instance.capacity[0])
+            name = self.problem.pools[0].name
+            reason = f"every layout needs at least {needed:,} bytes; pool {name!r} has {size:,}"
+            return Outcome(infeasible=True, reason=reason)
+        return Outcome(self.run.termination())
+
+
+def stacked(space: Space, heights: Sequence[int], seed: int) -> IntArray | None:
+    """Offsets within the first of some heights at which a short search finds any; None if there is none."""
+    least = height_bound(space)
+    for height in heights:
+        if height < least:
+            continue
+        for choice, _ in zip(choices(space, seed), range(2 * len(PORTFOLIO)), strict=False):
+            decision = pack(space, height, choice, SHORT_STATES * len(space.size))
+            if decision.offset is not None:
+                return decision.offset
+            if decision.answer == REFUTED:
+                break
+    return None
+
+
+def components(space: Space) -> IntArray:
+    """For every storage, the number of its part: no storage is live together with one of another part."""
+    if not len(space.size):
+        return np.zeros(0, dtype=np.int64)
+    crossing = np.zeros(space.sections + 1, dtype=np.int64)
+    np.add.at(crossing, space.first + 1, 1)
+    np.subtract.at(crossing, space.after, 1)
+    begins = np.cumsum(np.cumsum(crossing)[:-1] == 0) - 1
+    return begins[space.first]
+
+
+def contradiction(instance: LayoutInstance) -> str | None:
+    """Why no layout is possible, whatever its height, as far as one or two storages tell; None if there may be one."""
+    if instance.impossible is not None:
+        return instance.impossible
+    alone = len(instance.capacity) == 1
+    for one, other in instance.apart.tolist():
+        if alone or instance.team[one] == instance.team[other]:
+            return f"{instance.name(one)!r} and {instance.name(other)!r} must not share a pool, but have to"
+    given = np.flatnonzero(instance.solid & (instance.fixed >= 0))
+    begin, end, low, size = (each[given] for each in (instance.begin, instance.end, instance.fixed, instance.bytes))
+    for n in range(len(given) if alone else 0):
+        meets = (begin[n + 1 :] < end[n]) & (begin[n] < end[n + 1 :])
+        meets &= (low[n + 1 :] < low[n] + size[n]) & (low[n] < (low + size)[n + 1 :])
+        if meets.any():
+            first, second = instance.name(int(given[n])), instance.name(int(given[n + 1 + int(meets.argmax())]))
+            return f"the fixed offsets of {first!r} and {second!r} overlap while both live"
+    return None
+
+
+def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
+    """Minimise one arena to proven optimality; solver "exact".
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        With several pools, or for traffic.
+    """
+    if len(problem.pools) > 1 or problem.objective != "arena":
+        raise UnsupportedFeatureError("solver 'exact' lays out one arena; for pools and traffic use 'auto'")
+    reason = contradiction(lower(problem))
+    if reason is not None:
+        return Outcome(infeasible=True, reason=reason)
+    arena = Arena(problem, run)
+    arena.start()
+    if not arena.settled() and not arena.search():
+        return Outcome(Termination.BUDGET)
+    return arena.outcome()
+
+
+register(
+    Solver(
+        name="exact",
+        problem=MemoryLayout.kind,
+        kind="algorithm",
+        run=solve_exact,
+        about="stacking with inference on sections, in many orders; proves the smallest arena",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=(VIOLATIONS,),
+    )
+)

@@ -1,0 +1,226 @@
+"""Order and offsets together: a best order and its offsets; if they waste bytes, other orders that could do better.
+
+Most orders with the least peak can be packed at it. Where one cannot, another one usually can, so all orders whose peak
+lies below the best arena are tried, those with the least peak first. If none is left, the best arena is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from opweave.formulations.memory_layout.instance import lower as lower_layout
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.problems.memory_layout.spec import Layout
+from opweave.problems.memory_ordering.spec import Ordering, given_order
+from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
+from opweave.problems.result import Termination
+from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.trivial import trivial_bound
+
+ORDER_SHARE, LAYOUT_SHARE = 0.5, 0.5
+"""Shares of the time left for the first order, and then for its offsets."""
+
+LISTED = 48
+"""Most operators of a graph of which orders are listed one after the other; of larger ones, neighbours are tried."""
+
+UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
+"""Most further orders, and most seconds for the offsets of each, if there is no time limit."""
+
+NEIGHBOURS = 8
+"""Most operators that are moved at once."""
+
+
+class Orders:
+    """The orders of a graph whose peak is at most ``cap``, one after the other; ``cap`` may be lowered on the way."""
+
+    def __init__(self, instance: OrderingInstance, cap: int, seed: int) -> None:
+        self._instance, self.cap = instance, cap
+        self._noise = np.random.default_rng(seed)
+        self._before = [sum(1 << int(u) for u in instance.before[v]) for v in range(instance.operators)]
+        self._readers = [sum(1 << int(u) for u in instance.readers[s]) for s in range(instance.storages)]
+        self._made, self._stay = instance.made().tolist(), instance.stay().tolist()
+        self._saved = [
+            sum(size * min(slots, len(storages)) for size, slots, storages in instance.overwriting(v))
+            for v in range(instance.operators)
+        ]
+        self._dead: set[int] = set()
+        self.complete = True
+
+    def __iter__(self) -> Iterator[list[int]]:
+        yield from self._after(0, self._instance.start_bytes(), [])
+
+    def _after(self, done: int, live: int, order: list[int]) -> Iterator[list[int]]:
+        """All ways to go on after a set of operators, of which ``live`` bytes are left."""
+        if len(order) == self._instance.operators:
+            yield list(order)
+            return
+        found, cap = False, self.cap
+        ready = [v for v, needs in enumerate(self._before) if not done >> v & 1 and needs & done == needs]
+        for v in self._noise.permutation(ready).tolist():
+            after = done | 1 << v
+            if live + self._stay[v] - self._saved[v] > self.cap or after in self._dead:
+                continue
+            order.append(v)
+            for each in self._after(after, live + self._made[v] - self._freed(v, after), order):
+                found = True
+                yield each
+            order.pop()
+        if not found and cap == self.cap:
+            self._dead.add(done)
+
+    def _freed(self, v: int, after: int) -> int:
+        """Bytes of what an operator is the last to read."""
+        instance = self._instance
+        gone = (s for s in instance.reads[v].tolist() if not instance.kept[s] and self._readers[s] & ~after == 0)
+        return sum(int(instance.size[s]) for s in gone)
+
+
+class Joint:
+    """The search over orders, each with its best offsets."""
+
+    def __init__(self, problem: OrderedLayout, run: Run) -> None:
+        self.problem, self.run = problem, run
+        self._seen: set[object] = set()
+        self._least: int | None = None  # the least bound of all orders tried; None before the first one
+
+    def solve(self) -> Outcome:
+        """Find and prove as much as the time allows."""
+        run, ordering = self.run, self.problem.ordering
+        run.proved(int(trivial_bound(ordering) or 0), "trivial")
+        scout = Run(time_limit=self._seconds(ORDER_SHARE), seed=run.seed)
+        run.enter("an order with the least peak")
+        outcome = go_on_with(ordering, "auto", scout)
+        if outcome.infeasible:
+            return outcome
+        if scout.bound is not None:
+            run.proved(int(scout.bound), f"least peak of an order ({scout.bound_source})")
+        orders = [each.solution for each in reversed(scout.candidates) if isinstance(each.solution, Ordering)]
+        for order in orders[:1] or [given_order(ordering)]:
+            run.enter("offsets of that order")
+            self._pack(order, self._seconds(LAYOUT_SHARE))
+        if not run.should_stop():
+            self._try_others(orders[0] if orders else given_order(ordering))
+        return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+
+    def _seconds(self, share: float) -> float | None:
+        left = self.run.remaining()
+        return None if left is None else max(1e-3, share * left)
+
+    def _pack(self, order: Ordering, seconds: float | None) -> None:
+        """Lay out an order, and report it if it is the best so far."""
+        layout = self.problem.layout(order)
+        if layout is None:
+            return
+        sections = frozenset(tuple(rows.tolist()) for rows in lower_layout(layout).full_sections())
+        names = frozenset(each.id for each in layout.lifetimes), tuple(layout.in_place)
+        key = (self._named(layout, sections), names)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        scout = Run(time_limit=seconds, seed=self.run.seed, callback=lambda _: self.run.remaining() == 0.0)
+        outcome = go_on_with(layout, "auto", scout)
+        bound = int(max(scout.bound or 0, trivial_bound(layout) or 0))
+        if not outcome.infeasible:
+            self._least = bound if self._least is None else min(self._least, bound)
+        if not isinstance(scout.best, Layout):
+            return
+        plan = OrderedOffsets(order=order.order, offset=scout.best.offset)
+        if self.run.objective is None or (scout.objective or 0) < self.run.objective:
+            judged = self.problem.evaluate(plan)
+            if judged.feasible and judged.objective is not None:
+                self.run.found(plan, judged.objective)
+
+    @staticmethod
+    def _named(layout: object, sections: frozenset[tuple[int, ...]]) -> object:
+        blocks = layout.blocks  # type: ignore[attr-defined]
+        return frozenset(frozenset(blocks[row].name for row in rows) for rows in sections)
+
+    def _try_others(self, best: Ordering) -> None:
+        """Lay out other orders: all with the least peak, then all whose peak lies below the best arena."""
+        run, instance = self.run, lower(self.problem.ordering)
+        if instance.operators > LISTED:
+            self._try_neighbours(best)
+            return
+        limit = self.problem.limit_bytes
+        for least in (True, False):
+            if least and (run.bound is None or run.objective is None):
+                continue
+            orders = Orders(instance, int(run.bound or 0) if least else self._cap(limit), run.seed)
+            run.enter("other orders with the least peak" if least else "all orders")
+            for tried, order in enumerate(orders, start=1):
+                self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), self._each())
+                if run.should_stop() or (run.time_limit is None and tried >= UNTIMED_ORDERS):
+                    break
+                orders.cap = orders.cap if least else min(orders.cap, self._cap(limit))
+            else:
+                if not least:
+                    self._prove()
+
+    def _prove(self) -> None:
+        """No other order has a peak below the best arena: the least bound of the orders tried is one of all."""
+        arena = self.run.objective
+        if arena is not None and not self.problem.constraints:
+            least = arena if self._least is None else min(self._least, arena)
+            self.run.proved(int(least), "all orders")
+
+    def _cap(self, limit: int | None) -> int:
+        arena = self.run.objective
+        caps = [size for size in (limit, None if arena is None else int(arena) - 1) if size is not None]
+        return min(caps, default=2**62)
+
+    def _each(self) -> float:
+        left = self.run.remaining()
+        return UNTIMED_SECONDS if left is None else max(1e-3, min(UNTIMED_SECONDS, left))
+
+    def _try_neighbours(self, best: Ordering) -> None:
+        """Move some operators of the best order as long as its peak stays below the best arena."""
+        run, noise = self.run, np.random.default_rng(self.run.seed)
+        instance = lower(self.problem.ordering)
+        order = instance.positions(best)
+        run.enter("orders nearby")
+        for _ in range(UNTIMED_ORDERS if run.time_limit is None else 2**62):
+            if run.should_stop():
+                return
+            moved = order
+            for _ in range(int(noise.integers(1, NEIGHBOURS + 1))):
+                moved = _moved(instance, moved, int(noise.integers(len(order))), noise)
+            candidate = instance.ordering(moved)
+            peak = self.problem.ordering.evaluate(candidate).objective
+            if peak is not None and (run.objective is None or peak < run.objective):
+                before = run.objective
+                self._pack(candidate, self._each())
+                order = moved if run.objective != before else order
+
+
+def _moved(instance: OrderingInstance, order: np.ndarray, place: int, noise: np.random.Generator) -> np.ndarray:
+    """The order with one operator moved to another place between those before and after which it must run."""
+    step = np.empty(len(order), dtype=np.int64)
+    step[order] = np.arange(len(order))
+    v = int(order[place])
+    low = int(step[instance.before[v]].max(initial=-1)) + 1
+    high = int(step[instance.after[v]].min(initial=len(order))) - 1
+    target = int(noise.integers(low, high + 1))
+    rest = np.delete(order, place)
+    return np.insert(rest, target, v)
+
+
+def solve_ordered(problem: OrderedLayout, run: Run) -> Outcome:
+    """Find an order and its offsets."""
+    return Joint(problem, run).solve()
+
+
+register(
+    Solver(
+        name="auto",
+        problem=OrderedLayout.kind,
+        kind="plan",
+        run=solve_ordered,
+        about="a best order, its offsets, then other orders as long as they may be packed better",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=("order_arcs", "violations"),
+    )
+)

@@ -1,0 +1,38 @@
+"""Layouts as offsets and pools of blocks: what they are worth, and how they are reported."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.memory_layout.instance import LayoutInstance
+from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.run import Run
+
+
+def arena_of(instance: LayoutInstance, places: Places) -> int:
+    """Bytes that have to be reserved, in all pools together."""
+    top = np.where((instance.bytes > 0) & (instance.end > instance.begin), places.offset + instance.bytes, 0)
+    highest = np.zeros(len(instance.capacity), dtype=np.int64)
+    np.maximum.at(highest, places.pool, top)
+    return int(highest.sum())
+
+
+def seconds_of(instance: LayoutInstance, places: Places) -> float:
+    """Seconds in which all storages are written and read."""
+    return float(instance.seconds[np.arange(len(instance)), places.pool].sum())
+
+
+def report(problem: MemoryLayout, instance: LayoutInstance, places: Places, run: Run) -> bool:
+    """Report a layout if it obeys the problem's side constraints; return whether it is the best so far."""
+    traffic = problem.objective == "traffic"
+    value = seconds_of(instance, places) if traffic else arena_of(instance, places)
+    if run.objective is not None and value >= run.objective:
+        return False
+    layout = instance.layout(places.offset, places.pool)
+    if problem.constraints:
+        judged = problem.evaluate(layout)
+        if not judged.feasible or judged.objective is None:
+            return False
+        value = judged.objective
+    return run.found(layout, value)

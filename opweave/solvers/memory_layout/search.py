@@ -1,0 +1,379 @@
+"""Exact depth-first search for offsets within a given height.
+
+Storages are stacked from the bottom (:mod:`~opweave.solvers.memory_layout.stacking`).
+
+If a space can be packed at all, it can be packed such that every storage lies at offset 0 or upon another one (as far
+as alignment allows). So at the lowest floor of a part that no unplaced storage connects with others, some section is
+chosen, and either one of its unplaced storages lies at that floor, or the floor rises to the next offset at which one
+of them can lie upon another storage. Or a storage is chosen, and either it lies at that floor, or upon another one that
+is not placed yet. Decisions that cannot have caused a refutation are undone without trying their alternatives.
+
+Source: the canonical orders and the inference on sections follow Moffitt, "MiniMalloc: A Lightweight Memory Allocator
+for Hardware-Accelerated Machine Learning" (ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.memory_layout.ranks import Choice
+from opweave.solvers.memory_layout.sections import Space
+from opweave.solvers.memory_layout.stacking import (
+    BAD_HIGH,
+    BAD_LOW,
+    CROSSING,
+    EARLIEST,
+    FAR,
+    HIGH,
+    LOW,
+    LOWEST,
+    NODE,
+    PLACED,
+    REST,
+    SECTION_ROWS,
+    STARTING,
+    TOP,
+    WHY_HIGH,
+    WHY_LOW,
+    Stack,
+    empty_stack,
+    foundation,
+    postpone,
+    put,
+    put_down,
+    settle,
+    undo,
+    wake,
+)
+
+UNDECIDED = 0
+FOUND = 1
+REFUTED = 2
+
+LONGEST_POOL = 1 << 24
+"""Most possibilities on a path. Only what is used takes memory."""
+
+FAILED, GOING, EXHAUSTED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Answer of :func:`pack`: FOUND with offsets, REFUTED, or UNDECIDED, and the number of states visited."""
+
+    answer: int
+    offset: IntArray | None
+    states: int
+
+
+class _Path(NamedTuple):
+    """The nodes from the first decision on.
+
+    Attributes
+    ----------
+    pool
+        The possibilities of all nodes.
+    section
+        The section of every node.
+    first, following, end
+        Its possibilities are ``pool[first:end]``; those from ``following`` on are not tried yet.
+    top
+        Length of the trail before its current decision.
+    begin, after
+        Sections that the current decision is about.
+    low, high
+        What explains the refutations of its decisions so far.
+    """
+
+    pool: IntArray
+    section: IntArray
+    first: IntArray
+    following: IntArray
+    end: IntArray
+    top: IntArray
+    begin: IntArray
+    after: IntArray
+    low: IntArray
+    high: IntArray
+
+
+def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
+    """Look for offsets such that all storages lie below ``height``.
+
+    Parameters
+    ----------
+    space
+        The storages.
+    height
+        Bytes.
+    choice
+        What to branch on, and which storages to place first.
+    budget
+        Most states to visit.
+
+    Returns
+    -------
+    Decision
+        Exact unless UNDECIDED.
+    """
+    offset = np.zeros(len(space.size), dtype=np.int64)
+    work = 20 * (len(space.members) + min(budget, len(space.size)) * 50)
+    answer, states = stack.sized(work)(space, height, choice.rank, choice.blame, choice.branching, budget, offset)
+    return Decision(int(answer), offset if answer == FOUND else None, int(states))
+
+
+@inlined
+def _part(space: Space, now: Stack) -> tuple[int, int]:
+    """Sections of the independent part with the fewest unplaced storages: from, to before; empty if all are placed."""
+    sections = len(space.members_start) - 1
+    best_low, best_high, fewest = 0, 0, FAR
+    low, storages = 0, 0
+    for t in range(sections):
+        if now.values[CROSSING * sections + t] == 0:
+            low, storages = t, 0
+        storages += now.values[STARTING * sections + t]
+        last = t + 1 == sections or now.values[CROSSING * sections + t + 1] == 0
+        if last and 0 < storages < fewest:
+            best_low, best_high, fewest = low, t + 1, storages
+    return best_low, best_high
+
+
+@inlined
+def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank: FloatArray) -> tuple[int, int]:
+    """The section to branch on, and the storage that would be placed at the lowest floor first.
+
+    Of its sections, the one with the fewest possibilities for its blame is chosen, or else the least space to spare.
+    """
+    sections = len(space.members_start) - 1
+    count = len(space.size)
+    base = SECTION_ROWS * sections
+    floor = FAR
+    for t in range(low, high):
+        if now.values[REST * sections + t] > 0:
+            floor = min(floor, now.values[t])
+    best = -1
+    for j in range(count):
+        if (
+            now.values[base + PLACED * count + j] == 0
+            and now.values[base + EARLIEST * count + j] == floor
+            and low <= space.first[j]
+            and space.after[j] <= high
+            and (best < 0 or rank[j] < rank[best])
+        ):
+            best = j
+    chosen, fewest, least = -1, np.inf, FAR
+    for t in range(space.first[best], space.after[best]):
+        lowest = now.values[LOWEST * sections + t] / now.blame[t]
+        spare = height - floor - now.values[REST * sections + t]
+        if lowest < fewest or (lowest == fewest and spare < least):
+            chosen, fewest, least = t, lowest, spare
+    return chosen, best
+
+
+@inlined
+def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray, used: int) -> int:
+    """Write the storages that may lie at the floor of section t to ``pool[used:]``, by rank; return their number.
+
+    Of storages that are alike, only the first is written. Where two with the same sections lie upon each other, the one
+    listed first is to be below.
+    """
+    sections = len(space.members_start) - 1
+    count = len(space.size)
+    base = SECTION_ROWS * sections
+    floor = now.values[t]
+    added = 0
+    for k in range(space.members_start[t], space.members_start[t + 1]):
+        j = space.members[k]
+        if now.values[base + PLACED * count + j] != 0 or now.values[base + EARLIEST * count + j] != floor:
+            continue
+        wanted = True
+        for m in range(space.kin_start[j], space.kin_start[j + 1]):
+            i = space.kin[m]
+            if now.values[base + PLACED * count + i] == 0:
+                wanted = wanted and not (space.size[i] == space.size[j] and i < j)
+            elif now.offset[i] + space.size[i] == floor:
+                wanted = wanted and (i < j or space.size[j] % space.alignment[j] != 0)
+        if wanted:
+            place = used + added
+            while place > used and rank[pool[place - 1]] > rank[j]:
+                pool[place] = pool[place - 1]
+                place -= 1
+            pool[place] = j
+            added += 1
+    return added
+
+
+@inlined
+def _next_offset(space: Space, now: Stack, t: int) -> int:
+    """The least offset above the floor of section t at which the lowest of its unplaced storages can lie."""
+    count = len(space.size)
+    base = SECTION_ROWS * (len(space.members_start) - 1)
+    floor = now.values[t]
+    least = FAR
+    first, after = t, t + 1
+    for k in range(space.members_start[t], space.members_start[t + 1]):
+        j = space.members[k]
+        if now.values[base + PLACED * count + j] == 0:
+            earliest = now.values[base + EARLIEST * count + j]
+            if earliest > floor:
+                least = min(least, earliest)
+            else:
+                first, after = min(first, space.first[j]), max(after, space.after[j])
+    for i in range(count):
+        beside = first < space.after[i] <= t or t < space.first[i] < after
+        if beside and now.values[base + PLACED * count + i] == 0:
+            least = min(least, floor + space.size[i])
+    return least
+
+
+@inlined
+def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
+    """Widen the refutation by what limited the possibilities at section t."""
+    sections = len(space.members_start) - 1
+    count = len(space.size)
+    base = SECTION_ROWS * sections
+    low, high = min(t, now.scalars[BAD_LOW]), max(t + 1, now.scalars[BAD_HIGH])
+    first, after = t, t + 1
+    for k in range(space.members_start[t], space.members_start[t + 1]):
+        j = space.members[k]
+        if now.values[base + PLACED * count + j] == 0:
+            low = min(low, now.values[base + WHY_LOW * count + j])
+            high = max(high, now.values[base + WHY_HIGH * count + j])
+            first, after = min(first, space.first[j]), max(after, space.after[j])
+    if whole:  # what can lie under one of them
+        for s in range(first, after):
+            low = min(low, s, now.values[LOW * sections + s])
+            high = max(high, s + 1, now.values[HIGH * sections + s])
+    now.scalars[BAD_LOW] = low
+    now.scalars[BAD_HIGH] = high
+
+
+@inlined
+def _empty_path(deep: int, possibilities: int) -> _Path:
+    return _Path(
+        pool=np.empty(possibilities, dtype=np.int64),
+        section=np.empty(deep, dtype=np.int64),
+        first=np.empty(deep, dtype=np.int64),
+        following=np.empty(deep, dtype=np.int64),
+        end=np.empty(deep, dtype=np.int64),
+        top=np.empty(deep, dtype=np.int64),
+        begin=np.empty(deep, dtype=np.int64),
+        after=np.empty(deep, dtype=np.int64),
+        low=np.empty(deep, dtype=np.int64),
+        high=np.empty(deep, dtype=np.int64),
+    )
+
+
+@inlined
+def _open(
+    space: Space, now: Stack, path: _Path, depth: int, low: int, high: int, height: int, rank: FloatArray, way: int
+) -> None:
+    """Begin a node about an independent part."""
+    t, best = _branching(space, now, low, high, height, rank)
+    used = 0 if depth == 0 else path.end[depth - 1]
+    path.section[depth], path.first[depth], path.following[depth] = t, used, used
+    path.top[depth] = now.scalars[TOP]
+    if way == 1:
+        path.pool[used] = best
+        path.end[depth] = used + 1
+        path.low[depth], path.high[depth] = foundation(space, now, best)
+    else:
+        path.end[depth] = used + _possible(space, now, t, rank, path.pool, used)
+        path.low[depth], path.high[depth] = t, t + 1
+
+
+@inlined
+def _raise_floor(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
+    """Nothing lies at the floor of the node's section: raise it."""
+    sections = len(space.members_start) - 1
+    t = path.section[depth]
+    floor = now.values[t]
+    spare = height - floor - now.values[REST * sections + t]
+    raised = _next_offset(space, now, t) if spare > 0 else FAR
+    if raised - floor > spare:
+        return EXHAUSTED
+    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = t, t + 1
+    _explain_branching(space, now, t, True)
+    path.begin[depth], path.after[depth] = t, t + 1
+    put(now, t, raised)
+    put(now, LOW * sections + t, now.scalars[BAD_LOW])
+    put(now, HIGH * sections + t, now.scalars[BAD_HIGH])
+    wake(now, t)
+    return GOING if settle(space, now, height) else FAILED
+
+
+@inlined
+def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way: int) -> int:
+    """Make the next decision of a node; if there is none, explain that it is refuted."""
+    sections = len(space.members_start) - 1
+    t = path.section[depth]
+    now.scalars[NODE] += 1
+    turn = path.following[depth]
+    path.following[depth] = turn + 1
+    if turn < path.end[depth]:
+        j = path.pool[turn]
+        path.begin[depth], path.after[depth] = space.first[j], space.after[j]
+        put_down(space, now, j, now.values[t])
+        return GOING if settle(space, now, height) else FAILED
+    spare = height - now.values[t] - now.values[REST * sections + t]
+    if turn == path.end[depth]:
+        if way == 1:
+            return GOING if postpone(space, now, path.pool[turn - 1], height) and settle(space, now, height) else FAILED
+        answer = _raise_floor(space, now, path, depth, height)
+        if answer != EXHAUSTED:
+            return answer
+    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = path.low[depth], path.high[depth]
+    if way == 0:
+        _explain_branching(space, now, t, spare > 0)
+    return EXHAUSTED
+
+
+@inlined
+def _go_back(now: Stack, path: _Path, depth: int) -> int:
+    """Undo decisions until one may be to blame for the refutation; return its depth, negative if there is none."""
+    while depth >= 0:
+        undo(now, path.top[depth])
+        if now.scalars[BAD_LOW] < path.after[depth] and path.begin[depth] < now.scalars[BAD_HIGH]:
+            path.low[depth] = min(path.low[depth], now.scalars[BAD_LOW])
+            path.high[depth] = max(path.high[depth], now.scalars[BAD_HIGH])
+            break
+        depth -= 1
+    return depth
+
+
+@kernel
+def stack(
+    space: Space, height: int, rank: FloatArray, blame: FloatArray, way: int, budget: int, offset: IntArray
+) -> tuple[int, int]:
+    """Depth-first search; returns (answer, states). ``offset`` receives the offsets when found."""
+    sections = len(space.members_start) - 1
+    count = len(space.size)
+    now = empty_stack(space, blame)
+    deep = 8 * (count + sections) + 2
+    path = _empty_path(deep, min(LONGEST_POOL, deep * count + 1))
+    depth = -1
+    if not settle(space, now, height):
+        return REFUTED, 0
+    while True:
+        low, high = _part(space, now)
+        if low == high:
+            offset[:] = now.offset
+            return FOUND, now.scalars[NODE]
+        depth += 1
+        if depth + 1 >= deep or (depth > 0 and path.end[depth - 1] + count > len(path.pool)):
+            return UNDECIDED, now.scalars[NODE]
+        _open(space, now, path, depth, low, high, height, rank, way)
+        answer = FAILED
+        while answer != GOING:
+            full = now.scalars[TOP] + len(now.values) > len(now.trail)
+            if full or now.scalars[NODE] >= budget or space.halt[0] != 0:
+                return UNDECIDED, now.scalars[NODE]
+            answer = _decide(space, now, path, depth, height, way)
+            if answer != GOING:
+                depth = _go_back(now, path, depth - 1 if answer == EXHAUSTED else depth)
+                if depth < 0:
+                    return REFUTED, now.scalars[NODE]

@@ -1,0 +1,348 @@
+"""Memory at its price, with windows in whole numbers: the Lagrangian bound of a milestone chain.
+
+For prices q >= 0 (seconds per byte and device), every plan of length L that fits into memory satisfies
+
+    L >= L + sum over operators of q[device] * bytes - sum over devices of q * memory.
+
+The right side is bounded from below along the milestone chain: windows and milestones follow one another, and the bytes
+of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
+bound*: the least of length plus price over its integer program (:mod:`.window_program`, with prices in the objective).
+Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
+milestones, minus q * memory, is a bound for any prices.
+
+The linear program over counts (:mod:`.counts`) equals the best of these bounds with windows in fractions. Its prices
+are the first; better ones follow by cutting planes. Windows are solved lazily, along the shortest path only. From the
+values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
+bytes.
+
+Ceiling: a plan of the window gives a value that the least cannot exceed, and with it a largest length.
+
+Source: Held and Karp (Lagrangian bounds); Kelley, "The cutting-plane method for solving convex programs".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_minimum
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.area import Memory
+from opweave.solvers.placement.bounds.chain_bound import (
+    LARGEST_INTEGER,
+    TIGHT,
+    Block,
+    Milestones,
+    Module,
+    devices_to,
+    shortest,
+)
+from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.tree import least_whole
+
+SHIFT = 100.0
+"""Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
+
+ROUNDS = 40
+"""Most price vectors that are tried."""
+
+PROGRESS = 1e-4
+"""Relative distance between the best bound and what the cuts still allow at which the search for prices ends."""
+
+LONGEST_PROGRAM = 3.0
+"""Most seconds for one window."""
+
+FIRST_RADIUS = 0.15
+"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
+
+
+LARGEST_WHOLE = 60
+"""Most operators of a module that is one window here, equal branches counted once: its milestones would lose the flows
+that pass them."""
+
+LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
+"""Most operators of a window that is searched after its integer program, and approximate speed of the search."""
+
+RELAXED, INTEGER, SEARCHED = 1, 2, 3
+"""Stages of a window's value: linear program, integer program, search over devices and orders."""
+
+
+@dataclass(eq=False)
+class PricedBlock:
+    """Windows that are equal in their times and their bytes, with bounds at the current prices.
+
+    Attributes
+    ----------
+    values
+        Bounds by end devices. Shape (K, K).
+    used
+        Bytes of their solutions on every device. Shape (K, K, K).
+    stage
+        How far the bounds at these prices have been raised. Shape (K, K).
+    """
+
+    block: Block
+    bytes: FloatArray
+    price: FloatArray
+    values: FloatArray = field(init=False)
+    used: FloatArray = field(init=False)
+    stage: IntArray = field(init=False)
+    _solved: dict[tuple[int, int, int], tuple[FloatArray, float, FloatArray]] = field(init=False, default_factory=dict)
+    _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        devices = len(self.price)
+        self._usable = np.isfinite(self.block.window.arrays.seconds)
+        self.used = np.zeros((devices, devices, devices))
+        self.stage = np.zeros((devices, devices), dtype=np.int64)
+        least = np.full(len(self.bytes), np.inf)
+        np.minimum.at(least, self.block.branches.leader, self.bytes)
+        self._least = least[self.block.branches.leader]
+        self.reprice(self.price)
+
+    def reprice(self, price: FloatArray) -> None:
+        """Bounds at other prices, from what is known."""
+        self.price = price
+        self.stage[:] = 0
+        own, bytes_ = self._least_price(price)
+        self.values = self.block.values + own
+        self.used[:] = bytes_
+        for (a, b, _), (before, value, taken) in self._solved.items():
+            now = value + self._least_price(price - before)[0]
+            if now > self.values[a, b]:
+                self._set(a, b, now, taken)
+
+    def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        cells = self.block.window.cells(a, b)
+        self.values[cells], self.used[cells] = value, taken
+
+    def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
+        """The least price of all bytes, each operator by itself, and where it puts them."""
+        cost = np.where(self._usable, self._least[:, None] * price, np.inf)
+        where = np.argmin(cost, axis=1)
+        taken = np.bincount(where, weights=self._least, minlength=len(price)).astype(np.float64)
+        return float(cost.min(axis=1).sum()), taken
+
+    def open(self, a: int, b: int) -> bool:
+        """Whether the pair can be raised at these prices."""
+        inner = len(self.block.window.inner)
+        sized = inner > 0 and self.block.size <= LARGEST_INTEGER
+        last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
+
+    def raise_pair(self, a: int, b: int, seconds: float) -> None:
+        """Raise a pair by one stage."""
+        stage = int(self.stage[a, b]) + 1
+        self.stage[self.block.window.cells(a, b)] = stage
+        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        if stage == SEARCHED:
+            value = self._searched(a, b, known, seconds)
+        else:
+            value, taken = self._programmed(a, b, stage, taken, seconds)
+        value = max(value, known)
+        self._set(a, b, value, taken)
+        self._solved[a, b, stage] = (self.price, value, taken)
+
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+        """The bound of the window's program with prices in the objective, and the bytes of its point."""
+        ceiling = self._ceiling(a, b)
+        if not math.isfinite(ceiling):  # missing links: no plan to begin from
+            return 0.0, taken
+        length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
+        builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
+        if not builder.possible:
+            return ceiling, taken
+        program = builder.build()
+        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
+        linear = replace(program.linear, cost=cost)
+        if stage == RELAXED:
+            value = proved_minimum(linear, seconds)
+            return (0.0 if value is None else min(value * program.scale, ceiling)), taken
+        found = least_whole(linear, program.whole, program.times, ceiling / program.scale, seconds)
+        if found.point is not None:
+            share = found.point[program.x[there]]
+            taken = (self._least[there][:, None] * share).sum(axis=0)
+        return found.bound * program.scale, taken
+
+    def _searched(self, a: int, b: int, known: float, seconds: float) -> float:
+        """The least cost of the window if a search proves it, else 0."""
+        arrays = self.block.window.fixed(a, b)
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        least = float(self.block.values[a, b])
+        ceiling = self._ceiling(a, b)
+        if known >= ceiling * (1.0 - TIGHT):
+            return known
+        budget = 1 + int(seconds * NODES_PER_SECOND)
+        found = search_module(arrays, ceiling, least, budget, cost=cost)
+        if found.device[0] >= 0:
+            order = np.argsort(found.start, kind="stable").astype(np.int64)
+            self._plans.setdefault((a, b), []).append((order, found.device))
+        return min(found.makespan, ceiling) if found.proved else 0.0
+
+    def _ceiling(self, a: int, b: int) -> float:
+        """The least cost of some plans of the window: all on one device, and those that searches found."""
+        arrays = self.block.window.fixed(a, b)
+        order = operator_order(arrays)
+        plans = [*self._plans.get((a, b), [])]
+        for k in range(len(self.price)):
+            alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1))
+            plans.append((order, alone.astype(np.int64)))
+        lengths = [plan_of(arrays, order, device).makespan for order, device in plans]
+        return min(
+            length + float(self.price[device] @ self.bytes) for length, (_, device) in zip(lengths, plans, strict=True)
+        )
+
+
+class Chain:
+    """A milestone chain with the bytes of its operators."""
+
+    def __init__(self, chain: Milestones, arrays: PlacementArrays, memory: Memory) -> None:
+        devices = arrays.seconds.shape[1]
+        self.memory, self.arrays = memory, arrays
+        self.limited = np.isfinite(memory.capacity)
+        self.capacity = np.where(self.limited, memory.capacity, 0.0)
+        kinds: dict[object, PricedBlock] = {}
+        whole: dict[Module, Block] = {}
+        self.blocks: list[PricedBlock] = []
+        milestones: list[int] = []
+        outside = np.ones(len(arrays.seconds), dtype=bool)
+        for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
+            parts = _parts(module, window, whole)
+            if len(parts) > 1:
+                milestones += window.operators[module.inner].tolist()
+            milestones += chain.cuts[position : position + 1].tolist()
+            for block, members in parts:
+                bytes_ = memory.bytes[window.operators[members]].copy()
+                bytes_[: int(block.window.entry)] = 0.0
+                bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
+                key = (id(block), bytes_.tobytes())
+                if key not in kinds:
+                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices))
+                self.blocks.append(kinds[key])
+                outside[window.operators[members]] = False
+        self.kinds = list(kinds.values())
+        self.milestones = np.asarray(milestones, dtype=np.int64)
+        outside[self.milestones] = False
+        self.outside = np.flatnonzero(outside)
+
+    def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[float, FloatArray]:
+        """The bound at prices, and the bytes that its path takes beyond every device's memory."""
+        for kind in self.kinds:
+            kind.reprice(price)
+        bytes_ = self.memory.bytes[self.milestones]
+        own = self.arrays.seconds[self.milestones] + bytes_[:, None] * price
+        while True:
+            first, *tables = (kind.values for kind in self.blocks)
+            values, origins = shortest(first[0], own, tables)
+            devices = devices_to(int(np.argmin(values)), origins)
+            path = list(dict.fromkeys(zip(self.blocks, [0, *devices], devices, strict=False)))
+            todo = [(kind, a, b) for kind, a, b in path if kind.open(a, b)]
+            if not todo or seconds() <= 0.0:
+                break
+            for kind, a, b in todo:
+                kind.raise_pair(a, b, min(seconds(), LONGEST_PROGRAM))
+        used = np.bincount(devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
+        for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
+            used += kind.used[a, b]
+        cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
+        used += (
+            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
+            if len(cost)
+            else 0.0
+        )
+        total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
+        room = float(self.capacity @ price)
+        return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
+
+
+def _parts(module: Module, window: Window, whole: dict[Module, Block]) -> list[tuple[Block, IntArray]]:
+    """The blocks of a module with their operators; the module itself as one block if it is small."""
+    if len(module.blocks) > 1 and len(window.operators) <= 2 * LARGEST_WHOLE:
+        if module not in whole:
+            whole[module] = Block(window)
+        if whole[module].size <= LARGEST_WHOLE:
+            return [(whole[module], np.arange(len(window.operators)))]
+    return list(zip(module.blocks, module.members, strict=True))
+
+
+def priced_bound(
+    chain: Milestones,
+    arrays: PlacementArrays,
+    memory: Memory,
+    price: FloatArray,
+    seconds: Callable[[], float],
+    report: Callable[[float], None],
+) -> None:
+    """Search prices by cutting planes, from given ones; report every better bound.
+
+    Parameters
+    ----------
+    chain, arrays, memory
+        The problem and its milestones.
+    price
+        First prices in seconds per byte. Shape (devices,).
+    seconds
+        The seconds left.
+    report
+        Receives bounds in seconds.
+    """
+    priced = Chain(chain, arrays, memory)
+    unit = np.where(priced.limited, 1.0 / np.maximum(priced.capacity, 1.0), 0.0)
+    scale = max(float(price @ priced.capacity), 1e-300)
+    centre, radius = _Cut(-math.inf, price, price), FIRST_RADIUS
+    cuts: list[_Cut] = []
+    now = price
+    for _ in range(ROUNDS):
+        cut = _Cut(*priced.value(now, seconds), now)
+        report(cut.value)
+        cuts.append(cut)
+        if cut.value > centre.value:
+            centre = cut
+        else:
+            radius *= 0.5
+        if seconds() <= 0.0:
+            return
+        room = radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
+        found = _highest(cuts, unit * scale, (np.maximum(centre.price - room, 0.0), centre.price + room), scale)
+        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value):
+            return
+        now = found[1]
+
+
+class _Cut(NamedTuple):
+    """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
+
+    value: float
+    over: FloatArray
+    price: FloatArray
+
+
+def _highest(
+    cuts: list[_Cut], unit: FloatArray, box: tuple[FloatArray, FloatArray], scale: float
+) -> tuple[float, FloatArray] | None:
+    """The prices in a box at which all cuts together allow most, and that value."""
+    devices = len(unit)
+    rows = SparseRows()
+    for cut in cuts:
+        row = rows.open(np.asarray([(cut.value - float(cut.over @ cut.price)) / scale + SHIFT]))
+        rows.put(row, np.asarray([devices]), 1.0)
+        rows.put(np.repeat(row, devices), np.arange(devices), -cut.over * unit / scale)
+    cost = np.zeros(devices + 1)
+    cost[devices] = -1.0
+    sized = np.where(unit > 0.0, unit, np.inf)
+    program = LinearProgram.of(cost, np.concatenate([box[1] / sized, [2.0 * SHIFT]]), rows)
+    solved = minimise(replace(program, lower=np.concatenate([box[0] / sized, [0.0]])), None)
+    if solved is None:
+        return None
+    return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit

@@ -1,0 +1,72 @@
+"""Configurations of published models, and the number of their parameters as their files on Hugging Face count them."""
+
+from __future__ import annotations
+
+
+def _llama(
+    hidden: int, wide: int, heads: int, kept: int, layers: int, words: int, kind: str = "llama"
+) -> dict[str, object]:
+    return {
+        "model_type": kind,
+        "hidden_size": hidden,
+        "intermediate_size": wide,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kept,
+        "num_hidden_layers": layers,
+        "vocab_size": words,
+        "max_position_embeddings": 32_768,
+    }
+
+
+CONFIGS: dict[str, tuple[dict[str, object], int]] = {
+    "Meta-Llama-3-8B": (_llama(4096, 14336, 32, 8, 32, 128_256), 8_030_261_248),
+    "Meta-Llama-3-70B": (_llama(8192, 28672, 64, 8, 80, 128_256), 70_553_706_496),
+    "Mistral-7B-v0.1": (_llama(4096, 14336, 32, 8, 32, 32_000, "mistral") | {"sliding_window": 4096}, 7_241_732_096),
+    "Qwen2-7B": (_llama(3584, 18944, 28, 4, 28, 152_064, "qwen2") | {"use_sliding_window": False}, 7_615_616_512),
+    "Qwen3-8B": (_llama(4096, 12288, 32, 8, 36, 151_936, "qwen3") | {"head_dim": 128}, 8_190_735_360),
+    "gemma-2-2b": (_llama(2304, 9216, 8, 4, 26, 256_000, "gemma2"), 2_614_341_888),
+    "gemma-3-4b-it, text": (
+        {
+            "model_type": "gemma3",
+            "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+            | {"model_type": "gemma3_text", "sliding_window": 1024},
+        },
+        3_880_263_168,
+    ),
+    "phi-2": (_llama(2560, 10240, 32, 32, 32, 51_200, "phi"), 2_779_683_840),
+    "Phi-3-mini-4k-instruct": (
+        _llama(3072, 8192, 32, 32, 32, 32_064, "phi3") | {"sliding_window": 2047},
+        3_821_079_552,
+    ),
+    "Mixtral-8x7B-v0.1": (
+        _llama(4096, 14336, 32, 8, 32, 32_000, "mixtral")
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None},
+        46_702_792_704,
+    ),
+    "Qwen1.5-MoE-A2.7B": (
+        _llama(2048, 5632, 16, 16, 24, 151_936, "qwen2_moe") | {"num_experts": 60, "num_experts_per_tok": 4},
+        14_315_784_192,
+    ),
+    "Qwen3-30B-A3B": (
+        _llama(2048, 6144, 32, 4, 48, 151_936, "qwen3_moe")
+        | {"head_dim": 128, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8},
+        30_532_122_624,
+    ),
+    "gpt-oss-20b": (
+        _llama(2880, 2880, 64, 8, 24, 201_088, "gpt_oss")
+        | {"num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128},
+        20_914_757_184,
+    ),
+    "DeepSeek-V2-Lite": (
+        _llama(2048, 10944, 16, 16, 27, 102_400, "deepseek_v2")
+        | {"n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2, "moe_intermediate_size": 1408}
+        | {"first_k_dense_replace": 1, "q_lora_rank": None},
+        15_706_484_224,
+    ),
+    "DeepSeek-V3, without its predictor of further tokens": (
+        _llama(7168, 18432, 128, 128, 61, 129_280, "deepseek_v3")
+        | {"n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048}
+        | {"first_k_dense_replace": 3},
+        671_026_419_200,
+    ),
+}

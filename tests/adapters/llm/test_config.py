@@ -1,0 +1,125 @@
+"""Models from config.json have as many parameters as their published files, and caches as the papers count them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.llm.config_read import from_config
+from tests.adapters.llm.configs import CONFIGS
+
+TINY = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
+TINY |= {"intermediate_size": 128}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parameters_are_as_published(name: str) -> None:
+    data, count = CONFIGS[name]
+    model = from_config(data, name)
+    assert model.elements == count
+    assert model.parameter_bytes == 2 * count
+    assert ow.llm.LanguageModel.model_validate_json(model.model_dump_json()) == model
+
+
+def model_of(name: str, **more: object) -> ow.llm.LanguageModel:
+    return from_config(CONFIGS[name][0] | more, name)
+
+
+def test_bytes_of_quantised_files() -> None:
+    # total_size of the published index files
+    assert model_of("gpt-oss-20b", quantization_config={"quant_method": "mxfp4"}).parameter_bytes == 13_761_264_768
+    deepseek = model_of(
+        "DeepSeek-V3, without its predictor of further tokens", quantization_config={"quant_method": "fp8"}
+    )
+    bits = 8 * deepseek.parameter_bytes / deepseek.elements
+    assert 8.02 < bits < 8.03  # a scale for 128 x 128 numbers; table, head and routers in 16 bits
+    four = from_config(CONFIGS["Meta-Llama-3-8B"][0], "8B", "q4_0")
+    assert four.parameter_bytes / four.elements * 8 == pytest.approx(4.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "token_bytes"),
+    [
+        ("Meta-Llama-3-70B", 327_680),  # 2 x 80 layers x 8 heads x 128 x 2 bytes
+        ("Mixtral-8x7B-v0.1", 131_072),
+        ("DeepSeek-V3, without its predictor of further tokens", 70_272),  # 61 x (512 + 64) x 2
+    ],
+)
+def test_cache_of_a_token(name: str, token_bytes: int) -> None:
+    assert model_of(name).cache_bytes(1) == token_bytes
+
+
+def test_windows_by_family() -> None:
+    def windows(name: str, **more: object) -> list[int | None]:
+        return [layer.cache.window for layer in model_of(name, **more).layers]
+
+    assert windows("gemma-2-2b")[:4] == [4096, None, 4096, None]
+    assert windows("gemma-3-4b-it, text")[:7] == [1024] * 5 + [None, 1024]
+    assert windows("gpt-oss-20b")[:3] == [128, None, 128]
+    assert set(windows("Mistral-7B-v0.1")) == {4096}
+    assert set(windows("Qwen3-8B", sliding_window=4096)) == {None}
+    late = windows("Qwen3-8B", use_sliding_window=True, sliding_window=4096, max_window_layers=30)
+    assert late == [None] * 30 + [4096] * 6
+    listed = ["full_attention"] * 20 + ["sliding_attention"] * 4
+    assert windows("gpt-oss-20b", layer_types=listed) == [None] * 20 + [128] * 4
+
+
+def test_active_parameters() -> None:
+    mixtral = model_of("Mixtral-8x7B-v0.1")
+    flops = sum(group.flops for group in mixtral.groups)
+    assert flops / 2 == pytest.approx(12.75e9, rel=0.01)  # "12.9 B active", with the embedding's 0.13 B
+    deepseek = model_of("DeepSeek-V3, without its predictor of further tokens")
+    assert sum(group.flops for group in deepseek.groups) / 2 == pytest.approx(
+        36.6e9, rel=0.01
+    )  # 37 B with the embedding
+
+
+def test_a_file_is_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY | {"_name_or_path": "tiny"}))
+    graph = ow.load(path, context=128, phase="prefill")
+    assert graph.name == "tiny"
+    assert len(graph.operators) == 6
+
+
+BAD = [
+    ({"model_type": "mamba"}, "model_type 'mamba' is not known; opweave reads llama, mistral"),
+    ({"model_type": ["llama"]}, "is not known"),
+    ({"hidden_size": None}, "hidden_size is missing; a llama model needs it"),
+    (
+        {"num_hidden_layers": 2**60},
+        "num_hidden_layers is 1152921504606846976; it must be a whole number from 1 to 10,000",
+    ),
+    ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+    ({"vocab_size": 1.5}, "vocab_size is 1.5"),
+    ({"hidden_size": True}, "hidden_size is True"),
+    ({"hidden_size": 2**40}, "hidden_size is 1099511627776"),
+    ({"hidden_size": 2**26, "vocab_size": 2**26}, "bytes is more than any model has"),
+    ({"num_attention_heads": 2**26, "head_dim": 2**26}, "bytes is more than any model has"),
+    ({"quantization_config": {"quant_method": "gptq"}}, "quantised by 'gptq'"),
+    ({"model_type": "mixtral"}, "the number of experts is missing"),
+    ({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 9}, "num_experts_per_tok is 9"),
+]
+
+
+@pytest.mark.parametrize(("more", "sentence"), BAD, ids=[sentence[:30] for _, sentence in BAD])
+def test_bad_configurations_are_refused(tmp_path: Path, more: dict[str, object], sentence: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY | more))
+    with pytest.raises(ow.InvalidInputError) as caught:
+        ow.load(path)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_types_to_plan_with(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY))
+    assert ow.llm.read(path, dtype="q8_0").parameter_bytes < ow.llm.read(path).parameter_bytes
+    with pytest.raises(ow.InvalidInputError, match="did you mean 'q8_k'"):
+        ow.llm.read(path, dtype="q8_O")
+    with pytest.raises(ow.InvalidInputError, match="these weights have types of their own"):
+        ow.llm.read(tmp_path / "m.gguf", dtype="q8_0")

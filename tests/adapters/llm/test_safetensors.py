@@ -1,0 +1,119 @@
+"""Safetensors: bytes from the headers, shapes from the configuration beside them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from tests.adapters.llm.files import write_safetensors
+from tests.adapters.llm.test_config import TINY
+
+
+def names(layers: int = 2, prefix: str = "model.") -> dict[str, int]:
+    found = {f"{prefix}embed_tokens.weight": 12_800, f"{prefix}norm.weight": 128, "lm_head.weight": 12_800}
+    for n in range(layers):
+        inside = f"{prefix}layers.{n}."
+        found |= {f"{inside}self_attn.{part}_proj.weight": 8192 for part in "qkvo"}
+        found |= {f"{inside}mlp.{part}_proj.weight": 16_384 for part in ("gate", "up", "down")}
+        found |= {f"{inside}input_layernorm.weight": 128, f"{inside}post_attention_layernorm.weight": 128}
+    return found
+
+
+def folder(path: Path, sizes: dict[str, int], **more: object) -> Path:
+    (path / "config.json").write_text(json.dumps(TINY | more))
+    write_safetensors(path / "model.safetensors", sizes)
+    return path
+
+
+def test_bytes_are_those_of_the_files(tmp_path: Path) -> None:
+    folder(tmp_path, names())
+    model = ow.llm.read(tmp_path)
+    assert model == ow.llm.read(tmp_path / "model.safetensors")
+    assert model.parameter_bytes == sum(names().values())
+    assert model.layers[0] == model.layers[1]
+    assert model.layers[0].bytes == 4 * 8192 + 3 * 16_384 + 256
+    assert ow.load(tmp_path, context=64).name == tmp_path.name
+
+
+def test_what_the_files_say_counts(tmp_path: Path) -> None:
+    without = {name: size for name, size in names().items() if name != "lm_head.weight"}
+    tied = ow.llm.read(folder(tmp_path, without))
+    assert tied.tied_bytes == 12_800
+    assert tied.parameter_bytes == sum(without.values())
+    packed = {name: size // 4 + 5 if "proj" in name else size for name, size in names(3).items()}
+    more = packed | {
+        "vision_tower.layers.0.self_attn.q_proj.weight": 77,
+        "model.layers.1.self_attn.rotary_emb.inv_freq": 8,
+    }
+    quantised = ow.llm.read(folder(tmp_path, more, quantization_config={"quant_method": "gptq"}))
+    assert quantised.parameter_bytes == sum(more.values())
+    assert quantised.idle_bytes == 77 + sum(size for name, size in packed.items() if "layers.2." in name)
+    assert quantised.layers[0].groups[0].flops == 2 * 4 * 64 * 64  # of the numbers, not of the packed words
+
+
+def test_an_index_names_the_files(tmp_path: Path) -> None:
+    folder(tmp_path, names())
+    parts = [dict(list(names().items())[:4]), dict(list(names().items())[4:])]
+    (tmp_path / "model.safetensors").unlink()
+    index = {"weight_map": {name: f"model-{n}.safetensors" for n, part in enumerate(parts) for name in part}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    write_safetensors(tmp_path / "model-0.safetensors", parts[0])
+    with pytest.raises(ow.InvalidInputError, match=r"model-1\.safetensors: there is no such file"):
+        ow.load(tmp_path)
+    write_safetensors(tmp_path / "model-1.safetensors", parts[1])
+    assert ow.llm.read(tmp_path / "model.safetensors.index.json").parameter_bytes == sum(names().values())
+    (tmp_path / "model.safetensors.index.json").unlink()
+    assert ow.llm.read(tmp_path).parameter_bytes == sum(names().values())
+    write_safetensors(tmp_path / "model-1.safetensors", parts[1] | {"lm_head.weight": 4})
+    with pytest.raises(ow.InvalidInputError, match=r"'lm_head\.weight' is in two files"):
+        ow.llm.read(tmp_path)
+
+
+def _header(entries: object) -> bytes:
+    packed = json.dumps(entries).encode()
+    return struct.pack("<Q", len(packed)) + packed
+
+
+BROKEN = {
+    "empty": (b"", "the header is said to have 0 bytes"),
+    "long header": (struct.pack("<Q", 2**60) + b"{}", "1,152,921,504,606,846,976 bytes"),
+    "no JSON": (struct.pack("<Q", 4) + b"abcd", "not valid JSON"),
+    "a list": (_header([1]), "no JSON object"),
+    "outside": (
+        _header({"x": {"dtype": "F16", "shape": [2], "data_offsets": [0, 2**60]}}),
+        "'x' is not inside the file",
+    ),
+    "backwards": (_header({"x": {"data_offsets": [4, 0]}}) + bytes(8), "is not inside"),
+    "no offsets": (_header({"x": 3}) + bytes(8), "is not inside"),
+    "true": (_header({"x": {"data_offsets": [False, True]}}) + bytes(8), "is not inside"),
+    "twice": (struct.pack("<Q", 34) + b'{"x": 1, "y": 2, "x": 3}'.ljust(34), "appears twice"),
+    "other tensors": (_header({"x": {"data_offsets": [0, 8]}}) + bytes(8), "the embedding is missing in the weights"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
+    data, sentence = BROKEN[name]
+    folder(tmp_path, {"x": 4})
+    (tmp_path / "model.safetensors").write_bytes(data)
+    with pytest.raises(ow.InvalidInputError) as caught:
+        ow.load(tmp_path / "model.safetensors")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_need_a_configuration(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", names())
+    with pytest.raises(ow.InvalidInputError, match=r"there is no config\.json beside the weights"):
+        ow.load(tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ow.InvalidInputError, match=r"there are no \.safetensors files"):
+        ow.load(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../../secret"}}')
+    with pytest.raises(ow.InvalidInputError, match="has no weight_map"):
+        ow.load(tmp_path)

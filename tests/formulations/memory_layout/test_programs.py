@@ -1,0 +1,103 @@
+"""The programs of memory layout: brute force, layouts as values and back, rows of one's own, Pyomo."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.memory_layout.cp import Boxes
+from opweave.formulations.memory_layout.instance import lower
+from opweave.formulations.memory_layout.milp import Sides
+from opweave.formulations.modeling.arrays import to_arrays
+from opweave.problems.errors import InfeasibleError
+from tests.oracles.memory_layout import best_layout
+from tests.strategies.memory_layout import memory_layouts
+
+L = ow.Lifetime
+THREE = ow.MemoryLayout(
+    lifetimes=[
+        L(id="a", begin=0, end=2, bytes=4),
+        L(id="b", begin=1, end=3, bytes=2),
+        L(id="c", begin=2, end=4, bytes=4),
+    ]
+)
+BANKS = THREE.model_copy(update={"pools": (ow.Pool(name="fast", bytes=6), ow.Pool(name="slow", speed=2.0))})
+
+
+@pytest.mark.parametrize("pools", [1, 3])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_layout_as_values_obeys_the_program_and_comes_back(pools: int, data: st.DataObject) -> None:
+    problem = data.draw(memory_layouts(5, pools=pools))
+    value, plan = best_layout(problem)
+    assume(plan is not None)
+    for kind in (Sides, Boxes):
+        written = kind()
+        model = written.build(problem)
+        values = written.start(model, plan)
+        program = to_arrays(model) if kind is Sides else model
+        assert program.broken(values) is None
+        judged = problem.evaluate(written.extract(model, values))
+        assert judged.violations == ()
+        assert judged.objective == pytest.approx(value)
+        reached = model.cost.at(values)
+        assert written.objective_bound(problem, reached) <= value * (1 + 1e-9)
+        assert written.objective_bound(problem, reached) >= value * (1 - 1e-6) - 1e-6
+
+
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(problem=memory_layouts(5, pools=2))
+def test_cp_sat_agrees_with_brute_force(problem: ow.MemoryLayout) -> None:
+    pytest.importorskip("ortools")
+    value, _ = best_layout(problem)
+    result = ow.solve(problem, solver="cp-sat")
+    assert result.status is (ow.Status.INFEASIBLE if value is None else ow.Status.OPTIMAL)
+    assert result.objective == pytest.approx(value)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_rows_of_ones_own(solver: str) -> None:
+    """b above 10 bytes; a and c may not both be in the fast pool."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    result = ow.solve(THREE, solver=solver, extend=lambda model, _: model.add(model.offset("b") >= 9.5))
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 12)
+    traffic = BANKS.model_copy(update={"objective": "traffic"})
+    assert ow.solve(traffic, solver=solver).objective == 0.0
+
+    def not_both(model: object, _: object) -> None:
+        model.add(model.in_pool("a", "fast") + model.in_pool("c", "fast") <= 1)
+        model.add(model.reserved("slow") >= 20)
+
+    result = ow.solve(traffic, solver=solver, extend=not_both)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 4.0)
+
+
+def test_a_reader_finds_the_words_in_pyomo() -> None:
+    model = ow.build_model(BANKS)
+    assert {"chosen", "place", "below", "top"} <= {each.name for each in model.component_objects()}
+    assert str(model.offset("a")) == "place[a]"
+
+
+def test_units_and_sections() -> None:
+    """Sizes are even, so the unit is 2 bytes; of four sections two are full."""
+    instance = lower(THREE)
+    assert (instance.grain, instance.height >= 10) == (2, True)
+    assert [rows.tolist() for rows in instance.full_sections()] == [[0, 1], [1, 2]]
+    assert [rows.tolist() for rows in instance.meeting] == [[0, 1], [1, 2]]
+
+
+def test_what_fits_nowhere_says_so() -> None:
+    problem = THREE.model_copy(update={"pools": (ow.Pool(name="tiny", bytes=3),)})
+    with pytest.raises(InfeasibleError, match="storage 'a' of 4 bytes fits into no pool"):
+        Sides().build(problem)
+    result = ow.solve(problem, solver="highs")
+    assert (result.status, result.reason) == (
+        ow.Status.INFEASIBLE,
+        "storage 'a' of 4 bytes fits into no pool that it may stand in",
+    )
+    with pytest.raises(ow.LimitExceededError, match="counts whole units of 1 bytes"):
+        sizes = {"a": 2**40 + 1, "b": 1}
+        Boxes().build(ow.MemoryLayout(lifetimes=[L(id=k, begin=0, end=1, bytes=size) for k, size in sizes.items()]))

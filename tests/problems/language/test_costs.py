@@ -1,0 +1,126 @@
+"""Seconds of groups: bytes that are read over bandwidth, or operations over speed."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.problems.language.costs import language_costs
+from opweave.problems.language.graph import language_graph
+from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
+from opweave.problems.language.workload import Workload, parts
+
+
+def model(layers: int = 2) -> LanguageModel:
+    attention = Weights(role="attention", bytes=1000, elements=500, flops=1000.0)
+    router = Weights(role="router", bytes=40, elements=20, flops=40.0)
+    experts = Weights(role="experts", bytes=8000, elements=4000, flops=2000.0, pieces=8, used=2)
+    shared = Weights(role="feed_forward", bytes=500, elements=250, flops=500.0)
+    cache = Cache(key_width=8, value_width=8, flops=64.0)
+    layer = Layer(groups=(attention, router, experts, shared), cache=cache)
+    return LanguageModel(
+        name="tiny",
+        layers=(layer,) * layers,
+        embedding=Weights(role="embedding", bytes=6400, elements=3200, pieces=100),
+        head=Weights(role="head", bytes=6500, elements=3250, flops=6400.0),
+        tied_bytes=6400,
+        hidden_bytes=64,
+        vocabulary=100,
+        longest=4096,
+    )
+
+
+CLUSTER = ow.Cluster(devices=[ow.Device(name="a", flops_per_second=1e6, memory_bandwidth=1e5, memory_bytes=2**30)])
+
+
+def test_decode_is_bytes_over_bandwidth() -> None:
+    work = Workload(context=1000)
+    graph, costs = language_graph(model(), work), language_costs(model(), work, CLUSTER)
+    assert costs.seconds("embedding", "a") == pytest.approx((64 + 4 + 64) / 1e5)
+    assert costs.seconds("layers.1.attention", "a") == pytest.approx((1000 + 1000 * 32 + 128) / 1e5)
+    assert costs.seconds("layers.1.experts", "a") == pytest.approx((8000 / 4 + 128 + 16) / 1e5)
+    assert costs.seconds("head", "a") == pytest.approx((6500 + 64 + 400) / 1e5)
+    assert graph.parameter_bytes["layers.1.cache"] == 32_000
+    assert sum(graph.parameter_bytes.values()) == model().parameter_bytes + 64_000
+
+
+def test_prefill_is_operations_over_speed() -> None:
+    work = Workload(phase="prefill", context=1024, batch=512)
+    found = {part.id: part for part in parts(model(), work)}
+    assert found["layers.0.feed_forward"].flops == 512 * 500
+    assert found["layers.0.attention"].flops == pytest.approx(512 * (1000 + 512.5 * 64))
+    assert found["layers.0.experts"].read_bytes == pytest.approx(8000)  # 512 tokens use every expert
+    assert found["head"].flops == 6400  # only the last token is asked for
+    assert work.passes == 2
+    costs = language_costs(model(), work, CLUSTER)
+    assert costs.seconds("layers.0.attention", "a") == pytest.approx(found["layers.0.attention"].flops / 1e6)
+
+
+def test_sequences_share_weights_but_not_caches() -> None:
+    one, four = (parts(model(), Workload(context=100, sequences=n)) for n in (1, 4))
+    for a, b in zip(one, four, strict=True):
+        assert b.cache_bytes == 4 * a.cache_bytes
+        assert b.flops == 4 * a.flops
+        assert b.weight_bytes == a.weight_bytes
+    attention = [found[1].read_bytes - 1000 for found in (one, four)]
+    assert attention[1] == 4 * attention[0]
+    experts = [found[3].read_bytes for found in (one, four)]
+    assert experts[1] == pytest.approx(8000 * (1 - 0.75**4))
+
+
+def test_windows_bound_what_is_held_and_read() -> None:
+    cache = Cache(key_width=16, value_width=0, window=1000)
+    work = Workload(context=8192, batch=512)
+    assert work.held_bytes(cache) == 1536 * 32  # 1,512 tokens, rounded up to 256
+    assert work.cache_read_bytes(cache) == 1000 * 32
+    assert Workload(context=800).held_bytes(cache) == 800 * 32
+    mean = Workload(phase="prefill", context=8192).seen(cache)
+    assert mean == pytest.approx(sum(min(n, 1000) for n in range(1, 8193)) / 8192)
+
+
+def test_the_graph_is_placed() -> None:
+    devices = [
+        ow.Device(name="gpu", flops_per_second=1e9, memory_bandwidth=1e8, memory_bytes=30_000),
+        ow.Device(name="cpu", flops_per_second=1e8, memory_bandwidth=1e6, memory_bytes=2**20),
+    ]
+    cluster = ow.Cluster(devices=devices, shared=1e6)
+    work = Workload(context=100)
+    graph = language_graph(model(), work)
+    problem = ow.Placement(
+        graph=graph, cluster=cluster, costs=language_costs(model(), work, cluster), memory="parameters"
+    )
+    result = ow.solve(problem, time_limit=5)
+    assert result.verified
+    assert result.bound == pytest.approx(result.objective)
+
+
+def test_caches_need_rows_of_whole_blocks() -> None:
+    with pytest.raises(ow.InvalidInputError, match="rows of 8 numbers cannot be stored as q8_0, whose blocks have 32"):
+        parts(model(), Workload(keys="q8_0"))
+    with pytest.raises(ow.InvalidInputError, match="'q9_0' is no type of numbers that opweave knows"):
+        parts(model(), Workload(values="q9_0"))
+
+
+@pytest.mark.parametrize("more", [{"sequences": 2**50}, {"sequences": 2**40, "context": 4096}])
+def test_impossible_sizes_are_one_sentence(more: dict[str, int]) -> None:
+    with pytest.raises(ow.InvalidInputError, match="more than any machine has; ask for less") as caught:
+        language_graph(model(), Workload(**more))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ow.InvalidInputError, match="trained for at most 4,096"):
+        language_graph(model(), Workload(context=2**50))
+
+
+def test_devices_without_memory_bandwidth_or_bytes() -> None:
+    work = Workload(context=100)
+    nothing = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=0, flops_per_second=1e9, memory_bandwidth=1e9)])
+    problem = ow.Placement(
+        graph=language_graph(model(), work),
+        cluster=nothing,
+        costs=language_costs(model(), work, nothing),
+        memory="parameters",
+    )
+    result = ow.solve(problem, time_limit=5)
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason is not None and "'a'" in result.reason
+    with pytest.raises(ow.InvalidInputError, match="device 'b' has no flops_per_second"):
+        language_costs(model(), work, ow.Cluster(devices=[ow.Device(name="b")]))

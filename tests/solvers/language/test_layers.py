@@ -1,0 +1,48 @@
+"""Counts of equal layers give the best plan of a chain, and its proof."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+import opweave as ow
+from opweave.problems.placement.spec import Placement
+from tests.oracles.chain import best_chain
+from tests.solvers.language.models import DENSE, EXPERTS, model_of, placed, small_problems
+
+FAST, SLOW = 10.0, 1.0
+
+
+def test_a_fast_and_a_slow_device_by_hand() -> None:
+    """Three of the four layers of 10 bytes fit the fast device; the link takes 1 s each way.
+
+    Head and last layers on the fast device: 1 layer for 10 s, a transfer, and 3 layers for 1 s each.
+    """
+    model = model_of([DENSE] * 4, {"attention": 4, "feed_forward": 6}, cache=0, hidden=8)
+    problem = placed(model, [30, 100], [FAST, SLOW], [[0, 8], [8, 0]])
+    result = ow.solve(problem, solver="layers")
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(10.0 + 1.0 + 3.0)
+
+
+def test_experts_leave_attention_where_it_is_fast() -> None:
+    """Experts are 90 of a layer's 100 bytes but tokens read few of them; links are fast."""
+    model = model_of([EXPERTS] * 6, {"attention": 10, "experts": 90}, cache=0, hidden=1)
+    problem = placed(model, [60, 1000], [FAST, SLOW], [[0, 1e6], [1e6, 0]])
+    result = ow.solve(problem, solver="layers")
+    assert result.status is ow.Status.OPTIMAL
+    on_fast = {op for op, device in result.solution.device.items() if device == "d0"}
+    assert {f"layers.{k}.attention" for k in range(6)} <= on_fast
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=small_problems())
+def test_brute_force_agrees(problem: Placement) -> None:
+    optimum, result = best_chain(problem), ow.solve(problem, solver="layers")
+    if optimum is None:
+        assert result.status is ow.Status.INFEASIBLE
+        return
+    assert result.verified
+    assert result.bound <= optimum * (1 + 1e-9) + 1e-12
+    assert result.objective == pytest.approx(optimum, rel=1e-6, abs=1e-9)
+    assert result.status is ow.Status.OPTIMAL

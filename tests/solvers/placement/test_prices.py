@@ -1,0 +1,109 @@
+"""Bounds with memory at its price, and heads of operators that must share a device, against brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.chain_bound import milestones_of
+from opweave.solvers.placement.bounds.clustered import reach_of
+from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order
+from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.placement.plans import plan_of
+from tests.oracles.placement import best_placement
+from tests.solvers.placement.instances import layered_problem, small_problem
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_no_price_proves_more_than_the_optimum(seed: int) -> None:
+    problem = small_problem(seed, memory=True, most_operators=6)
+    optimum, _ = best_placement(problem)
+    if optimum is None:
+        return
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    chain, found = milestones_of(arrays), [0.0]
+    rng = np.random.default_rng(seed)
+    first = priced_counts(chain, instance, arrays, 5.0).price
+    for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
+        priced_bound(chain, arrays, memory, price, lambda: 1.0, found.append)
+    assert max(found) <= optimum * (1 + 1e-9) + 1e-12
+
+
+def test_prices_of_whole_windows_prove_more_than_counts() -> None:
+    problem = layered_problem(6, 3, room=12)
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    chain, found = milestones_of(arrays), []
+    counts = priced_counts(chain, instance, arrays, 5.0)
+    priced_bound(chain, arrays, memory, counts.price, lambda: 5.0, found.append)
+    assert max(found) >= counts.bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_search_with_costs_finds_the_least_sum(seed: int) -> None:
+    problem = small_problem(seed, most_operators=4)
+    instance = lower(problem)
+    arrays = arrays_of(instance, problem)
+    cost = np.random.default_rng(seed).integers(0, 6, arrays.seconds.shape).astype(np.float64)
+    optimum, _ = best_placement(problem)
+    found = search_module(arrays, 1e9, 0.0, 200_000, cost=cost)
+    assert found.proved
+    assert optimum is not None
+    paid = float(cost[np.arange(len(cost)), found.device].sum())
+    assert found.makespan >= optimum + cost.min(axis=1).sum() - 1e-9
+    assert plan_of(arrays, np.argsort(found.start, kind="stable"), found.device).makespan + paid == pytest.approx(
+        found.makespan
+    )
+    order, best = operator_order(arrays), np.inf
+    for device in product(range(arrays.seconds.shape[1]), repeat=instance.operators):
+        where = np.asarray(device, dtype=np.int64)
+        length = plan_of(arrays, order, where).makespan
+        best = min(best, length + float(cost[np.arange(len(cost)), where].sum()))
+    assert found.makespan <= best + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_heads_with_clusters_lie_between_plain_ones_and_the_optimum(seed: int) -> None:
+    problem = small_problem(seed, most_operators=6)
+    optimum, _ = best_placement(problem)
+    arrays = arrays_of(lower(problem), problem)
+    reach = reach_of(arrays)
+    able = np.isfinite(arrays.seconds)
+    assert (reach.tails[able] >= device_tails(arrays)[able] - 1e-9).all()
+    assert optimum is not None
+    assert longest(arrays, reach) <= optimum * (1 + 1e-9)
+    again = reach_of(arrays, known=reach)
+    assert (again.heads[able] >= reach.heads[able]).all()
+    assert longest(arrays, again) <= optimum * (1 + 1e-9)
+
+
+def test_a_hub_and_all_its_readers_share_a_device_or_wait() -> None:
+    """Four readers of one operator, 1 s each; sending takes 10 s: all run one after the other, 1 + 4 + 1 seconds."""
+    import opweave as ow
+
+    names = [f"r{k}" for k in range(4)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=10) for name in ("hub", *names, "end")],
+        operators=[
+            ow.Operator(id="hub", outputs=["hub"]),
+            *(ow.Operator(id=name, inputs=["hub"], outputs=[name]) for name in names),
+            ow.Operator(id="end", inputs=names, outputs=["end"]),
+        ],
+    )
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({op.id: {"a": 1.0, "b": 1.0} for op in graph.operators}),
+    )
+    arrays = arrays_of(lower(problem), problem)
+    assert longest(arrays, reach_of(arrays)) == pytest.approx(6.0, rel=1e-2)

@@ -1,0 +1,131 @@
+"""Code of a user's own that raises is named, in every problem and wherever it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from tests.tiny import PROBLEMS
+
+
+class Broken(ow.Constraint):
+    """Its ``violations`` raise, after a first objection."""
+
+    def violations(self, problem, solution):
+        yield self.broken("never mind")
+        raise KeyError("b")
+
+
+class Quiet(ow.Constraint):
+    """It objects to nothing; its expressions raise."""
+
+    def violations(self, problem, solution):
+        return ()
+
+
+class InModels(Quiet):
+    """Its expression with handles raises."""
+
+
+class InOrders(Quiet):
+    """Its arcs raise, once the first one is there."""
+
+
+class InSteps(Quiet):
+    """Its step rule raises when it is asked."""
+
+
+class Narrowed(Quiet):
+    """Its ways raise."""
+
+
+class UnknownArc(Quiet):
+    """Its arc leads to an operator that is not there."""
+
+
+@ow.express(InModels, "model")
+def _in_models(model, rule) -> None:
+    raise ZeroDivisionError
+
+
+@ow.express(InOrders, "order_arcs")
+def _in_orders(problem, rule):
+    yield "a", "c"
+    raise ZeroDivisionError
+
+
+@ow.express(InSteps, "step_rule")
+def _in_steps(problem, rule):
+    return lambda done, op: 1 / 0
+
+
+@ow.express(Narrowed, "narrowed")
+def _narrowed(problem, rule):
+    raise ZeroDivisionError
+
+
+@ow.express(UnknownArc, "order_arcs")
+def _unknown_arc(problem, rule):
+    return [("a", "d")]
+
+
+def under(kind: str, rule: ow.Constraint) -> ow.Problem:
+    return PROBLEMS[kind].model_copy(update={"constraints": (rule,)})
+
+
+@pytest.mark.parametrize("arguments", [{"solver": "highs"}, {"solver": "auto", "threads": 2}], ids=str)
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_rule_that_raises_is_named(kind: str, arguments: dict[str, object]) -> None:
+    problem = under(kind, Broken())
+    if (kind, arguments["solver"]) == ("slicing", "auto"):
+        return  # the first objection is enough to refuse each of its few choices of devices
+    with pytest.raises(ow.RuleError, match=r"Broken\.violations raised KeyError: 'b'") as caught:
+        ow.solve(problem, **arguments)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_the_referee_names_it_too() -> None:
+    plan = ow.solve(PROBLEMS["pipeline"]).solution
+    with pytest.raises(ow.RuleError, match=r"Broken\.violations raised KeyError"):
+        under("pipeline", Broken()).evaluate(plan)
+    row = ow.compare(under("pipeline", Broken()), ["highs"]).rows[0]
+    assert row.refusal is not None
+    assert "Broken.violations raised KeyError" in row.refusal
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "solver"),
+    [
+        (InModels(), "pipeline", "highs"),
+        (InModels(), "batched_mapping", "cp-sat"),
+        (InModels(), "slicing", "cp-sat"),
+        (InOrders(), "placement", "heft"),
+        (InOrders(), "memory_ordering", "auto"),
+        (InSteps(), "memory_ordering", "btsearch"),
+        (Narrowed(), "placement", "heft"),
+    ],
+    ids=str,
+)
+def test_an_expression_that_raises_is_named(rule: ow.Constraint, kind: str, solver: str) -> None:
+    with pytest.raises(ow.RuleError, match=f"of {type(rule).__name__}.* raised ZeroDivisionError") as caught:
+        ow.solve(under(kind, rule), solver=solver)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("kind", ["memory_ordering", "placement", "slicing"])
+def test_arcs_name_operators_of_the_graph(kind: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=r"UnknownArc for 'order_arcs' gave \('a', 'd'\)"):
+        ow.solve(under(kind, UnknownArc()))
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+def test_a_function_that_adds_rows_and_raises_is_named(solver: str, tmp_path: Path) -> None:
+    def rows(model, problem) -> None:
+        model.add(model.on("a", {}["d"]) <= 1)
+
+    with pytest.raises(ow.RuleError, match=r"extend \('rows'\) raised KeyError: 'd'"):
+        ow.solve(PROBLEMS["pipeline"], solver=solver, extend=rows)
+    with pytest.raises(ow.RuleError, match=r"extend \('rows'\) raised KeyError: 'd'"):
+        ow.write_model(PROBLEMS["pipeline"], tmp_path / "p.mps", extend=rows)
