@@ -188,8 +188,8 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: 
                 return None
             modules.append(_module(instance, parts, device))
         classes.append(marks[mark])
-    parts = stretches(classes)
-    places = [classes[stretch.first + k] for stretch in parts for k in range(stretch.period)]
+    repeated = stretches(classes)
+    places = [classes[stretch.first + k] for stretch in repeated for k in range(stretch.period)]
     if sum(len(modules[number].seconds) for number in places) > MOST_COLUMNS:
         return None
     v = int(order[0])
@@ -198,7 +198,7 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: 
         cuts=cuts,
         modules=modules,
         classes=classes,
-        stretches=parts,
+        stretches=repeated,
         first_seconds=instance.seconds[v],
         first_bytes=int(own[v]),
         first_shared=held[v],
