@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.memory_layout.instance import lower as lower_layout
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
@@ -87,7 +87,8 @@ class Joint:
     def __init__(self, problem: OrderedLayout, run: Run) -> None:
         self.problem, self.run = problem, run
         self._seen: set[object] = set()
-        self._least: int | None = None  # the least bound of all orders tried; None before the first one
+        self._least: int | None = None  # the least bound of all orders that may fit; None if there is none so far
+        self._none_fits = False
 
     def solve(self) -> Outcome:
         """Find and prove as much as the time allows."""
@@ -110,6 +111,9 @@ class Joint:
             self._pack(order, LAYOUT_SHARE)
         if not run.should_stop():
             self._try_others(orders[0] if orders else given_order(ordering))
+        if self._none_fits:
+            limit = self.problem.limit_bytes
+            return Outcome(infeasible=True, reason=f"no order can be laid out in the limit of {limit:,} bytes")
         return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
 
     def _seconds(self, share: float) -> float | None:
@@ -169,9 +173,12 @@ class Joint:
     def _prove(self) -> None:
         """No other order has a peak below the best arena: the least bound of the orders tried is one of all."""
         arena = self.run.objective
-        if arena is not None and not self.problem.constraints:
+        if not only_order_arcs(self.problem):
+            return
+        if arena is not None:
             least = arena if self._least is None else min(self._least, arena)
             self.run.proved(int(least), "all orders")
+        self._none_fits = arena is None and self._least is None
 
     def _cap(self, limit: int | None) -> int:
         arena = self.run.objective
