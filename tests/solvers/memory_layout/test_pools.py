@@ -10,7 +10,7 @@ from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(problem=memory_layouts(most=5, pools=3))
 def test_pools_agree_with_brute_force(problem: ow.MemoryLayout) -> None:
     least, _ = best_layout(problem)
