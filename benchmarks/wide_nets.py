@@ -179,8 +179,8 @@ class _Exported:
                 id=name,
                 kind=f"aten.{kind}",
                 inputs=inputs,
-                outputs=[name],
-                parameters=parameters,
+                outputs=(name,),
+                parameters=tuple(parameters),
                 flops=flops,
                 module=self.module,
             )
@@ -217,10 +217,10 @@ def rotary_llama(size: Rotary) -> ow.OpGraph:
     logits = build.linear(build.view("alias", _rms(build, size, state)), size.tokens, size.width, VOCABULARY)
     return ow.OpGraph(
         name=f"rotary decoder, {size.layers} layers, width {size.width}",
-        operators=build.operators,
-        tensors=build.tensors,
-        parameters=build.parameters,
-        outputs=[logits],
+        operators=tuple(build.operators),
+        tensors=tuple(build.tensors),
+        parameters=tuple(build.parameters),
+        outputs=(logits,),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import Settings
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import make_folder
+from opweave.adapters.files import make_folder, write_text
 from opweave.adapters.load import save
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
@@ -71,7 +72,9 @@ def llm_command(
     values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16",
     dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None,
-    reserve: Annotated[str | None, typer.Option("--reserve", help="Memory of every device to leave: 1GiB.")] = None,
+    reserve: Annotated[
+        str | None, typer.Option("--reserve", help="Left free on every device: 1GiB, or buffers, fit, unsloth, none.")
+    ] = None,
     slowest: Annotated[
         float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
     ] = None,
@@ -86,7 +89,6 @@ def llm_command(
     from opweave.adapters.llm.rig_file import checked_rig, load_rig
 
     read_model = read(model, dtype=dtype)
-    rig = checked_rig(_with_options(load_rig(devices), host, reserve))
     if phase not in ("decode", "prefill"):
         raise InvalidInputError(f"--phase {phase!r:.40}: it is decode or prefill")
     longest = read_model.longest or 2**22
@@ -94,6 +96,7 @@ def llm_command(
     work = Workload(
         phase=cast("Phase", phase), context=tokens, sequences=sequences, batch=batch, keys=keys, values=values
     )
+    rig = checked_rig(_with_options(load_rig(devices), host, reserve, read_model, work))
     if layers not in ("whole", "split", "free"):
         raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
     kept = {"whole": whole_layers(read_model, work), "split": by_layer(read_model, rig, work)}
@@ -116,18 +119,18 @@ def _whole(flag: str, text: str) -> int:
     return int(text)
 
 
-def _with_options(rig: Rig, host: str | None, reserve: str | None) -> Rig:
-    """The rig as the command line changes it."""
+def _with_options(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
+    """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
+    from opweave.problems.language.reserves import RESERVES, reserve_bytes
+
     data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
     if host is not None:
         data["host"] = host
-    if reserve is not None:
-        size = parse_bytes(reserve)
-        data["reserve"] = {
-            device.name: rig.reserve.get(device.name, 0) + size
-            for device in rig.cluster.devices
-            if device.memory_bytes is not None
-        }
+    if reserve is not None or not rig.reserve:
+        rule = reserve or "buffers"
+        size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        limits = {device.name: device.memory_bytes for device in rig.cluster.devices}
+        data["reserve"] = {name: min(size, limit) for name, limit in limits.items() if limit is not None}
     return Rig.model_validate(data)
 
 
@@ -175,6 +178,9 @@ def _answer(
     _command(console, question, result.solution, file)
     if settings.report is not None:
         files += _report(question, problem, result, settings.report)
+        runtimes = settings.report / "runtimes.json"
+        write_text(runtimes, json.dumps(_settings_of(question, result.solution, file), indent=2) + "\n")
+        files.append(runtimes)
     name_files(console, files)
     return FOUND
 
@@ -269,18 +275,23 @@ def _machines(console: Console, question: Question, limit: float) -> None:
         console.print(plain(line), markup=False, highlight=False)
 
 
-def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
-    """The command line of llama.cpp, or why there is none."""
-    from opweave.adapters.runtimes import llama_cpp_command
+def _settings_of(question: Question, schedule: Schedule, file: Path) -> dict[str, object]:
+    """The plan for every runtime."""
+    from opweave.adapters.runtimes import language_settings
 
+    name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
+    return language_settings(question.model, schedule, question.work, host=question.rig.host, file=name)
+
+
+def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
+    """The command lines of llama.cpp, and of vLLM for files that it reads; or why there is none."""
+    settings = _settings_of(question, schedule, file)
     if question.rig.host is None:
-        words = "llama.cpp: name the device that is the processor with --host to get its command line"
-    else:
-        try:
-            words = llama_cpp_command(question.model, schedule, question.work, host=question.rig.host, file=str(file))
-        except InvalidInputError as error:
-            words = f"llama.cpp cannot carry out this plan: {error}"
-    console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
+        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
+    for runtime in ("llama.cpp", *(() if file.suffix.lower() == ".gguf" else ("vLLM",))):
+        found = settings[runtime]
+        words = f"{runtime} cannot carry out this plan: {found['not possible']}" if isinstance(found, dict) else found
+        console.print(plain(str(words)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:

@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.workload import Workload
+from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.words import did_you_mean
 
 MIB = 2**20
-LOGIT_BYTES = 4
-"""Bytes of one number of the output; llama.cpp computes it in single precision."""
 
 
 class Reserve(NamedTuple):
@@ -49,7 +47,7 @@ RESERVES = {
         1536 * MIB,
         token_bytes=23.4 * 1024,
         from_tokens=32_768,
-        source="unslothai/unsloth pull request 9872: measured over 43 models and placements",
+        source="unslothai/unsloth pull request 9872",
     ),
 }
 """Rules by name."""

@@ -31,8 +31,8 @@ from opweave.solvers.language.trail import options_in_order
 from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.plans import Plan, fits, no_plan_found, plan_of, report, solution_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
+from opweave.solvers.registry import Feature, Solver, go_on_with, register
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole
@@ -42,6 +42,9 @@ MOST_ROUNDS = 50
 
 NARROWER = 1e-9
 """Relative part of the memory that is left free when counts exceed it by rounding; ten times more with each round."""
+
+MOST_NARROWINGS, FAR_LESS = 4, 0.5
+"""Most searches among ever shorter options, and the part of the plan before below which a plan calls for another."""
 
 CERTAIN = 2.0
 """The longest plan times this is the ceiling of the proof that there is none."""
@@ -72,12 +75,21 @@ class Counting:
     def solve(self) -> Outcome:
         """Find the best plan, then prove it."""
         self.run.enter("counts")
-        self._tighten()
-        if not self.run.should_stop():
+        self._first_plan()
+        for _ in range(MOST_NARROWINGS):
+            before = self.run.objective
+            if before is not None:
+                self.program.narrow(before)
+            self._tighten()
+            if self.run.should_stop():
+                break
             self._find()
+            now = self.run.objective
+            if now is None or (before is not None and now > FAR_LESS * before):
+                break
         self.run.enter("proof")
         none = self.run.objective is None
-        ceiling = CERTAIN * self.chain.longest if none else float(self.run.objective or 0.0)
+        ceiling = CERTAIN * self.chain.longest if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
         proof = self._proved(ceiling)
         if none:
             if proof >= ceiling * (1.0 - SHARP):
@@ -86,6 +98,12 @@ class Counting:
         Best(self.run).report(proof, SOURCE)
         budget = self.run.time_limit is None and not self.run.closed()
         return Outcome(Termination.BUDGET if budget else self.run.termination())
+
+    def _first_plan(self) -> None:
+        """Fill the devices in turn, unless there is a plan or a rule that only chains know."""
+        if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
+            for name in ("one_device", "fill"):
+                go_on_with(self.problem, name, self.run)
 
     def _tighten(self) -> None:
         """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
@@ -116,25 +134,41 @@ class Counting:
             first, options = options_in_order(self.chain, self.program, point, self.rank)
             device = self.chain.devices_of(first, options)
             if fits(self.arrays, device):
-                self._report(plan_of(self.arrays, self.chain.order, device))
+                self._report(device)
                 return
             spare = 10.0 * spare or NARROWER
 
-    def _report(self, plan: Plan) -> None:
-        """Report a plan; one that an order of devices forbids is not a plan."""
-        if not any(means(rule, InOrder) for rule in self.problem.constraints):
-            report(self.instance, self.arrays, plan, self.run)
-            return
-        schedule = solution_of(self.instance, self.arrays, plan)
-        judged = self.problem.evaluate(schedule)
-        if judged.feasible and judged.objective is not None:
-            self.run.found(schedule, judged.objective)
+    def _report(self, device: IntArray) -> None:
+        """Report a plan; one that an order of devices forbids is put in that order, if that is allowed."""
+        orders = [rule for rule in self.problem.constraints if means(rule, InOrder)]
+        for each in [device, *(self._sorted(device, rule) for rule in orders)]:
+            plan = plan_of(self.arrays, self.chain.order, each)
+            if not orders:
+                report(self.instance, self.arrays, plan, self.run)
+            elif np.isfinite(plan.makespan):
+                schedule = solution_of(self.instance, self.arrays, plan)
+                judged = self.problem.evaluate(schedule)
+                if judged.feasible and judged.objective is not None:
+                    self.run.found(schedule, judged.objective)
+                    return
+
+    def _sorted(self, device: IntArray, rule: InOrder) -> IntArray:
+        """The devices of layers in the order of a rule; a layer begins with one of its operators."""
+        position = np.argsort(self.chain.order)
+        starts = position[[self.instance.names.index(name) for name in rule.ops]]
+        layers = [self.chain.order[a:b] for a, b in pairwise([*starts.tolist(), int(2 * starts[-1] - starts[-2])])]
+        found = device.copy()
+        if len({len(layer) for layer in layers}) == 1:
+            ranks = np.asarray([self.rank[device[layer[0]]] for layer in layers])
+            for layer, row in zip(layers, np.argsort(ranks, kind="stable").tolist(), strict=True):
+                found[layer] = device[layers[row]]
+        return found
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
         left = self.run.remaining()
         task = (self.program.linear(spare), left)
-        found = with_highs(_whole_point, task, left, self.run.should_stop)
+        found = with_highs(whole_point, task, left, self.run.should_stop)
         return None if found is None else np.round(found).astype(np.int64)
 
     def _proved(self, ceiling: float) -> float:
@@ -147,7 +181,7 @@ class Counting:
         return max(0.0, min(proof.bound * unit, ceiling))
 
 
-def _whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
+def whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
     """An optimum in whole numbers by HiGHS, or its best point when the time is up; None if it has none."""
     import highspy
 

@@ -8,28 +8,37 @@ with more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
-from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.formulations.memory_layout.instance import lower
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.greedy import Places
-from opweave.solvers.memory_layout.plans import report
-from opweave.solvers.memory_layout.ranks import PORTFOLIO, ranks
-from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, part_of, space_of
+from opweave.solvers.memory_layout.plans import contradiction, report
+from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
+from opweave.solvers.memory_layout.search import REFUTED, pack
+from opweave.solvers.memory_layout.sections import Space, part_of, sections_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-FIRST_STATES, GROWTH = 10, 3
+FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
+
+LARGE = 1_500
+"""Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
+
+MOST_PARTS = 500
+"""Most parts that are laid out apart."""
+
+MOST_MEMBERS = 20_000_000
+"""Most storages of all sections together that are searched; beyond that, only rules are used."""
 
 SHORT_STATES = 30
 """States of a short search, per storage."""
@@ -57,10 +66,6 @@ class Part:
     bound: int
     height: int
     offset: IntArray | None = None
-    blame: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.blame = np.ones(self.space.sections)
 
 
 class Arena:
@@ -112,6 +117,8 @@ class Arena:
         self.run.enter("greedy rules")
         most = min(self.capacity, self.instance.height // self.grain) + 1
         component = components(self.space)
+        if component.max(initial=0) >= MOST_PARTS:
+            component = np.zeros_like(component)
         for number in range(int(component.max(initial=-1)) + 1):
             chosen = component == number
             space = part_of(self.space, chosen)
@@ -149,20 +156,20 @@ class Arena:
         """Search until the arena is proved; False if the budget of states ends before."""
         self.run.enter("stacking")
         per_storage = FIRST_STATES
-        orders = [ranks(part.space, self.run.seed) for part in self.parts]
+        orders = [choices(part.space, self.run.seed) for part in self.parts]
         while not self.settled():
-            for part, choice in zip(self.parts, orders, strict=True):
-                rounds = [next(choice) for _ in PORTFOLIO]
+            for part, source in zip(self.parts, orders, strict=True):
+                rounds = [next(source) for _ in PORTFOLIO]
                 self._narrow(part, rounds, per_storage * len(part.rows))
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
 
-    def _narrow(self, part: Part, orders: list[FloatArray], budget: int) -> None:
+    def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
         failed = self.bound - 1
-        target = self.bound if part.offset is not None else part.height - 1
+        target = self.bound if len(part.rows) <= LARGE else (self.bound + part.height) // 2
         while part.height > self.bound and not self.settled():
             if self._try(part, target, orders, budget):
                 if part.bound > target:
@@ -172,12 +179,12 @@ class Arena:
             failed = max(failed, self.bound - 1)
             if part.height - failed <= 1:
                 return
-            target = min((failed + part.height) // 2 + 1, part.height - 1)
+            target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
 
-    def _try(self, part: Part, target: int, orders: list[FloatArray], budget: int) -> bool:
+    def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
-        for rank in orders:
-            decision = pack(part.space, target, rank, part.blame, budget)
+        for choice in orders:
+            decision = pack(part.space, target, choice, budget)
             self.states += decision.states
             if decision.offset is not None:
                 part.offset, part.height = decision.offset, int((decision.offset + part.space.size).max())
@@ -190,6 +197,10 @@ class Arena:
             if self.run.should_stop():
                 break
         return False
+
+    def finish(self) -> Outcome:
+        """Search for as long as there is something to do, and say how it ended."""
+        return self.outcome() if self.settled() or self.search() else Outcome(Termination.BUDGET)
 
     def outcome(self) -> Outcome:
         """Infeasible when the bound exceeds the capacity, else as the run says."""
@@ -207,8 +218,8 @@ def stacked(space: Space, heights: Sequence[int], seed: int) -> IntArray | None:
     for height in heights:
         if height < least:
             continue
-        for rank, _ in zip(ranks(space, seed), range(2 * len(PORTFOLIO)), strict=False):
-            decision = pack(space, height, rank, np.ones(space.sections), SHORT_STATES * len(space.size))
+        for choice, _ in zip(choices(space, seed), range(2 * len(PORTFOLIO)), strict=False):
+            decision = pack(space, height, choice, SHORT_STATES * len(space.size))
             if decision.offset is not None:
                 return decision.offset
             if decision.answer == REFUTED:
@@ -227,25 +238,6 @@ def components(space: Space) -> IntArray:
     return begins[space.first]
 
 
-def contradiction(instance: LayoutInstance) -> str | None:
-    """Why no layout is possible, whatever its height, as far as one or two storages tell; None if there may be one."""
-    if instance.impossible is not None:
-        return instance.impossible
-    alone = len(instance.capacity) == 1
-    for one, other in instance.apart.tolist():
-        if alone or instance.team[one] == instance.team[other]:
-            return f"{instance.name(one)!r} and {instance.name(other)!r} must not share a pool, but have to"
-    given = np.flatnonzero(instance.solid & (instance.fixed >= 0))
-    begin, end, low, size = (each[given] for each in (instance.begin, instance.end, instance.fixed, instance.bytes))
-    for n in range(len(given) if alone else 0):
-        meets = (begin[n + 1 :] < end[n]) & (begin[n] < end[n + 1 :])
-        meets &= (low[n + 1 :] < low[n] + size[n]) & (low[n] < (low + size)[n + 1 :])
-        if meets.any():
-            first, second = instance.name(int(given[n])), instance.name(int(given[n + 1 + int(meets.argmax())]))
-            return f"the fixed offsets of {first!r} and {second!r} overlap while both live"
-    return None
-
-
 def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     """Minimise one arena to proven optimality; solver "exact".
 
@@ -259,11 +251,34 @@ def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     reason = contradiction(lower(problem))
     if reason is not None:
         return Outcome(infeasible=True, reason=reason)
+    return solve_arena(problem, run)
+
+
+def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
+    """Lay out one arena in which a layout may be possible."""
+    instance = lower(problem)
+    solid = instance.solid
+    first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
+    if int((after - first).sum()) > MOST_MEMBERS:
+        return by_rules(problem, run)
     arena = Arena(problem, run)
     arena.start()
-    if not arena.settled() and not arena.search():
-        return Outcome(Termination.BUDGET)
-    return arena.outcome()
+    return arena.finish()
+
+
+def by_rules(problem: MemoryLayout, run: Run) -> Outcome:
+    """Report the layouts of the quick rules, and the live bytes as a bound."""
+    instance = lower(problem)
+    if len(instance.capacity) == 1 and problem.objective == "arena":
+        run.proved(int(instance.live.max(initial=0)), "live bytes")
+    run.enter("greedy rules")
+    for rule in QUICK:
+        places = rule(instance)
+        if places is not None:
+            report(problem, instance, places, run)
+        if run.should_stop():
+            return Outcome(run.termination())
+    return Outcome(Termination.BUDGET)
 
 
 register(

@@ -1,7 +1,7 @@
 """Local search where devices share a memory and may have any number of stages: every operator has a device of its own.
 
-Then neither an order nor contiguous stages bind, and what a device takes depends on its own operators alone. A move puts
-one unit (operators of a ``Colocate``) on another device; simulated annealing accepts some moves that make things worse.
+Then neither an order nor contiguous stages bind, and what a device takes depends on its own operators alone. A move
+puts one unit (operators of a ``Colocate``) on another device; simulated annealing accepts some moves for the worse.
 """
 
 from __future__ import annotations
@@ -70,7 +70,12 @@ class Assignments:
                 self._tensors.append((tensor.bytes, made, tuple(others)))
         cluster = problem.cluster
         rates = cluster.rates or (0.0,) * len(cluster.devices)
-        self._slow = [1.0 / (problem.compression * rates[cluster.device_index[name]]) if rates[cluster.device_index[name]] else math.inf for name in devices]
+        self._slow = [
+            1.0 / (problem.compression * rates[cluster.device_index[name]])
+            if rates[cluster.device_index[name]]
+            else math.inf
+            for name in devices
+        ]
 
     def _carry(self, tensors: Sequence[int], sign: float) -> None:
         """Add what tensors take to the loads, or take it away."""
@@ -125,7 +130,11 @@ class Assignments:
             heat = scale * HOT * (COLD / HOT) ** (step / steps)
             unit, v = int(rng.integers(len(self.units))), int(rng.integers(devices))
             before = self.where[unit]
-            if v == before or not math.isfinite(self.seconds[unit][v]) or self.bytes[v] + self.held[unit] > self.limits[v]:
+            if (
+                v == before
+                or not math.isfinite(self.seconds[unit][v])
+                or self.bytes[v] + self.held[unit] > self.limits[v]
+            ):
                 continue
             self.move(unit, v)
             found = self.score()

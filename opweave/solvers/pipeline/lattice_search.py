@@ -146,7 +146,9 @@ class LatticeSearch:
         return (0.0, crew) if self.problem.objective == "bottleneck" and crew is not None else (value, crew)
 
     def _loads(self, lattice: Lattice, instance: PipelineInstance, sets: Sets) -> tuple[float, Crew | None] | None:
-        kept = lattice.members @ np.array([op.id in self.problem.stateful for op in lattice.graph.operators], dtype=float)
+        kept = lattice.members @ np.array(
+            [op.id in self.problem.stateful for op in lattice.graph.operators], dtype=float
+        )
         loads = Loads(instance, LatticeSteps(lattice, 1.0, kept))
         table, low, high = SetLoads(loads, sets, self.run.should_stop), 0.0, math.inf
         best: Crew | None = None
@@ -202,9 +204,9 @@ class HostTable:
         self._values = np.full((len(sets.counts), self.lattice.last + 1), math.inf)
         self._values[0, 0] = 0.0
         ordered = problem.device_order is not None
-        for team, there in sets.layers(problem.device_limit):
-            if ordered:  # then every device is a class of its own
-                there = there[~sets.counts[there, team + 1 :].any(axis=1)]
+        for team, complete in sets.layers(problem.device_limit):
+            later = sets.counts[complete, team + 1 :].any(axis=1)  # in an order, every device is a class of its own
+            there = complete[~later] if ordered else complete
             before = sets.without(there, team)
             for state, earlier in zip(there.tolist(), before.tolist(), strict=True):
                 if self.run.should_stop():
@@ -264,4 +266,3 @@ class HostTable:
             cuts.append(point)
             teams.append(team)
         return Crew(tuple(reversed(cuts[:-1])), tuple(map(tuple, sets.devices(teams[::-1]))))
-

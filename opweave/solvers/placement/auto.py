@@ -13,7 +13,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
-from opweave.solvers.placement.cooling import cool_down
+from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -50,6 +50,9 @@ DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
 """Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
 for the briefest: it proves small problems in the time that remains."""
+
+COOLING_SHARE = 0.7
+"""Share of the last local search for one more long cooling; rounds from the best plan follow."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
@@ -156,15 +159,17 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     run, operators, outcome = search.run, search.instance.operators, None
     small = operators <= SMALL
     timed = run.time_limit is not None and not small
+    equal = False
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            go_on_with(search.problem, "units", run)
+            equal = go_on_with(search.problem, "units", run).reason is None
         search.consider_solution(run.best)
     whole = is_whole(search)
+    cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-        if timed and not whole:
+        if cooled:
             cool_down(search)
     if run.should_stop():
         return outcome
@@ -187,6 +192,9 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
+            if cooled:
+                with run.share(COOLING_SHARE):
+                    cool_down(search)
             search_from(search, rounds=None)
         if not run.should_stop():
             go_on_with(search.problem, "decompose", run)

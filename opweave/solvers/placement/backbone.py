@@ -42,6 +42,9 @@ MOST_LOST = 0.1
 MOST_RESERVED = 0.1
 """Largest share of a device's memory that is kept free for operators outside the backbone."""
 
+SMALL_SPREAD, SMALL_SHARE = 20.0, 0.02
+"""Mean number of operators in an operator's module, alone and as a share of all, at which a problem splits well."""
+
 FAR_SMALLER = 0.5
 """Largest ratio of the backbone's spread to that of the problem for which it is worth a search of its own."""
 
@@ -64,8 +67,8 @@ class Backbone:
         """
         outside = np.ones(whole.operators, dtype=bool)
         outside[self.operators] = False
-        held = np.unique(np.concatenate([[], *(whole.parameters[v] for v in np.flatnonzero(outside))])).astype(np.int64)
-        held = np.setdiff1d(held, self.instance.parameters.items)
+        users = whole.parameters.heads()
+        held = np.setdiff1d(whole.parameters.items[outside[users]], self.instance.parameters.items)
         taken = int(whole.memory[outside].sum()) + int(whole.parameter_bytes[held].sum())
         reserved = (whole.capacity != NO_LIMIT) & (taken <= MOST_RESERVED * whole.capacity)
         return np.where(reserved, whole.capacity - taken, whole.capacity)
@@ -87,6 +90,8 @@ def backbone_of(instance: PlacementInstance, arrays: PlacementArrays) -> Backbon
         return None
     every, all_flows = np.ones(count, dtype=bool), np.ones(len(arrays.source), dtype=bool)
     best = whole = _Part(every, all_flows, _spread(arrays, every))
+    if whole.spread <= max(SMALL_SPREAD, SMALL_SHARE * count):
+        return None
     late = operator_order(reversed_net(arrays))[::-1]
     position = np.empty(count, dtype=np.int64)
     position[late] = np.arange(count)
@@ -130,14 +135,11 @@ def _part(arrays: PlacementArrays, position: IntArray, most: int) -> _Part | Non
     far = position[arrays.target] - nearest[arrays.tensor] > most
     flows = ~(far & (np.bincount(arrays.tensor[far], minlength=arrays.tensors) >= MANY)[arrays.tensor])
     part = _without(arrays, flows)
-    kept = np.ones(len(position), dtype=bool)
     work = arrays.seconds.min(axis=1)
     path = _longest_path(part, work)
-    for _ in range(2):  # what leads to late constants alone has no path to the end afterwards
-        ahead = _reached(Adjacency(part.after_start, part.after), path[0], kept)
-        late = kept & ~ahead & (position > position[path[0]] + most)
-        kept &= ~late
-        kept &= _reached(Adjacency(part.before_start, part.before), path[-1], kept)
+    ahead = _reached(Adjacency(part.after_start, part.after), path[0])
+    kept = ahead | (position <= position[path[0]] + most)
+    kept &= _reached(Adjacency(part.before_start, part.before), path[-1])
     if work[~kept].sum() > MOST_LOST * work.sum():
         return None
     flows &= kept[arrays.source] & kept[arrays.target]
@@ -169,16 +171,15 @@ def _longest_path(arrays: PlacementArrays, work: FloatArray) -> list[int]:
     return path[::-1]
 
 
-def _reached(next_: Adjacency, first: int, kept: BoolArray) -> BoolArray:
-    """Operators that are reached from one through operators that are kept, itself included."""
-    reached = np.zeros(len(kept), dtype=bool)
-    reached[first] = True
-    stack = [first]
-    while stack:
-        row = next_[stack.pop()]
-        new = np.unique(row[kept[row] & ~reached[row]])
-        reached[new] = True
-        stack += new.tolist()
+def _reached(next_: Adjacency, first: int) -> BoolArray:
+    """Operators that are reached from one, itself included."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
+    count = len(next_)
+    arcs = csr_matrix((np.ones(len(next_.items)), next_.items, next_.start), shape=(count, count))
+    reached = np.zeros(count, dtype=bool)
+    reached[breadth_first_order(arcs, first, return_predecessors=False)] = True
     return reached
 
 

@@ -17,12 +17,17 @@ from opweave.problems.arrays import IntArray
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.contraction import contraction_of
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
 from opweave.solvers.placement.plans import fits
 
 UNTIMED_CHUNKS = 60
 """Chunks of a cooling when there is no time limit; a chunk takes about a tenth of a second."""
+
+
+MOST_OPERATORS, WIDE = 4_000, 60
+"""Most operators of a problem for which the time suffices, and least operators of a module that is wide."""
 
 
 class Phase(NamedTuple):
@@ -40,13 +45,21 @@ Start = tuple[IntArray, IntArray]
 """Order and devices."""
 
 
+def is_wide(search: LocalSearch) -> bool:
+    """Whether a long cooling is worth its time: some module is too large for the searches of single modules."""
+    if not 0 < search.instance.operators <= MOST_OPERATORS:
+        return False
+    return max(len(window.inner) for window in modules(search.arrays)[1]) >= WIDE
+
+
 def cool_down(search: LocalSearch) -> None:
     """Anneal from the best plan for the time that the run has left; report better plans on the way."""
     run = search.run
     if run.should_stop() or not math.isfinite(search.makespan):
         return
     run.enter("cooling")
-    number = run.turn("cooling", 0)
+    number = run.turn("cooling", search.coolings)
+    search.coolings = number + 1
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
     chains = contraction_of(search.arrays, search.instance.cluster)

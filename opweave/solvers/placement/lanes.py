@@ -5,6 +5,7 @@ from __future__ import annotations
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.decompose import Decomposition
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
@@ -44,13 +45,15 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
 
 def search(problem: Placement, run: Run) -> Outcome:
     """Search plans: lists, equal units, rounds of annealing; then help with the modules, and anneal to the end."""
-    search = _with_lists(problem, run)
+    search, equal = _with_lists(problem, run), False
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            plan_units(search.problem, run)
+            equal = plan_units(search.problem, run)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
+            if not equal and is_wide(search):
+                cool_down(search)
     _decompose(search)
     _anneal(search)
     return _ended(problem, run)

@@ -59,7 +59,9 @@ LONGEST_ROUND = 8
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the moves that improve it; ``rounds`` annealing rounds have run.
+    """The best plan of one instance and the moves that improve it.
+
+    ``rounds`` annealing rounds and ``coolings`` long ones have run.
 
     ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that an operator or flow took
     recently.
@@ -75,6 +77,7 @@ class LocalSearch:
     rounds: int = 0
     pace: float = PACE
     caught: Solution | None = None
+    coolings: int = 0
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if it fits into memory and is the best so far."""

@@ -231,9 +231,10 @@ def search_assignments(
         if depth == count:
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
-            better, budget = sequence(jobs, 3 * devices, upper - paid[count], budget, halt, start)
-            if better < upper - paid[count]:
-                upper = better + paid[count]
+            dearer = float(paid[count])
+            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, halt, start)
+            if better < upper - dearer:
+                upper = better + dearer
                 best_device[:] = device
                 for v in range(count):
                     best_start[v] = start[v]

@@ -32,6 +32,15 @@ LONGEST_EXACT = 10.0
 
 PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 
+WIDE, OTHER_SIZES = 100, (25, 70)
+"""Operators of a module above which chains of windows of other sizes are tried as well: no size is best for all."""
+
+BRANCHES = (0, 40, 300)
+"""Most branches for each length that is refuted, in turn."""
+
+OTHER_SHARE = 0.4
+"""Share of the time left for raising the windows of each such chain."""
+
 MEMORY_SHARE = 0.8
 """Share of the time left for bounds with memory at its price."""
 
@@ -98,12 +107,43 @@ def bounds_of_backbone(
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
+    if max((len(window.inner) for window in chain.windows), default=0) > WIDE:
+        for most in OTHER_SIZES:
+            if not run.should_stop():
+                with run.share(OTHER_SHARE, LONGEST_EXACT):
+                    raise_by_refutation(milestones_of(arrays, (most,)), run, report)
+        with run.share(OTHER_SHARE, LONGEST_EXACT):
+            raise_by_refutation(chain, run, report)
     with run.share(MEMORY_SHARE, LONGEST_COUNTS):
         _price_memory(chain, instance, arrays, run, report)
-    exchange, run.exchange = run.exchange, None
-    try:
+    with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
+
+
+def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
+    """Refute lengths of the windows on the shortest path, every pair of ends once; report after every path."""
+    run.enter("milestones: refuted lengths")
+    report(chain.value(), "milestones")
+    for branches in BRANCHES:
+        done: set[Pair] = set()
+        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
+            for block, a, b in pairs:
+                if run.should_stop():
+                    return
+                left = run.remaining()
+                done.add((block, a, b))
+                seconds = LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM)
+                block.learn(a, b, int(block.levels[a, b]), block.refuted(a, b, branches, seconds))
+            report(chain.value(), "milestones")
+
+
+@contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """Let a run work without the other lanes, which number the windows of another chain."""
+    exchange, run.exchange = run.exchange, None
+    try:
+        yield
     finally:
         run.exchange = exchange
 

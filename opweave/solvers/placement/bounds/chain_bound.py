@@ -29,7 +29,8 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
+from opweave.solvers.placement.bounds.chains import WINDOW_SIZES, Chain, milestone_chains
+from opweave.solvers.placement.bounds.refutation import refuted_below
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
@@ -105,10 +106,20 @@ class Block:
         known = float(self.values[a, b])
         if level == EXACT:
             return self._exact(self.window.fixed(a, b), known, time_limit)
-        program = self.program(a, b, self.ceiling(a, b))
+        ceiling = self.ceiling(a, b)
+        program = self.program(a, b, ceiling)
         if program is None:
-            return self.ceiling(a, b)
-        return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+            return ceiling
+        if level == RELAXED:
+            return max(self.refuted(a, b, 0, time_limit), relaxed_bound(program, time_limit))
+        return integer_bound(program, time_limit)[0]
+
+    def refuted(self, a: int, b: int, branches: int, time_limit: float) -> float:
+        """The bound of a pair after refuting longer lengths with some branches each (:mod:`.refutation`)."""
+        known = float(self.values[a, b])
+        if len(self.window.inner) > LARGEST_EXACT:
+            return known
+        return refuted_below(self.window.fixed(a, b), known, self.ceiling(a, b), branches, time_limit)
 
     def ceiling(self, a: int, b: int) -> float:
         """Length of some plan of the window, in seconds, if there is a plan."""
@@ -259,8 +270,11 @@ class Milestones:
         return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, level)]
 
 
-def milestones_of(arrays: PlacementArrays) -> Milestones:
-    """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once."""
+def milestones_of(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> Milestones:
+    """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once.
+
+    ``sizes`` are the most operators of a window in each of the chains that are tried within a module.
+    """
     cuts, windows = modules(arrays)
     blocks: dict[bytes, Block] = {}
     known: dict[bytes, Module] = {}
@@ -268,17 +282,17 @@ def milestones_of(arrays: PlacementArrays) -> Milestones:
     for window in windows:
         key = window.key()
         if key not in known:
-            known[key] = _module(window, blocks)
+            known[key] = _module(window, blocks, sizes)
         chosen.append(known[key])
     return Milestones(cuts, arrays.seconds[cuts], chosen, windows)
 
 
-def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
+def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) -> Module:
     """Refine a module by its own milestones; its ends are not milestones.
 
     Large windows are preferred when they enclose far more work and are small with equal branches counted once.
     """
-    small, *large = milestone_chains(window.arrays)
+    small, *large = milestone_chains(window.arrays, sizes)
     inner, parts = _refined(window, small)
     if large and large[0].work > FAR_MORE * small.work:
         other, wide = _refined(window, large[0])

@@ -5,6 +5,7 @@ Source: the milestone-chain bound M1, choice of the chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +43,8 @@ class Chain(NamedTuple):
     work: float
 
 
-def milestone_chains(arrays: PlacementArrays) -> list[Chain]:
-    """The best chains for small and for large windows; one without milestones when the problem is too large.
+def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> list[Chain]:
+    """The best chain for each size of windows; one without milestones when the problem is too large.
 
     A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
     those are too many for a window); an operator is worth its own least work. Any chain gives a valid bound.
@@ -69,7 +70,7 @@ def milestone_chains(arrays: PlacementArrays) -> list[Chain]:
     before[0, -1] = False
     total = max(float(work.sum()), 1e-300)
     chains = []
-    for most in WINDOW_SIZES:
+    for most in sizes:
         value, chain = _longest(inside, size, before, work, FINER * total, most)
         chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
     return chains
