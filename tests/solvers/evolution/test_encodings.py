@@ -71,12 +71,20 @@ def test_choices_by_hand() -> None:
 @pytest.mark.parametrize("kind", INSTANCES)
 @QUICK
 @given(data=st.data(), seed=st.integers(0, 1000))
-def test_the_referee_agrees(kind: str, data: st.DataObject, seed: int) -> None:
-    """The same objective, the same measures, and legal if and only if the referee finds nothing wrong."""
+def test_the_referee_agrees_and_repair_breaks_nothing(kind: str, data: st.DataObject, seed: int) -> None:
+    """Two tests on one instance, because drawing it takes longer than either."""
     problem = data.draw(INSTANCES[kind])
     names = ("objective", *sorted({"peak_bytes", *objectives_of(problem).encoding.measures}))
     objectives = objectives_of(problem, *names)
     rows = random_rows(objectives, seed)
+    check_with_the_referee(problem, objectives, rows, names)
+    check_repair(problem, objectives_of(problem), rows)
+
+
+def check_with_the_referee(
+    problem: ow.Problem, objectives: Objectives, rows: np.ndarray, names: tuple[str, ...]
+) -> None:
+    """The same objective, the same measures, and legal if and only if the referee finds nothing wrong."""
     worth = objectives.judge(rows)
     assert np.isfinite(worth.objectives).all()
     assert (worth.violations >= 0).all()
@@ -92,13 +100,9 @@ def test_the_referee_agrees(kind: str, data: st.DataObject, seed: int) -> None:
         assert [value, *(measured(problem, judged, name) for name in names[1:])] == pytest.approx(found, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", INSTANCES)
-@QUICK
-@given(data=st.data(), seed=st.integers(0, 1000))
-def test_repair_and_encoding_break_nothing(kind: str, data: st.DataObject, seed: int) -> None:
+def check_repair(problem: ow.Problem, objectives: Objectives, rows: np.ndarray) -> None:
     """Repaired rows break no more; legal rows keep their worth; a solution's row stands for it, or for its devices."""
-    objectives = objectives_of(data.draw(INSTANCES[kind]))
-    encoding, rows = objectives.encoding, random_rows(objectives, seed)
+    encoding = objectives.encoding
     before, mended = objectives.judge(rows), encoding.repair(rows)
     after = objectives.judge(mended)
     assert mended.shape == rows.shape
@@ -110,7 +114,7 @@ def test_repair_and_encoding_break_nothing(kind: str, data: st.DataObject, seed:
     for row in rows[np.isfinite(before.value)][:3]:
         solution = encoding.decode(row)
         again = encoding.decode(encoding.encode(solution))
-        if kind in {"placement", "batched_mapping"}:  # their times are worked out anew
+        if problem.kind in {"placement", "batched_mapping"}:  # their times are worked out anew
             assert again.devices_by_operator() == solution.devices_by_operator()
         else:
             assert again == solution
