@@ -80,7 +80,8 @@ def lives_of_order(graph: OpGraph, timeline: Timeline) -> Lives:
             found.add(WORKSPACE.format(name), begin, end, size, [name], 2)
         else:
             found.add(name, begin, max(end, begin), size, whose.get(name, ()))
-    found.in_place = _overwritten(graph, timeline)
+    there = {each.id for each in found.lifetimes}
+    found.in_place = [pair for pair in _overwritten(graph, timeline) if there.issuperset(pair)]
     return found
 
 

@@ -7,16 +7,19 @@ lies below the best arena are tried, those with the least peak first. If none is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import lower as lower_layout
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.problems.memory_layout.spec import Layout
+from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
 from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.trivial import trivial_bound
 
@@ -27,7 +30,7 @@ LISTED = 48
 """Most operators of a graph of which orders are listed one after the other; of larger ones, neighbours are tried."""
 
 UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
-"""Most further orders, and most seconds for the offsets of each, if there is no time limit."""
+"""Most further orders if there is no time limit, and most seconds for the offsets of each."""
 
 NEIGHBOURS = 8
 """Most operators that are moved at once."""
@@ -84,12 +87,17 @@ class Joint:
     def __init__(self, problem: OrderedLayout, run: Run) -> None:
         self.problem, self.run = problem, run
         self._seen: set[object] = set()
-        self._least: int | None = None  # the least bound of all orders tried; None before the first one
+        self._least: int | None = None  # the least bound of all orders that may fit; None if there is none so far
+        self._none_fits = False
 
     def solve(self) -> Outcome:
         """Find and prove as much as the time allows."""
         run, ordering = self.run, self.problem.ordering
         run.proved(int(trivial_bound(ordering) or 0), "trivial")
+        with suppress(NoPlanError, ContradictionError):
+            as_listed(self.problem, run)
+        if run.closed() or run.should_stop():
+            return Outcome(run.termination())
         scout = Run(time_limit=self._seconds(ORDER_SHARE), seed=run.seed)
         run.enter("an order with the least peak")
         outcome = go_on_with(ordering, "auto", scout)
@@ -100,43 +108,46 @@ class Joint:
         orders = [each.solution for each in reversed(scout.candidates) if isinstance(each.solution, Ordering)]
         for order in orders[:1] or [given_order(ordering)]:
             run.enter("offsets of that order")
-            self._pack(order, self._seconds(LAYOUT_SHARE))
+            self._pack(order, LAYOUT_SHARE)
         if not run.should_stop():
             self._try_others(orders[0] if orders else given_order(ordering))
+        if self._none_fits:
+            limit = self.problem.limit_bytes
+            return Outcome(infeasible=True, reason=f"no order can be laid out in the limit of {limit:,} bytes")
         return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
 
     def _seconds(self, share: float) -> float | None:
         left = self.run.remaining()
         return None if left is None else max(1e-3, share * left)
 
-    def _pack(self, order: Ordering, seconds: float | None) -> None:
-        """Lay out an order, and report it if it is the best so far."""
+    def _pack(self, order: Ordering, share: float, most: float | None = None) -> None:
+        """Lay out an order in a share of the time left, and report it if it is the best so far."""
         layout = self.problem.layout(order)
-        if layout is None:
+        if layout is None or self._is_known(layout):
             return
-        sections = frozenset(tuple(rows.tolist()) for rows in lower_layout(layout).full_sections())
-        names = frozenset(each.id for each in layout.lifetimes), tuple(layout.in_place)
-        key = (self._named(layout, sections), names)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        scout = Run(time_limit=seconds, seed=self.run.seed, callback=lambda _: self.run.remaining() == 0.0)
+        left = self.run.remaining()
+        seconds = [each for each in (None if left is None else max(1e-3, share * left), most) if each is not None]
+        scout = Run(time_limit=min(seconds, default=None), seed=self.run.seed, callback=lambda _: self._up())
         outcome = go_on_with(layout, "auto", scout)
-        bound = int(max(scout.bound or 0, trivial_bound(layout) or 0))
+        bound = int(max(scout.bound or 0, layout.live_peak))
         if not outcome.infeasible:
             self._least = bound if self._least is None else min(self._least, bound)
-        if not isinstance(scout.best, Layout):
-            return
-        plan = OrderedOffsets(order=order.order, offset=scout.best.offset)
-        if self.run.objective is None or (scout.objective or 0) < self.run.objective:
-            judged = self.problem.evaluate(plan)
-            if judged.feasible and judged.objective is not None:
-                self.run.found(plan, judged.objective)
+        if isinstance(scout.best, Layout):
+            report(self.problem, order, scout.best, self.run)
 
-    @staticmethod
-    def _named(layout: object, sections: frozenset[tuple[int, ...]]) -> object:
-        blocks = layout.blocks  # type: ignore[attr-defined]
-        return frozenset(frozenset(blocks[row].name for row in rows) for rows in sections)
+    def _up(self) -> bool:
+        return self.run.remaining() == 0.0
+
+    def _is_known(self, layout: MemoryLayout) -> bool:
+        """Whether an order in which the same storages live together has been laid out; asked of small graphs only."""
+        if len(self.problem.graph.operators) > LISTED:
+            return False
+        blocks = layout.blocks
+        sections = lower_layout(layout).full_sections()
+        key = frozenset(frozenset(blocks[row].name for row in rows.tolist()) for rows in sections)
+        known = key in self._seen
+        self._seen.add(key)
+        return known
 
     def _try_others(self, best: Ordering) -> None:
         """Lay out other orders: all with the least peak, then all whose peak lies below the best arena."""
@@ -151,7 +162,7 @@ class Joint:
             orders = Orders(instance, int(run.bound or 0) if least else self._cap(limit), run.seed)
             run.enter("other orders with the least peak" if least else "all orders")
             for tried, order in enumerate(orders, start=1):
-                self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), self._each())
+                self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), 1.0, UNTIMED_SECONDS)
                 if run.should_stop() or (run.time_limit is None and tried >= UNTIMED_ORDERS):
                     break
                 orders.cap = orders.cap if least else min(orders.cap, self._cap(limit))
@@ -162,18 +173,17 @@ class Joint:
     def _prove(self) -> None:
         """No other order has a peak below the best arena: the least bound of the orders tried is one of all."""
         arena = self.run.objective
-        if arena is not None and not self.problem.constraints:
+        if not only_order_arcs(self.problem):
+            return
+        if arena is not None:
             least = arena if self._least is None else min(self._least, arena)
             self.run.proved(int(least), "all orders")
+        self._none_fits = arena is None and self._least is None
 
     def _cap(self, limit: int | None) -> int:
         arena = self.run.objective
         caps = [size for size in (limit, None if arena is None else int(arena) - 1) if size is not None]
         return min(caps, default=2**62)
-
-    def _each(self) -> float:
-        left = self.run.remaining()
-        return UNTIMED_SECONDS if left is None else max(1e-3, min(UNTIMED_SECONDS, left))
 
     def _try_neighbours(self, best: Ordering) -> None:
         """Move some operators of the best order as long as its peak stays below the best arena."""
@@ -191,7 +201,7 @@ class Joint:
             peak = self.problem.ordering.evaluate(candidate).objective
             if peak is not None and (run.objective is None or peak < run.objective):
                 before = run.objective
-                self._pack(candidate, self._each())
+                self._pack(candidate, 1.0, UNTIMED_SECONDS)
                 order = moved if run.objective != before else order
 
 
@@ -205,6 +215,34 @@ def _moved(instance: OrderingInstance, order: np.ndarray, place: int, noise: np.
     target = int(noise.integers(low, high + 1))
     rest = np.delete(order, place)
     return np.insert(rest, target, v)
+
+
+def report(problem: OrderedLayout, order: Ordering, layout: Layout, run: Run) -> None:
+    """Report an order with its offsets, if the referee accepts them."""
+    plan = OrderedOffsets(order=order.order, offset=layout.offset)
+    judged = problem.evaluate(plan)
+    if judged.feasible and judged.objective is not None:
+        run.found(plan, judged.objective)
+
+
+def as_listed(problem: OrderedLayout, run: Run) -> None:
+    """The order of the model file, the largest storage first into the lowest gap.
+
+    Raises
+    ------
+    NoPlanError
+        When the arena is too small for this.
+    """
+    order = given_order(problem.ordering)
+    layout = problem.layout(order)
+    scout = Run()
+    if layout is not None:
+        go_on_with(layout, "tflm", scout)
+    if not isinstance(scout.best, Layout):
+        raise NoPlanError("in the listed order, a storage fits nowhere with this rule")
+    report(problem, order, scout.best, run)
+    if run.best is None:
+        raise NoPlanError("the listed order breaks a rule")
 
 
 def solve_ordered(problem: OrderedLayout, run: Run) -> Outcome:
@@ -223,4 +261,13 @@ register(
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
         supports=("order_arcs", "violations"),
     )
+)
+
+register_rule(
+    OrderedLayout,
+    "as_listed",
+    as_listed,
+    "the listed order, its storages by size into the lowest gap",
+    supports=("order_arcs", "violations"),
+    baseline=True,
 )
