@@ -43,7 +43,7 @@ MOST_ROUNDS = 50
 NARROWER = 1e-9
 """Relative part of the memory that is left free when counts exceed it by rounding; ten times more with each round."""
 
-MOST_NARROWINGS, FAR_LESS = 4, 0.5
+MOST_NARROWINGS, FAR_LESS = 4, 0.01
 """Most searches among ever shorter options, and the part of the plan before below which a plan calls for another."""
 
 CERTAIN = 2.0

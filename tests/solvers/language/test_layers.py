@@ -35,7 +35,7 @@ def test_experts_leave_attention_where_it_is_fast() -> None:
     assert {f"layers.{k}.attention" for k in range(6)} <= on_fast
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problem=small_problems())
 def test_brute_force_agrees(problem: Placement) -> None:
     optimum, result = best_chain(problem), ow.solve(problem, solver="layers")
