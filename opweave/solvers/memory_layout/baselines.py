@@ -117,7 +117,7 @@ BY_NAME: dict[str, Rule] = {
     for rule in (first_fit, tflm, by_size, by_lifetime, by_area, by_breadth, onnxruntime, executorch)
 }
 
-QUICK: tuple[Rule, ...] = (by_lifetime, tflm, by_size, by_area, onnxruntime, first_fit)
+QUICK: tuple[Rule, ...] = (onnxruntime, by_lifetime, tflm, by_size, by_area, first_fit)
 """What ``auto`` begins with; the others are seldom better."""
 
 

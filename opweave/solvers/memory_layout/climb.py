@@ -15,12 +15,11 @@ import numpy as np
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
-from opweave.solvers.memory_layout.plans import arena_of, contradiction, report
+from opweave.solvers.memory_layout.plans import contradiction, report, worth_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -31,7 +30,7 @@ STUCK = 50
 """Orders without a gain after which a hill climb swaps twice at once."""
 
 HEAT = 0.02
-"""First temperature of annealing, as a share of the arena."""
+"""First temperature of annealing, as a share of the objective."""
 
 Change = Callable[[IntArray, Places, int], IntArray]
 """Makes another order, given one, its layout, and how many orders were tried without a gain."""
@@ -41,8 +40,6 @@ class Climb:
     """The search from one order to the next."""
 
     def __init__(self, problem: MemoryLayout, run: Run) -> None:
-        if len(problem.pools) > 1 or problem.objective != "arena":
-            raise UnsupportedFeatureError("this solver lays out one arena; for pools and traffic use 'auto'")
         self.problem, self.run, self.instance = problem, run, lower(problem)
         self.noise = np.random.default_rng(run.seed)
         rounds = int(run.option("rounds", 0) or 0)
@@ -51,14 +48,14 @@ class Climb:
         both = np.concatenate([one, other]), np.concatenate([other, one])
         self.meets = Adjacency.from_pairs(len(self.instance), *both)
 
-    def solve(self, change: Change, heat: float) -> Outcome:
-        """Change the order until the time is up; ``heat`` bytes are the first temperature."""
+    def solve(self, change: Change, share: float) -> Outcome:
+        """Change the order until the time is up; the first temperature is a share of the objective."""
         order = np.lexsort([-self.instance.bytes, self.instance.begin - self.instance.end])
         places = self._placed(order)
         if places is None:
-            return Outcome(self.run.termination(), reason="no layout was found within the arena's bytes")
-        height, idle, rounds = arena_of(self.instance, places), 0, 0
-        self.run.proved(int(self.instance.live.max(initial=0)), "live bytes")
+            return Outcome(self.run.termination(), reason="no layout was found within the bytes of the pools")
+        worth, idle, rounds = worth_of(self.problem, self.instance, places), 0, 0
+        heat = share * worth
         while len(order) > 1 and not self.run.should_stop():
             if rounds == self.most:
                 return Outcome(Termination.BUDGET)
@@ -67,11 +64,11 @@ class Climb:
             found = self._placed(other)
             if found is None:
                 continue
-            reached = arena_of(self.instance, found)
+            reached = worth_of(self.problem, self.instance, found)
             allowed = -heat * self._coolness(rounds) * math.log(1.0 - self.noise.random())
-            if reached - height <= allowed:
-                idle = idle if reached >= height else 0
-                order, places, height = other, found, reached
+            if reached - worth <= allowed:
+                idle = idle if reached >= worth else 0
+                order, places, worth = other, found, reached
         return Outcome(self.run.termination())
 
     def _coolness(self, rounds: int) -> float:
@@ -109,6 +106,7 @@ class Climb:
         found = {j}
         while places.offset[j] > 0:
             near = self.meets[j]
+            near = near[places.pool[near] == places.pool[j]]
             under = near[(top[near] <= places.offset[j]) & (turn[near] < turn[j])]
             if not len(under):
                 break
@@ -137,7 +135,7 @@ def solve_hill_climb(problem: MemoryLayout, run: Run) -> Outcome:
 def solve_annealing(problem: MemoryLayout, run: Run) -> Outcome:
     """Swap any two storages, at falling temperatures; solver "annealing"."""
     climb = Climb(problem, run)
-    return _possible(climb.instance) or climb.solve(climb.swap_any, HEAT * int(climb.instance.live.max(initial=0)))
+    return _possible(climb.instance) or climb.solve(climb.swap_any, HEAT)
 
 
 for _name, _run, _about in (
@@ -155,7 +153,7 @@ for _name, _run, _about in (
             kind="algorithm",
             run=_run,
             about=_about,
-            proves="bound",
+            proves="nothing",
             features=frozenset({Feature.GAP, Feature.CALLBACK}),
             supports=(VIOLATIONS,),
             options={"rounds": "number of orders to try; 0 for as many as the time allows"},

@@ -40,8 +40,8 @@ MOST_PARTS = 500
 MOST_MEMBERS = 20_000_000
 """Most storages of all sections together that are searched; beyond that, only rules are used."""
 
-SHORT_STATES = 30
-"""States of a short search, per storage."""
+SHORT_STATES, SHORT_CHOICES = 8, 8
+"""States of a short search, per storage, and number of choices that it tries."""
 
 UNTIMED_STATES = 3_000_000
 """States after which a run without a time limit ends."""
@@ -218,7 +218,7 @@ def stacked(space: Space, heights: Sequence[int], seed: int) -> IntArray | None:
     for height in heights:
         if height < least:
             continue
-        for choice, _ in zip(choices(space, seed), range(2 * len(PORTFOLIO)), strict=False):
+        for choice, _ in zip(choices(space, seed), range(SHORT_CHOICES), strict=False):
             decision = pack(space, height, choice, SHORT_STATES * len(space.size))
             if decision.offset is not None:
                 return decision.offset

@@ -10,11 +10,15 @@ from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import at_work, never
 
 NOWHERE = -1
 """Entry of a list of pools after its last pool, and the pool of a block that is not placed."""
 
 FIRST_GAP, SMALLEST_GAP = 0, 1
+
+FORGET = 64
+"""Number of blocks after which those that have ended are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,13 @@ def place(instance: LayoutInstance, order: IntArray, gap: int, prefer: IntMatrix
     apart = Adjacency.from_pairs(count, pairs[:, 0].copy(), pairs[:, 1].copy())
     step = np.maximum(instance.alignment[:, None], instance.pool_alignment)
     size = np.where(instance.end > instance.begin, instance.bytes, 0)
+    begins = instance.begin[order]
+    earliest = np.minimum.accumulate(begins[::-1])[::-1].copy()
+    run = at_work()
+    halt = never() if run is None else run.halt
     placed = fit.sized(3 * count * count)(
         instance.begin, instance.end, size, step, instance.fixed, instance.capacity, instance.team, apart.start,
-        apart.items, prefer, order, gap, offset, pool,
+        apart.items, prefer, order, earliest, gap, halt, offset, pool,
     )  # fmt: skip
     return Places(offset, pool) if placed == count else None
 
@@ -103,6 +111,17 @@ def _gap(
     return at if found < 0 else found
 
 
+@inlined
+def _forget(end: IntArray, standing: IntArray, used: int, moment: int) -> int:
+    """Drop what has ended; return how many are left."""
+    left = 0
+    for n in range(used):
+        if end[standing[n]] > moment:
+            standing[left] = standing[n]
+            left += 1
+    return left
+
+
 @kernel
 def fit(
     begin: IntArray,
@@ -116,11 +135,16 @@ def fit(
     apart: IntArray,
     prefer: IntMatrix,
     order: IntArray,
+    earliest: IntArray,
     gap: int,
+    halt: IntArray,
     offset: IntArray,
     pool: IntArray,
 ) -> int:
-    """Place blocks in an order until one fits nowhere; returns how many were placed. Shapes as in :func:`place`."""
+    """Place blocks in an order until one fits nowhere; returns how many were placed. Shapes as in :func:`place`.
+
+    ``earliest`` is the first begin of each block in the order and all later ones: what has ended by then is forgotten.
+    """
     count = len(order)
     pools = len(capacity)
     standing = np.zeros((pools, count), dtype=np.int64)
@@ -128,6 +152,11 @@ def fit(
     teams = np.full(count, -1, dtype=np.int64)
     for turn in range(count):
         j = order[turn]
+        if turn % FORGET == 0:
+            if halt[0] != 0:
+                return turn
+            for p in range(pools):
+                used[p] = _forget(end, standing[p], used[p], earliest[turn])
         for k in range(pools):
             p = prefer[j, k]
             if p < 0:

@@ -23,10 +23,14 @@ def seconds_of(instance: LayoutInstance, places: Places) -> float:
     return float(instance.seconds[np.arange(len(instance)), places.pool].sum())
 
 
+def worth_of(problem: MemoryLayout, instance: LayoutInstance, places: Places) -> int | float:
+    """The problem's objective."""
+    return seconds_of(instance, places) if problem.objective == "traffic" else arena_of(instance, places)
+
+
 def report(problem: MemoryLayout, instance: LayoutInstance, places: Places, run: Run) -> bool:
     """Report a layout if it obeys the problem's side constraints; return whether it is the best so far."""
-    traffic = problem.objective == "traffic"
-    value = seconds_of(instance, places) if traffic else arena_of(instance, places)
+    value = worth_of(problem, instance, places)
     if run.objective is not None and value >= run.objective:
         return False
     layout = instance.layout(places.offset, places.pool)
