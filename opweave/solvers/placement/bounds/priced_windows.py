@@ -38,13 +38,11 @@ from opweave.solvers.placement.bounds.chain_bound import (
     TIGHT,
     Block,
     Milestones,
-    Module,
     devices_to,
     shortest,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.window_program import Builder
-from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
@@ -65,10 +63,6 @@ LONGEST_PROGRAM = 3.0
 FIRST_RADIUS = 0.15
 """Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
 
-
-LARGEST_WHOLE = 60
-"""Most operators of a module that is one window here, equal branches counted once: its milestones would lose the flows
-that pass them."""
 
 LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
 """Most operators of a window that is searched after its integer program, and approximate speed of the search."""
@@ -213,16 +207,13 @@ class Chain:
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         kinds: dict[object, PricedBlock] = {}
-        whole: dict[Module, Block] = {}
         self.blocks: list[PricedBlock] = []
         milestones: list[int] = []
         outside = np.ones(len(arrays.seconds), dtype=bool)
         for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
-            parts = _parts(module, window, whole)
-            if len(parts) > 1:
-                milestones += window.operators[module.inner].tolist()
+            milestones += window.operators[module.inner].tolist()
             milestones += chain.cuts[position : position + 1].tolist()
-            for block, members in parts:
+            for block, members in zip(module.blocks, module.members, strict=True):
                 bytes_ = memory.bytes[window.operators[members]].copy()
                 bytes_[: int(block.window.entry)] = 0.0
                 bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
@@ -264,16 +255,6 @@ class Chain:
         total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
         room = float(self.capacity @ price)
         return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
-
-
-def _parts(module: Module, window: Window, whole: dict[Module, Block]) -> list[tuple[Block, IntArray]]:
-    """The blocks of a module with their operators; the module itself as one block if it is small."""
-    if len(module.blocks) > 1 and len(window.operators) <= 2 * LARGEST_WHOLE:
-        if module not in whole:
-            whole[module] = Block(window)
-        if whole[module].size <= LARGEST_WHOLE:
-            return [(whole[module], np.arange(len(window.operators)))]
-    return list(zip(module.blocks, module.members, strict=True))
 
 
 def priced_bound(
