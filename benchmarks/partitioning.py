@@ -62,6 +62,7 @@ def instances(*, smoke: bool) -> Iterator[tuple[str, ow.Pipeline]]:
     for path in sorted(INSTANCES.glob("throughput-inputs_*_inference.json*")):
         name = path.name.removeprefix("throughput-inputs_").split(".", 1)[0]
         problem = ow.load_problem(path)
+        assert isinstance(problem, ow.Pipeline)
         if not smoke or len(problem.graph.operators) < 100:
             yield name, problem
 

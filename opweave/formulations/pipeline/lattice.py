@@ -322,7 +322,7 @@ class _Writer:
         for t, where in enumerate(readers):
             maker = int(arrays.producer[t])
             if where and (maker >= 0 or problem.inputs == "first"):
-                made: BoolArray = members[:, maker] if maker >= 0 else started
+                made = members[:, maker] if maker >= 0 else np.asarray(started)
                 count: IntArray = members[:, where].sum(axis=1)
                 yield int(arrays.tensor_bytes[t]), made, count, len(where)
 

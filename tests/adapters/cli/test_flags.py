@@ -183,7 +183,7 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
     [
         ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
         ("batched", ["--memory-model", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
-        ("pipeline", ["--max-tensors", "1"], "max_tensors limits prefix cuts"),
+        ("pipeline", ["--cuts", "dominators", "--max-tensors", "1"], "max_tensors limits prefix cuts"),
         ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
         ("pipeline", ["--device-order", "a,z"], "device_order names device 'z'; the cluster has 'a', 'b'"),
         ("pipeline", ["--forbid-device", "z"], "forbidden_devices names device 'z'"),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from benchmarks.hostile_instances import hostile_pipeline
 from benchmarks.partitioning import filled, home
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
@@ -393,3 +394,23 @@ def test_a_tied_embedding_shares_a_device_with_the_last_layer() -> None:
     result = ow.solve(problem, time_limit=2)
     assert result.objective == 3.0
     assert [len(stage.operators) for stage in result.solution.stages] in ([1, 3, 2], [2, 3, 1])
+
+
+@pytest.mark.parametrize("seed", range(0, 24, 2))
+@pytest.mark.parametrize(
+    "reading", [{"load": "sum"}, {"cuts": "ideals", "max_tensors": None}, {"objective": "latency"}]
+)
+def test_hostile_numbers_falsify_no_bound(seed: int, reading: dict[str, object]) -> None:
+    problem = hostile_pipeline(seed)
+    if len(problem.graph.operators) > 4:
+        return
+    changed = {"channel": "dedicated", "objective": "bottleneck", **reading}
+    problem = Pipeline.model_validate(problem.model_dump() | changed)
+    optimum = best_pipeline(problem)[0]
+    result = ow.solve(problem, time_limit=5)
+    if optimum is None:
+        assert result.solution is None
+        return
+    assert result.status is not ow.Status.INFEASIBLE
+    assert result.objective >= optimum * (1 - 1e-9)
+    assert result.bound is None or result.bound <= optimum * (1 + 1e-9)
