@@ -48,7 +48,7 @@ def wireless(devices: int, memory_bytes: int, seed: int) -> ow.Cluster:
 
 
 def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fields: object) -> ow.Pipeline:
-    """A pipeline under the paper's assumptions: cuts at dominators, no computing, compressed transfers, equal memory."""
+    """The paper's assumptions: cuts at dominators, no computing, compressed transfers, equal memory."""
     cluster = wireless(devices, int(megabytes * MEGABYTE), seed)
     reading = {"cuts": "dominators", "include_compute": False, "compression": PAPER_COMPRESSION}
     return ow.Pipeline(graph=keras(model), cluster=cluster, **reading | fields)

@@ -6,7 +6,7 @@ Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp 
 * vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
 * published tokens per second on devices with a data sheet, and what the median share of their bandwidth predicts;
 * if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a token on one
-  and two threads, next to what a roofline predicts from one measured model.
+  and two threads (one: of the processor; two: of the clock), next to what a roofline predicts from the first model.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import ctypes
 import importlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import ModuleType
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ import opweave as ow
 from benchmarks.tables import show
 from opweave.adapters.llm.config_read import from_config
 from tests.adapters.llm.configs import CONFIGS
-from tests.adapters.llm.files import F16, F32, Q4_0, Q8_0, Row, write_gguf
+from tests.adapters.llm.files import F16, F32, MXFP4, Q4_0, Q8_0, Row, write_gguf
 
 BLOCKS = {"10 layers each": ([10] * 8, 1476), "fewer at the ends": ([9, 10, 10, 11, 11, 10, 10, 9], 3078)}
 TOKENS = 24
@@ -103,6 +103,49 @@ def _gemma(hidden: int, wide: int, layers: int) -> list[Row]:
     return rows
 
 
+def _gpt_oss(hidden: int, wide: int, layers: int, experts: int) -> list[Row]:
+    rows = [row for row in _dense(hidden, 32, 128, layers, Q8_0) if "ffn_" not in row[0]]
+    for n in range(layers):
+        rows += [(f"blk.{n}.attn_{name}.bias", (size,), F32) for name, size in (("q", 512), ("k", 128), ("v", 128))]
+        rows = [row for row in rows if row[0] not in (f"blk.{n}.attn_q.weight", f"blk.{n}.attn_output.weight")]
+        rows += [(f"blk.{n}.attn_q.weight", (hidden, 512), Q8_0), (f"blk.{n}.attn_output.weight", (512, hidden), Q8_0)]
+        rows += [(f"blk.{n}.attn_output.bias", (hidden,), F32), (f"blk.{n}.attn_sinks.weight", (8,), F32)]
+        rows.append((f"blk.{n}.post_attention_norm.weight", (hidden,), F32))
+        rows += [
+            (f"blk.{n}.ffn_gate_inp.weight", (hidden, experts), F32),
+            (f"blk.{n}.ffn_gate_inp.bias", (experts,), F32),
+        ]
+        for name, shape in (("gate", (hidden, wide)), ("up", (hidden, wide)), ("down", (wide, hidden))):
+            rows.append((f"blk.{n}.ffn_{name}_exps.weight", (*shape, experts), MXFP4))
+            rows.append((f"blk.{n}.ffn_{name}_exps.bias", (shape[1], experts), F32))
+    return rows
+
+
+def _latent(hidden: int, wide: int, heads: int, layers: int, experts: int) -> list[Row]:
+    rows = [row for row in _dense(hidden, 32, 128, layers, Q8_0) if "attn_n" in row[0] or "blk" not in row[0]]
+    for n in range(layers):
+        rows += [
+            (f"blk.{n}.{name}.weight", (size,), F32) for name, size in (("attn_q_a_norm", 256), ("ffn_norm", hidden))
+        ]
+        rows += [(f"blk.{n}.attn_kv_a_norm.weight", (512,), F32), (f"blk.{n}.attn_q_a.weight", (hidden, 256), Q8_0)]
+        rows += [(f"blk.{n}.attn_q_b.weight", (256, heads * 192), Q8_0)]
+        rows += [(f"blk.{n}.attn_kv_a_mqa.weight", (hidden, 576), Q8_0)]
+        rows += [(f"blk.{n}.attn_k_b.weight", (128, 512, heads), Q8_0)]
+        rows += [(f"blk.{n}.attn_v_b.weight", (512, 128, heads), Q8_0)]
+        rows.append((f"blk.{n}.attn_output.weight", (heads * 128, hidden), Q8_0))
+        if n == 0:
+            rows += [(f"blk.0.ffn_{name}.weight", (hidden, hidden), Q8_0) for name in ("gate", "up", "down")]
+            continue
+        rows += [
+            (f"blk.{n}.ffn_gate_inp.weight", (hidden, experts), F32),
+            (f"blk.{n}.exp_probs_b.bias", (experts,), F32),
+        ]
+        for name, shape in (("gate", (hidden, wide)), ("up", (hidden, wide)), ("down", (wide, hidden))):
+            rows.append((f"blk.{n}.ffn_{name}_exps.weight", (*shape, experts), Q8_0))
+            rows.append((f"blk.{n}.ffn_{name}_shexp.weight", shape, Q8_0))
+    return rows
+
+
 def _keys(
     architecture: str, layers: int, hidden: int, heads: int, kept: int, width: int, **more: object
 ) -> dict[str, object]:
@@ -126,6 +169,15 @@ def generated() -> Iterator[Net]:
     windows = {"attention.sliding_window": 512, "feed_forward_length": 4096}
     gemma = _keys("gemma3", 12, 1024, 4, 2, 256, **windows)
     yield Net("windows, q4_0", "gemma3", gemma, _gemma(1024, 4096, 12), "f16", 8192)
+    some: dict[str, object] = {"expert_count": 16, "expert_used_count": 4, "expert_feed_forward_length": 512}
+    both = _keys("gpt-oss", 6, 1024, 8, 2, 64, **some, **{"attention.sliding_window": 128})
+    yield Net("windows and experts, mxfp4", "gpt-oss", both, _gpt_oss(1024, 512, 6, 16), "f16", 8192)
+    some |= {"leading_dense_block_count": 1, "expert_shared_count": 1, "feed_forward_length": 1024}
+    some |= {"attention.q_lora_rank": 256, "attention.kv_lora_rank": 512, "expert_gating_func": 2}
+    some |= {"attention.key_length_mla": 192, "attention.value_length_mla": 128}
+    latent = _keys("deepseek2", 6, 1024, 8, 1, 576, **some)
+    latent |= {"deepseek2.attention.value_length": 512, "deepseek2.rope.dimension_count": 64}
+    yield Net("latent attention, q8_0", "deepseek2", latent, _latent(1024, 512, 8, 6, 16), "f16", 8192)
 
 
 class Measured(NamedTuple):
@@ -157,7 +209,8 @@ def measured(llama: ModuleType, path: Path, net: Net, threads: Sequence[int]) ->
             params.type_k = params.type_v = llama.GGML_TYPE_Q8_0
         said.clear()
         context = llama.llama_init_from_model(model, params)
-        seconds[count] = min(_token(llama, context, n) for n in range(TOKENS))
+        clock = thread_time if count == 1 else perf_counter
+        seconds[count] = min(_token(llama, context, n, clock) for n in range(TOKENS))
         log = "".join(said)
         llama.llama_free(context)
     sizes = re.findall(r"KV buffer size = +([\d.]+) MiB", log)
@@ -166,12 +219,12 @@ def measured(llama: ModuleType, path: Path, net: Net, threads: Sequence[int]) ->
     return Measured(weights, sum(map(float, sizes)) * 2**20, seconds)
 
 
-def _token(llama: ModuleType, context: object, number: int) -> float:
+def _token(llama: ModuleType, context: object, number: int, clock: Callable[[], float]) -> float:
     token = (ctypes.c_int32 * 1)(3 + number % 50)
-    begin = perf_counter()
+    begin = clock()
     llama.llama_decode(context, llama.llama_batch_get_one(token, 1))
     llama.llama_synchronize(context)
-    return perf_counter() - begin
+    return clock() - begin
 
 
 def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iterator[dict[str, object]]:

@@ -20,6 +20,7 @@ from opweave.solvers.engines.device_rules import (
     rows_of,
 )
 from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_layout import best_layout
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.test_own_constraints import best_whole_slices
@@ -62,6 +63,16 @@ class NotFirst(ow.Constraint):
             yield self.broken("it runs first")
 
 
+class NotTogether(ow.Constraint):
+    """Two storages are in different pools."""
+
+    storages: tuple[str, str]
+
+    def violations(self, problem, solution):
+        if len({problem.pool_of(solution, each) for each in self.storages}) < 2:
+            yield self.broken("they share a pool")
+
+
 class NotBefore(ow.Constraint):
     """``op`` starts after so many seconds."""
 
@@ -83,11 +94,14 @@ def write(model, rule) -> None:
                 model.add(sum(model.on(op, device) for op in rule.ops) <= 1)
         case NotFirst():
             model.add(model.position(rule.op) >= 1)
+        case NotTogether():
+            for pool in DEVICES:
+                model.add(sum(model.in_pool(each, pool) for each in rule.storages) <= 1)
         case NotBefore():
             model.add(model.start(rule.op) >= rule.seconds)
 
 
-TOLD = {kind: type(f"Told{kind.__name__}", (kind,), {}) for kind in (Few, Apart, NotFirst, NotBefore)}
+TOLD = {kind: type(f"Told{kind.__name__}", (kind,), {}) for kind in (Few, Apart, NotFirst, NotTogether, NotBefore)}
 for told in TOLD.values():
     ow.express(told, "model")(write)
 
@@ -119,6 +133,8 @@ def optimum(problem: ow.Problem, rule: ow.Constraint) -> float | None:
             names = [op.id for op in problem.graph.operators]
             judged = [under(problem, rule).evaluate(ow.Ordering(order=o)) for o in itertools.permutations(names)]
             return min((each.objective for each in judged if each.feasible), default=None)
+        case ow.MemoryLayout():
+            return best_layout(problem.model_copy(update={"apart": (rule.storages,)}))[0]
         case ow.Slicing():
             return best_whole_slices(under(problem, rule))[0]
         case ow.BatchedMapping():
@@ -134,7 +150,11 @@ RULES = {
     "batched_mapping": Apart(ops=("a", "c")),
     "pipeline": Few(device="e", most=1),
     "slicing": Apart(ops=("b", "c")),
+    "memory_layout": NotTogether(storages=("a", "b")),
 }
+UNPROVED = {"memory_layout"}
+"""Problems with too many plans to exclude them one by one: what nobody has expressed is obeyed, but not proved."""
+
 TRUTHS = {kind: optimum(PROBLEMS[kind], rule) for kind, rule in RULES.items()}
 
 
@@ -161,7 +181,12 @@ def test_three_ways_of_writing_a_rule_mean_the_same(kind: str, solver: str) -> N
 
     check(ow.solve(problem, solver=solver, extend=extend), truth)
     check(ow.solve(under(problem, told_of(rule)), solver=solver), truth)
-    check(ow.solve(under(problem, rule), solver=solver), truth)
+    unsaid = ow.solve(under(problem, rule), solver=solver)
+    if kind in UNPROVED:
+        assert unsaid.verified
+        assert unsaid.bound <= truth * EXACT
+        return
+    check(unsaid, truth)
 
 
 def drawn(seed: int, kind: type[ow.Problem]) -> tuple[ow.Problem, Few]:

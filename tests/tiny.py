@@ -33,5 +33,14 @@ PROBLEMS: dict[str, ow.Problem] = {
         ),
         ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS),
         ow.Slicing(graph=GRAPH, cluster=CLUSTER, costs=COSTS, order=("b", "a", "c")),
+        ow.MemoryLayout(
+            graph=GRAPH,
+            lifetimes=[
+                ow.Lifetime(id=name, begin=begin, end=end, bytes=size, operators=[name])
+                for name, begin, end, size in (("a", 0, 3, 8), ("b", 1, 3, 4), ("c", 2, 4, 2))
+            ],
+            pools=[ow.Pool(name="d", bytes=12), ow.Pool(name="e", bytes=40, speed=10.0)],
+            objective="traffic",
+        ),
     )
 }

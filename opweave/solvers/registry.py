@@ -175,14 +175,9 @@ class Solver:
         own = [target for target in self.supports if target != NARROWED]
         exactly = tuple(kind.__name__ for kind in asked if expressible(kind, own))
         honoured = [kind.__name__ for kind in asked if expressible(kind, self.supports)]
-        return HonouredConstraints(
-            problem=self.problem,
-            solver=self.name,
-            available=self.missing() is None,
-            exactly=exactly,
-            by_simpler=tuple(name for name in honoured if name not in exactly),
-            refused=tuple(kind.__name__ for kind in asked if kind.__name__ not in honoured),
-        )
+        by_simpler = tuple(name for name in honoured if name not in exactly)
+        refused = tuple(kind.__name__ for kind in asked if kind.__name__ not in honoured)
+        return HonouredConstraints(self.problem, self.name, self.missing() is None, exactly, by_simpler, refused)
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}

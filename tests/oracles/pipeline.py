@@ -156,7 +156,8 @@ def value_of(problem: Pipeline, plan: Stages) -> float | None:
 def _per_device(plan: Stages, seconds: list[float]) -> list[float]:
     devices = [stage.device for stage in plan.stages]
     return [
-        sum(each for each, other in zip(seconds, devices, strict=True) if other == name) for name in dict.fromkeys(devices)
+        sum(each for each, other in zip(seconds, devices, strict=True) if other == name)
+        for name in dict.fromkeys(devices)
     ]
 
 
@@ -178,7 +179,8 @@ def _by_links(problem: Pipeline, plan: Stages) -> list[float | None]:
         size = sum(
             bytes_
             for bytes_, first, readers in _tensors(problem, plan)
-            if first <= cut and any(reader > cut and devices[reader] not in devices[first : cut + 1] for reader in readers)
+            if first <= cut
+            and any(reader > cut and devices[reader] not in devices[first : cut + 1] for reader in readers)
         )
         ends = (problem.cluster.device_index[source], problem.cluster.device_index[target])
         rate = problem.cluster.effective_bandwidth[ends]

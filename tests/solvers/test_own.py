@@ -18,7 +18,8 @@ from opweave.solvers import registry
 from tests.tiny import PROBLEMS
 
 PACKAGE = Path(__file__).parents[1] / "data/own_package"
-ORDERING, PIPELINE = PROBLEMS["memory_ordering"], PROBLEMS["pipeline"]
+ORDERING = PROBLEMS["memory_ordering"]
+PIPELINE = PROBLEMS["pipeline"].model_copy(update={"cuts": "dominators"})  # as the package expects
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,9 @@ def wide_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int = 3) -
     names = [op.id for op in graph.operators]
     seconds = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0])
     rows = {name: [draw(seconds) for _ in devices] for name in names}
-    table = {name: {d.name: row[0] if alike else t for d, t in zip(devices, row, strict=True)} for name, row in rows.items()}
+    table = {
+        name: {d.name: row[0] if alike else t for d, t in zip(devices, row, strict=True)} for name, row in rows.items()
+    }
     goal = draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"]))
     delivery = draw(st.sampled_from(["relay", "host"]))
     more = draw(st.sampled_from(["nothing", "nothing", "visits", "replicas"]))

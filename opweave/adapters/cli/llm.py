@@ -71,7 +71,9 @@ def llm_command(
     values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16",
     dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None,
-    reserve: Annotated[str | None, typer.Option("--reserve", help="Memory of every device to leave: 1GiB.")] = None,
+    reserve: Annotated[
+        str | None, typer.Option("--reserve", help="Left free on every device: 1GiB, or buffers, fit, unsloth, none.")
+    ] = None,
     slowest: Annotated[
         float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
     ] = None,
@@ -86,7 +88,6 @@ def llm_command(
     from opweave.adapters.llm.rig_file import checked_rig, load_rig
 
     read_model = read(model, dtype=dtype)
-    rig = checked_rig(_with_options(load_rig(devices), host, reserve))
     if phase not in ("decode", "prefill"):
         raise InvalidInputError(f"--phase {phase!r:.40}: it is decode or prefill")
     longest = read_model.longest or 2**22
@@ -94,6 +95,7 @@ def llm_command(
     work = Workload(
         phase=cast("Phase", phase), context=tokens, sequences=sequences, batch=batch, keys=keys, values=values
     )
+    rig = checked_rig(_with_options(load_rig(devices), host, reserve, read_model, work))
     if layers not in ("whole", "split", "free"):
         raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
     kept = {"whole": whole_layers(read_model, work), "split": by_layer(read_model, rig, work)}
@@ -116,18 +118,18 @@ def _whole(flag: str, text: str) -> int:
     return int(text)
 
 
-def _with_options(rig: Rig, host: str | None, reserve: str | None) -> Rig:
-    """The rig as the command line changes it."""
+def _with_options(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
+    """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
+    from opweave.problems.language.reserves import RESERVES, reserve_bytes
+
     data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
     if host is not None:
         data["host"] = host
-    if reserve is not None:
-        size = parse_bytes(reserve)
-        data["reserve"] = {
-            device.name: rig.reserve.get(device.name, 0) + size
-            for device in rig.cluster.devices
-            if device.memory_bytes is not None
-        }
+    if reserve is not None or not rig.reserve:
+        rule = reserve or "buffers"
+        size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        limits = {device.name: device.memory_bytes for device in rig.cluster.devices}
+        data["reserve"] = {name: min(size, limit) for name, limit in limits.items() if limit is not None}
     return Rig.model_validate(data)
 
 

@@ -16,7 +16,7 @@ from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.layouts import layout_problem
 from opweave.adapters.cli.llm import llm_command
-from opweave.adapters.cli.models import formulations_command, model_command
+from opweave.adapters.cli.models import formulations_command, model_command, runtime_problem
 from opweave.adapters.cli.output import name_files as _name_files
 from opweave.adapters.cli.output import stdout as _stdout
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
@@ -127,18 +127,27 @@ def plan_command(
     *,
     problem: Annotated[str, typer.Option("--problem", "-p", help=f"What to plan: {PROBLEMS}.")] = "ordering",
     dim: DimOption = None,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
+    ] = False,
     flags: Mapping[str, object],
     settings: Settings,
 ) -> int:
-    """Plan a model file in one step: load it, solve the problem, verify and show the plan."""
+    """Plan a model file in one step: load it, solve the problem, verify and show the plan.
+
+    For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    """
     view = view_for(problem)
     fields = fields_of(view, flags)
     if view.word == "layout":
         return _solve_and_tell(layout_problem(model, dimensions(dim), fields), settings)
+    counted = None if as_is or view.word != "ordering" else runtime_problem(model, dimensions(dim))
+    if counted is not None:
+        return _solve_and_tell(validated(view.problem_type, counted | fields, f"problem {view.word}"), settings)
     graph = load(model, dims=dimensions(dim))
     fields |= missing_costs(graph, fields)
     if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
-        fields["geometry"] = geometry(model, graph=graph)
+        fields["geometry"] = geometry(model, graph=graph, dims=dimensions(dim))
     built = validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
     return _solve_and_tell(built, settings)
 

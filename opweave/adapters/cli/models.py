@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
-from opweave.adapters.load import load_problem
+from opweave.adapters.load import family_of, load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.units import readable
@@ -26,6 +27,18 @@ def formulations_command(
     kind = None if problem is None else view_for(problem).problem_type.kind
     stdout().print(formulations_table(list_formulations(kind)))
     return 0
+
+
+def runtime_problem(model: Path, dims: Mapping[str, int]) -> dict[str, object] | None:
+    """Fields of the problem of ordering an ONNX file as ONNX Runtime will run it; None for what it cannot run."""
+    if family_of(model) != "onnx":
+        return None
+    from opweave.adapters.onnx.optimizer import runtime_form
+
+    found = runtime_form(model, dims)
+    return (
+        None if found is None else {name: getattr(found, name) for name in ("graph", "in_place", "inputs", "outputs")}
+    )
 
 
 def model_command(

@@ -16,7 +16,9 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-DimOption = Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, e.g. batch=1.")]
+DimOption = Annotated[
+    list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
 
 

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
+
+EXPERTS = "experts"
+"""Kind of operators that read a part of their parameters; see :mod:`opweave.problems.language.graph`."""
 
 PORTIONS = 16
 """Number of portions of a batch on devices that do not state which sizes they support."""
@@ -18,11 +22,16 @@ def missing_costs(graph: OpGraph, fields: Mapping[str, object]) -> dict[str, obj
     Raises
     ------
     InvalidInputError
-        For a device whose speed is unknown.
+        For a device whose speed is unknown, and for experts, of which a graph does not say how many are read.
     """
     cluster = fields.get("cluster")
     if not isinstance(cluster, Cluster) or "costs" in fields or fields.get("include_compute") is False:
         return {}
+    if any(op.kind == EXPERTS for op in graph.operators):
+        raise InvalidInputError(
+            f"{graph.name} has experts, of which a token reads only some; plan it with 'opweave llm', or give the "
+            "costs that opweave.llm.language_costs estimates"
+        )
     batch = fields.get("batch", 1)
     sizes = batch_sizes(cluster, batch) if isinstance(batch, int) and batch > 1 else (1,)
     return {"costs": Costs.roofline(graph, cluster, batches=sizes)}

@@ -196,21 +196,23 @@ def _graph(instance: _Instance, where: str) -> OpGraph:
         reads.setdefault(str(edge.destId), []).append(source)
     largest = max(cost.values(), default=0.0) * rate
     if largest > MAX_BYTES:
-        raise InvalidInputError(f"{where}: a transfer costs {largest / rate:g} ms, which is {largest:.3g} bytes: too many")
+        raise InvalidInputError(
+            f"{where}: a transfer costs {largest / rate:g} ms, which is {largest:.3g} bytes: too many"
+        )
     return OpGraph(
         name=where,
-        tensors=[Tensor(id=f"of {name}", bytes=round(each * rate)) for name, each in cost.items()],
-        parameters=[Parameter(id=f"in {node.id}", bytes=round(node.size)) for node in instance.nodes if node.size],
-        operators=[
+        tensors=tuple(Tensor(id=f"of {name}", bytes=round(each * rate)) for name, each in cost.items()),
+        parameters=tuple(Parameter(id=f"in {node.id}", bytes=round(node.size)) for node in instance.nodes if node.size),
+        operators=tuple(
             Operator(
                 id=str(node.id),
                 kind=node.name,
-                inputs=[f"of {name}" for name in dict.fromkeys(reads.get(str(node.id), ()))],
-                outputs=[f"of {node.id}"] if str(node.id) in cost else [],
-                parameters=[f"in {node.id}"] if node.size else [],
+                inputs=tuple(f"of {name}" for name in dict.fromkeys(reads.get(str(node.id), ()))),
+                outputs=(f"of {node.id}",) if str(node.id) in cost else (),
+                parameters=(f"in {node.id}",) if node.size else (),
             )
             for node in instance.nodes
-        ],
+        ),
     )
 
 
@@ -225,7 +227,7 @@ def _cluster(instance: _Instance) -> Cluster:
     devices = [Device(name=name, memory_bytes=size if kind == "fpgaLatency" else None) for name, kind in names.items()]
     outside = _rate(instance) / MILLISECONDS
     rates = [outside if kind == "fpgaLatency" else FREE_RATE for kind in names.values()]
-    return Cluster(devices=devices, rates=rates)
+    return Cluster(devices=tuple(devices), rates=tuple(rates))
 
 
 def _costs(instance: _Instance) -> Costs:
@@ -246,4 +248,4 @@ def _together(instance: _Instance) -> tuple[Colocate, ...]:
     for node in instance.nodes:
         if node.colorClass is not None:
             classes.setdefault(node.colorClass, []).append(str(node.id))
-    return tuple(Colocate(ops=names) for names in classes.values() if len(names) > 1)
+    return tuple(Colocate(ops=tuple(names)) for names in classes.values() if len(names) > 1)

@@ -8,58 +8,119 @@ from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
     from opweave.adapters.llm.bench import bench_device
+    from opweave.adapters.llm.holdings import holdings
     from opweave.adapters.llm.machine import this_machine
+    from opweave.adapters.llm.picture import language_figure
     from opweave.adapters.llm.reading import read
+    from opweave.adapters.llm.rig_file import load_rig
+    from opweave.adapters.llm.words import plan_in_words
     from opweave.problems.language.costs import language_costs
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
+    from opweave.problems.language.posed import by_layer, fastest_pass, fastest_request, steady_stream, whole_layers
     from opweave.problems.language.published import PUBLISHED, PublishedSpeed, typical_efficiency
     from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes
+    from opweave.problems.language.rig import Rig
+    from opweave.problems.language.rules import Beside, InOrder
     from opweave.problems.language.workload import Part, Workload, parts
+    from opweave.solvers.language.baselines import OtherSplit, other_splits
+    from opweave.solvers.language.mix import QuantisedMix, quantised_mix
+    from opweave.solvers.language.questions import (
+        InBlocks,
+        LongestContext,
+        fastest_in_blocks,
+        longest_context,
+        next_bytes,
+        which_machines,
+    )
 
 __all__ = [
     "PUBLISHED",
     "RESERVES",
+    "Beside",
     "Cache",
+    "InBlocks",
+    "InOrder",
     "LanguageModel",
     "Layer",
+    "LongestContext",
+    "OtherSplit",
     "Part",
     "PublishedSpeed",
+    "QuantisedMix",
     "Reserve",
+    "Rig",
     "Weights",
     "Workload",
     "bench_device",
+    "by_layer",
+    "fastest_in_blocks",
+    "fastest_pass",
+    "fastest_request",
+    "holdings",
     "language_costs",
+    "language_figure",
     "language_graph",
+    "load_rig",
+    "longest_context",
+    "next_bytes",
+    "other_splits",
     "parts",
+    "plan_in_words",
+    "quantised_mix",
     "read",
     "reserve_bytes",
+    "steady_stream",
     "this_machine",
     "typical_efficiency",
+    "which_machines",
+    "whole_layers",
 ]
 
-_DATA = "opweave.problems.language"
+_DATA, _SOLVERS = "opweave.problems.language", "opweave.solvers.language"
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
         "PUBLISHED": f"{_DATA}.published",
         "RESERVES": f"{_DATA}.reserves",
+        "Beside": f"{_DATA}.rules",
         "Cache": f"{_DATA}.model",
+        "InBlocks": f"{_SOLVERS}.questions",
+        "InOrder": f"{_DATA}.rules",
         "LanguageModel": f"{_DATA}.model",
         "Layer": f"{_DATA}.model",
+        "LongestContext": f"{_SOLVERS}.questions",
+        "OtherSplit": f"{_SOLVERS}.baselines",
         "Part": f"{_DATA}.workload",
         "PublishedSpeed": f"{_DATA}.published",
+        "QuantisedMix": f"{_SOLVERS}.mix",
         "Reserve": f"{_DATA}.reserves",
+        "Rig": f"{_DATA}.rig",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
         "bench_device": "bench",
+        "by_layer": f"{_DATA}.posed",
+        "fastest_in_blocks": f"{_SOLVERS}.questions",
+        "fastest_pass": f"{_DATA}.posed",
+        "fastest_request": f"{_DATA}.posed",
+        "holdings": "holdings",
         "language_costs": f"{_DATA}.costs",
+        "language_figure": "picture",
         "language_graph": f"{_DATA}.graph",
+        "load_rig": "rig_file",
+        "longest_context": f"{_SOLVERS}.questions",
+        "next_bytes": f"{_SOLVERS}.questions",
+        "other_splits": f"{_SOLVERS}.baselines",
         "parts": f"{_DATA}.workload",
+        "plan_in_words": "words",
+        "quantised_mix": f"{_SOLVERS}.mix",
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
+        "steady_stream": f"{_DATA}.posed",
         "this_machine": "machine",
         "typical_efficiency": f"{_DATA}.published",
+        "which_machines": f"{_SOLVERS}.questions",
+        "whole_layers": f"{_DATA}.posed",
     },
 )

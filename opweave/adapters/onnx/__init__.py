@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.onnx.nodes import reorder_onnx
+    from opweave.adapters.onnx.optimizer import optimize
     from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
     from opweave.adapters.onnx.read import from_onnx, onnx_runtime_problem
+    from opweave.adapters.onnx.reorder import reorder_onnx
     from opweave.adapters.onnx.session import onnx_session_options
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "from_onnx",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "optimize",
     "reorder_onnx",
     "split_onnx",
 ]
@@ -30,7 +32,8 @@ __getattr__, __dir__ = lazily(
         "from_onnx": "read",
         "onnx_runtime_problem": "read",
         "onnx_session_options": "session",
-        "reorder_onnx": "nodes",
+        "optimize": "optimizer",
+        "reorder_onnx": "reorder",
         "split_onnx": "pieces",
     },
 )

@@ -136,6 +136,15 @@ def _reorder_input(fused: _Fused) -> Iterator[NodeProto]:
         yield _node("Identity", fused.node.input[:1], fused.node.output[0])
 
 
+def _upsample(fused: _Fused) -> Iterator[NodeProto]:
+    """An image that grows by whole factors has the shape of copies side by side."""
+    source, scales = fused.node.input[0], list(_attributes(fused.node)["scales"].ints)
+    for axis, scale in enumerate(scales):
+        target = fused.node.output[0] if axis == len(scales) - 1 else f"{fused.node.output[0]}/{axis}"
+        yield _node("Concat", [source] * max(scale, 1), target, axis=axis)
+        source = target
+
+
 def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
     given = _attributes(fused.node)
     left = "ji" if "transA" in given and given["transA"].i else "ij"
@@ -220,4 +229,5 @@ _BLOCKED: dict[str, Rule] = {
     "MaxPool": _standard("MaxPool", 1),
     "ReorderInput": _reorder_input,
     "ReorderOutput": _reorder_output,
+    "Upsample": _upsample,
 }

@@ -129,47 +129,47 @@ def _by_runtime(task: _Task) -> Found:
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = open_session(Path(task.path), options)
     kinds = {value.name: value.type for value in session.get_outputs()}
-    tensors = [name for name in task.wanted if kinds[name].startswith("tensor")]
+    feeds = {name: _array(given) for name, given in task.feeds.items()}
+    tensors = (
+        [name for name in task.wanted if kinds[name].startswith("tensor")]
+        if all(map(_is_plain, feeds.values()))
+        else []
+    )
     others = [name for name in task.wanted if name not in tensors]
     found: Found = {}
     try:
         if tensors:  # as the runtime's own values, because NumPy lacks some element types
-            feeds = {name: _value(runtime, given) for name, given in task.feeds.items()}
-            for name, value in zip(tensors, session.run_with_ort_values(tensors, feeds), strict=True):
+            given = {name: runtime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+            for name, value in zip(tensors, session.run_with_ort_values(tensors, given), strict=True):
                 found[name] = (_element(value.data_type()), tuple(value.shape()), 0)
         if others:
-            feeds = {name: _array(given) for name, given in task.feeds.items()}
-            for name, value in zip(others, session.run(others, feeds), strict=True):
-                found[name] = (kinds[name], None, bytes_of(value))
+            found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
     except Exception as error:  # the runtime has its own exception tree
         raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
     return found
 
 
+def _is_plain(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biufcOUS"
+
+
 def _by_reference(task: _Task) -> Found:
     import onnx
-    from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
     feeds = {name: _array(given) for name, given in task.feeds.items()}
     values: Any = ReferenceEvaluator(onnx.load(task.path)).run(None, feeds, intermediate=True)
-    found: Found = {}
-    for name in task.wanted:
-        value = values[name]
-        if isinstance(value, np.ndarray | np.generic):
-            text = value.dtype.kind in "OUST"
-            kind = TensorProto.STRING if text else helper.np_dtype_to_tensor_dtype(value.dtype)
-            found[name] = (element_type(kind), value.shape, 0)
-        else:
-            found[name] = ("sequence", None, bytes_of(value))
-    return found
+    return {name: _described(values[name]) for name in task.wanted}
 
 
-def _value(runtime: Any, given: object) -> Any:
-    array = _array(given)
-    if isinstance(array, np.ndarray) and (array.dtype.kind in "biufOUS" and array.dtype.isbuiltin == 1):
-        return runtime.OrtValue.ortvalue_from_numpy(array)
-    raise EngineError("ONNX Runtime takes no input of this type here")
+def _described(value: object) -> tuple[str, tuple[int, ...] | None, int]:
+    from onnx import TensorProto, helper
+
+    if not isinstance(value, np.ndarray | np.generic):
+        return "sequence", None, bytes_of(value)
+    text = value.dtype.kind in "OUST"
+    kind = TensorProto.STRING if text else helper.np_dtype_to_tensor_dtype(value.dtype)
+    return element_type(kind), tuple(value.shape), 0
 
 
 def _array(given: object) -> Any:

@@ -120,6 +120,12 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
     return plain and all(name in fixed for name in reads)
 
 
+def _adds_to_input(node: NodeProto) -> bool:
+    """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it."""
+    fused = node.domain.startswith("com.microsoft") and node.op_type in ("Conv", "FusedConv", "NhwcFusedConv")
+    return fused and len(node.input) > 3 and bool(node.input[3])
+
+
 class _Builder:
     """Converts the prepared graph to opweave's graph, value by value."""
 
@@ -169,17 +175,19 @@ class _Builder:
             return None
         for made in writes:
             self._add_tensor(made, title(node), reads[0] if view else None)
+        dynamic = [read for read in reads if read not in self._constant_name]
+        summed = node.input[3] if self._inplace_kinds and _adds_to_input(node) else None
         weights = [self._constant_name[read] for read in reads if read in self._constant_name]
         return Operator(
             id=name,
             kind=node.op_type,
-            inputs=tuple(read for read in reads if read not in self._constant_name),
+            inputs=tuple(sorted(dynamic, key=lambda read: read != summed)),
             outputs=tuple(writes),
             parameters=tuple(dict.fromkeys([*weights, *self._inner_weights(name, node)])),
             flops=node_flops(
                 node, [self._shape(read) for read in node.input], self._shape(writes[0]) if writes else ()
             ),
-            inplace_ok=not view and runs_in_place(node.op_type, self._inplace_kinds),
+            inplace_ok=not view and (summed in dynamic or runs_in_place(node.op_type, self._inplace_kinds)),
         )
 
     def _keeps_type(self, node: NodeProto) -> bool:

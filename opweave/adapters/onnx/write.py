@@ -42,7 +42,7 @@ def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
     """
     path = Path(out)
     make_folder(path.parent)
-    mode = stat.S_IMODE(file.path.stat().st_mode) if file.path is not None and file.path.is_file() else None
+    mode = permissions(file)
     data = model.SerializeToString()
     marks = [file.token.encode(), b"location"]
     inside = segments(data, marks, lambda tensor: _filled(file, tensor))
@@ -54,6 +54,11 @@ def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
     write_segments(path.with_name(beside.name), beside.parts, mode=mode)
     write_segments(path, parts, mode=mode)
     return path
+
+
+def permissions(file: OnnxFile) -> int | None:
+    """The permissions of the file that a model was read from; None for a model in memory."""
+    return stat.S_IMODE(file.path.stat().st_mode) if file.path is not None and file.path.is_file() else None
 
 
 def _filled(file: OnnxFile, content: bytes) -> list[Segment] | None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.model import OnnxFile, Shaped
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
+from opweave.adapters.onnx.optimizer import form_of_plan
 from opweave.adapters.onnx.pieces import Piece, write_pieces
-from opweave.adapters.onnx.prepare import Prepared, measure, shape
+from opweave.adapters.onnx.prepare import Prepared, measure, shape, with_types
 from opweave.adapters.onnx.read import runtime_problem
 from opweave.adapters.onnx.session import (
     Arrays,
@@ -25,6 +27,7 @@ from opweave.adapters.onnx.session import (
     random_feeds,
 )
 from opweave.adapters.onnx.write import save_model
+from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.limits import DEFAULT_LIMITS
@@ -39,14 +42,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+PLANNED = "planned.onnx"
+
+
 @dataclass(frozen=True, slots=True)
 class _Bench:
     """The setup of a verification: the model, how ONNX Runtime counts its memory, and its inputs.
 
-    ``path`` is the whole model as it was, with fixed sizes; ``named`` is the same in the form that plans are made for,
-    with constants computed, and ``folded`` its file.
+    ``original`` is the user's model with fixed sizes, and ``path`` the form of it that was planned: the same, or what
+    the runtime's optimiser makes of it. ``named`` is that form with constants computed, and ``folded`` its file.
     """
 
+    original: Path
     path: Path
     folded: Path
     folder: Path
@@ -64,7 +71,7 @@ class _Bench:
 
     def untouched(self) -> RuntimeRun:
         """Run the whole model with all defaults of the runtime."""
-        return profiled_run(self.path, default_options(threads=self.threads), self.feeds, runs=1)
+        return profiled_run(self.original, default_options(threads=self.threads), self.feeds, runs=1)
 
     def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
         """Run a model in the order of its nodes."""
@@ -86,20 +93,27 @@ def verify_onnx(
     file, found = shape(model, dims, inputs, DEFAULT_LIMITS)
     feeds = dict(inputs or {})
     feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
-    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        whole = named(file, found)
-        path = save_model(file, whole.proto, Path(folder) / "whole.onnx")
-        parts = without_constant_nodes(whole)
-        folded = save_model(file, parts.proto, Path(folder) / "folded.onnx")
-        bench = _Bench(path, folded, Path(folder), prepared, parts, runtime_problem(prepared), feeds, threads)
-        if isinstance(solution, Ordering):
-            return _verify_order(bench, solution, problem)
-        return _verify_pieces(bench, solution, problem)
+        original = save_model(file, with_types(found), Path(folder) / "original.onnx")
+        if not isinstance(solution, Ordering):
+            return _verify_pieces(_bench(original, file, found, feeds, threads), solution, problem)
+        with form_of_plan(original, solution.order, {}, DEFAULT_LIMITS) as form:
+            if form is not original:
+                file, found = shape(form, {}, None, DEFAULT_LIMITS)
+            return _verify_order(_bench(original, file, found, feeds, threads), solution, problem)
+
+
+def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
+    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
+    whole, folder = named(file, found), original.parent
+    path = save_model(file, whole.proto, folder / "whole.onnx")
+    parts = without_constant_nodes(whole)
+    folded = save_model(file, parts.proto, folder / "folded.onnx")
+    return _Bench(original, path, folded, folder, prepared, parts, runtime_problem(prepared), feeds, threads)
 
 
 def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] | None) -> Verification:
-    planned = bench.obedient(reordered(bench.named, ordering), "planned.onnx", runs=3)
+    planned = bench.obedient(reordered(bench.named, ordering), PLANNED, runs=3)
     given = bench.obedient(
         with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
     )
@@ -120,7 +134,15 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
     times = operator_times(ran, planned.seconds, problem, ordering)
     compared = _compare(bench, ordering, planned.outputs, bench.plain(bench.folded), untouched)
-    return Verification(**compared, order_obeyed=obeyed, memory=memory, times=times, notes=tuple(notes))
+    return Verification(
+        **compared,
+        by_default=cost_by_default(bench.original, bench.feeds, bench.threads),
+        as_planned=cost_as_planned(bench.folder / PLANNED, bench.feeds, bench.threads),
+        order_obeyed=obeyed,
+        memory=memory,
+        times=times,
+        notes=tuple(notes),
+    )
 
 
 def _verify_pieces(bench: _Bench, plan: Schedule | Stages, problem: Problem[Any, Any] | None) -> Verification:

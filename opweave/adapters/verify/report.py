@@ -74,6 +74,24 @@ class MemoryCheck(Spec):
         return abs(self.measured_peak - self.predicted_peak) / max(self.predicted_peak, 1)
 
 
+class RunCost(Spec):
+    """What a run costs, measured in a process of its own.
+
+    Attributes
+    ----------
+    seconds
+        Processor seconds of the best of several runs.
+    process_bytes
+        Largest memory of the process, with weights and the runtime itself.
+    arena_bytes
+        Largest use of the runtime's arena during a run, without what the session held before; None when unknown.
+    """
+
+    seconds: Seconds
+    process_bytes: Bytes
+    arena_bytes: Bytes | None = None
+
+
 class OperatorTime(Spec):
     """Seconds of one operator; ``predicted`` is None if the problem has no times."""
 
@@ -101,6 +119,9 @@ class Verification(Spec):
         The largest absolute difference from that run (or from the original model if there is none).
     memory
         None for plans that order no memory, and for runtimes that provide no figures.
+    by_default, as_planned
+        The cost of a run of the original model with the runtime's default settings, and of a run of the planned model;
+        None for plans that order no memory.
     times
         Operator times in the order in which the operators ran.
     claimed, claimed_assumptions
@@ -119,6 +140,8 @@ class Verification(Spec):
     outputs_close: bool | None = None
     difference: Number | None = None
     memory: MemoryCheck | None = None
+    by_default: RunCost | None = None
+    as_planned: RunCost | None = None
     times: Many[OperatorTime] = ()
     claimed: Number | None = None
     claimed_assumptions: str = ""

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from opweave.adapters.report.tables import facts_table, section_table
 from opweave.adapters.report.view import Row, Section
-from opweave.adapters.verify.report import MemoryCheck, OperatorTime, Verification
+from opweave.adapters.verify.report import MemoryCheck, OperatorTime, RunCost, Verification
 from opweave.problems.units import exact_bytes, precise_seconds, readable_share
 
 SHOWN_OPERATORS = 10
@@ -34,6 +34,8 @@ def _rows(found: Verification) -> list[Row]:
     rows.append(("order", "obeyed" if found.order_obeyed else "NOT obeyed"))
     if found.memory is not None:
         rows += _memory_rows(found.memory)
+    if found.by_default is not None and found.as_planned is not None:
+        rows += _cost_rows(found.by_default, found.as_planned)
     if found.claimed is not None and found.claimed_assumptions:
         claimed = f"{found.claimed:,.6g}" if isinstance(found.claimed, float) else f"{found.claimed:,}"
         rows.append(("the result's objective", f"{claimed} ({found.claimed_assumptions})"))
@@ -54,6 +56,25 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
     if memory.explanation:
         rows.append(("why they differ", memory.explanation))
     return rows
+
+
+def _cost_rows(default: RunCost, planned: RunCost) -> list[Row]:
+    """What the user gains or pays, each measured in a fresh process."""
+    rows = [
+        (
+            "processor time of a run",
+            f"{precise_seconds(planned.seconds)} planned, {precise_seconds(default.seconds)} by default "
+            f"({planned.seconds / max(default.seconds, 1e-9) - 1:+.1%})",
+        ),
+        ("peak of the process", _both(planned.process_bytes, default.process_bytes)),
+    ]
+    if default.arena_bytes is not None and planned.arena_bytes is not None:
+        rows.append(("peak of the arena", _both(planned.arena_bytes, default.arena_bytes)))
+    return rows
+
+
+def _both(planned: int, default: int) -> str:
+    return f"{exact_bytes(planned)} planned, {exact_bytes(default)} by default"
 
 
 def _slowest(times: Sequence[OperatorTime]) -> Section:

@@ -1,8 +1,8 @@
 """The down-sets of a graph, or of an order, as places where a pipeline may be cut, and what stages between two take.
 
 The empty set is the first point, the whole graph the last one. A stage runs the operators of one point that are not in
-an earlier one. Operators that never gain from being apart are one *unit*: those of a ``Colocate``, and operators without
-a time that may join the one maker of what they read, or the one reader of what they write.
+an earlier one. Operators that never gain from being apart are one *unit*: those of a ``Colocate``, and operators
+without a time that may join the one maker of what they read, or the one reader of what they write.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -67,7 +68,8 @@ class Lattice:
     @property
     def blur(self) -> float:
         """Seconds by which differences and sums of ``elapsed`` may be off, as in the instance of a chain."""
-        return 2.0**-52 * 4.0 * (self.members.shape[1] + len(self.members) + 2) * float(self.elapsed.max(initial=0.0))
+        sums = sum(self.members.shape) + 2
+        return 2.0**-52 * 4.0 * sums * float(self.elapsed.max(initial=0.0))
 
     def stages(self, points: Sequence[int], devices: Sequence[Sequence[int]], order: Sequence[str]) -> Stages:
         """The solution that passes through points, on given devices; operators in a given order."""
@@ -103,7 +105,7 @@ def _runs(problem: Pipeline) -> nx.DiGraph[int]:
     index, order = problem.graph.operator_index, problem.running_order
     position = points_of(problem).tolist()
     chain: nx.DiGraph[int] = nx.DiGraph()
-    for number, (a, b) in enumerate(zip(position[:-1], position[1:], strict=True)):
+    for number, (a, b) in enumerate(pairwise(position)):
         chain.add_node(number, operators=[index[name] for name in order[a:b]])
         if number:
             chain.add_edge(number - 1, number)
@@ -320,8 +322,9 @@ class _Writer:
         for t, where in enumerate(readers):
             maker = int(arrays.producer[t])
             if where and (maker >= 0 or problem.inputs == "first"):
-                made = members[:, maker] if maker >= 0 else started
-                yield int(arrays.tensor_bytes[t]), made, members[:, where].sum(axis=1), len(where)
+                made: BoolArray = members[:, maker] if maker >= 0 else started
+                count: IntArray = members[:, where].sum(axis=1)
+                yield int(arrays.tensor_bytes[t]), made, count, len(where)
 
     def _carried(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Bytes fetched and stored by stages, and sent across points."""

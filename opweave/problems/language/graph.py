@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.workload import Part, Workload, parts
+from opweave.problems.language.workload import LOGIT_BYTES, Part, Workload, parts
 
 TOKEN_BYTES = 4
 """A token's number, and the weight of one expert for one token."""
@@ -17,6 +17,9 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
     "layers.3.cache", because it stays where it is as weights do. A tied matrix is one parameter, "tied", of the
     embedding and the head; no operator reads "idle", the tensors that are never read. Experts and the feed-forward part
     beside them read the same activation, and the last of them writes the layer's result.
+
+    Kinds are roles. The graph does not say how many of the experts are read; costs come from
+    :func:`~opweave.problems.language.costs.language_costs`, which knows.
 
     Returns
     -------
@@ -38,14 +41,14 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
         if part.role == "router":
             size = TOKEN_BYTES * model.groups[index + 1].used * 2 * work.tokens
         elif part.role == "head":
-            size = TOKEN_BYTES * model.vocabulary * (work.sequences if work.phase == "decode" else 1)
+            size = LOGIT_BYTES * model.vocabulary * (work.sequences if work.phase == "decode" else 1)
         else:
             size = hidden
         written = Tensor(id=f"{part.id}.out", bytes=size)
         operators.append(
             Operator(
                 id=part.id,
-                kind=part.role,
+                kind="Embedding" if part.role == "embedding" else part.role,  # a kind that picks rows
                 inputs=tuple(dict.fromkeys((entering, latest))),
                 outputs=(written.id,),
                 parameters=_parameters_of(part, model),

@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.workload import Workload
+from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.words import did_you_mean
 
 MIB = 2**20
-LOGIT_BYTES = 4
-"""Bytes of one number of the output; llama.cpp computes it in single precision."""
 
 
 class Reserve(NamedTuple):

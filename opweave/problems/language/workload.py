@@ -6,9 +6,13 @@ from typing import Literal, NamedTuple
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel, Role, Weights
+from opweave.problems.limits import MAX_BYTES
 from opweave.problems.spec import Count, Spec
 
 Phase = Literal["decode", "prefill"]
+
+LOGIT_BYTES = 4
+"""Bytes of one number of the output; runtimes compute it in single precision."""
 
 PAD = 256
 """llama.cpp rounds the tokens of a sliding window's cache up to a multiple of this."""
@@ -120,6 +124,13 @@ def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
         raise InvalidInputError(
             f"{model.name}: a context of {work.context:,} tokens is asked for, but the model was trained for at most "
             f"{model.longest:,}; ask for less"
+        )
+    caches = sum(work.held_bytes(layer.cache) for layer in model.layers)
+    passed = work.tokens * max(model.hidden_bytes, LOGIT_BYTES * model.vocabulary)
+    if max(caches, passed) > MAX_BYTES:
+        raise InvalidInputError(
+            f"{model.name}: {work.sequences:,} sequences of {work.context:,} tokens need {caches:,} bytes of caches, "
+            "more than any machine has; ask for less"
         )
     found = [_plain("embedding", model.embedding, work.tokens)]
     for number, layer in enumerate(model.layers):

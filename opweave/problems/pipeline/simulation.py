@@ -106,7 +106,8 @@ def in_rounds(tasks: Sequence[Task], period: float, inputs: int) -> tuple[Event,
 
     Examples
     --------
-    >>> tasks = [Task(0, False, False, 2.0, ("a",)), Task(1, False, False, 1.0, ("b",)), Task(2, False, False, 1.0, "a")]
+    >>> runs = (0, 2.0, "a"), (1, 1.0, "b"), (2, 1.0, "a")
+    >>> tasks = [Task(stage, False, False, seconds, (device,)) for stage, seconds, device in runs]
     >>> [(event.start, event.end) for event in in_rounds(tasks, 3.0, 1)]
     [(0.0, 2.0), (2.0, 3.0), (5.0, 6.0)]
     """

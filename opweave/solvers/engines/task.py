@@ -173,7 +173,7 @@ class Task:
         """Refuse rows that keep the objective up.
 
         The objective's column is at least what a plan costs, so it may obey such a row where the plan does not. Columns
-        that are 0 or 1 are decisions, and exact.
+        from 0 to 1 are decisions, and exact.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Task:
             )
 
     def _raises_objective(self, row: Row) -> bool:
-        """Whether a row asks for more of a column whose cost is above 0 and which is no 0/1 decision."""
+        """Whether a row asks for more of a column whose cost is above 0 and which is no decision."""
         for column, factor in row.terms.items():
             if (factor > 0 and np.isfinite(row.low)) or (factor < 0 and np.isfinite(row.high)):
                 if isinstance(self.program, WholeProgram):
@@ -195,8 +195,7 @@ class Task:
                         return True
                 elif column < len(self.program.column) and self.program.column[column] >= 0:
                     place, matrix = self.program.column[column], self.program.matrix
-                    decision = matrix.whole[place] and matrix.lower[place] >= 0 and matrix.upper[place] <= 1
-                    if matrix.cost[place] > 0 and not decision:
+                    if matrix.cost[place] > 0 and matrix.upper[place] > 1:
                         return True
         return False
 

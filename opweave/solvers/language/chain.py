@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -155,6 +155,7 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: 
 
     ``orders`` leave out options only where they surely break one (see :func:`_backwards`).
     """
+    instance = _listed_only(instance, orders)
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
@@ -200,6 +201,17 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: 
         capacity=instance.capacity,
         shared_bytes=sizes,
     )
+
+
+def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
+    """The instance without the devices that an order does not list, for its operators."""
+    if not orders:
+        return instance
+    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
+    for order in orders:
+        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
+        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
+    return replace(instance, seconds=seconds)
 
 
 def _in_line(instance: PlacementInstance, order: IntArray) -> bool:

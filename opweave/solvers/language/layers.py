@@ -31,7 +31,7 @@ from opweave.solvers.language.trail import options_in_order
 from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.plans import Plan, fits, no_plan_found, plan_of, report, solution_of
+from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -116,25 +116,41 @@ class Counting:
             first, options = options_in_order(self.chain, self.program, point, self.rank)
             device = self.chain.devices_of(first, options)
             if fits(self.arrays, device):
-                self._report(plan_of(self.arrays, self.chain.order, device))
+                self._report(device)
                 return
             spare = 10.0 * spare or NARROWER
 
-    def _report(self, plan: Plan) -> None:
-        """Report a plan; one that an order of devices forbids is not a plan."""
-        if not any(means(rule, InOrder) for rule in self.problem.constraints):
-            report(self.instance, self.arrays, plan, self.run)
-            return
-        schedule = solution_of(self.instance, self.arrays, plan)
-        judged = self.problem.evaluate(schedule)
-        if judged.feasible and judged.objective is not None:
-            self.run.found(schedule, judged.objective)
+    def _report(self, device: IntArray) -> None:
+        """Report a plan; one that an order of devices forbids is put in that order, if that is allowed."""
+        orders = [rule for rule in self.problem.constraints if means(rule, InOrder)]
+        for each in [device, *(self._sorted(device, rule) for rule in orders)]:
+            plan = plan_of(self.arrays, self.chain.order, each)
+            if not orders:
+                report(self.instance, self.arrays, plan, self.run)
+            elif np.isfinite(plan.makespan):
+                schedule = solution_of(self.instance, self.arrays, plan)
+                judged = self.problem.evaluate(schedule)
+                if judged.feasible and judged.objective is not None:
+                    self.run.found(schedule, judged.objective)
+                    return
+
+    def _sorted(self, device: IntArray, rule: InOrder) -> IntArray:
+        """The devices of layers in the order of a rule; a layer begins with one of its operators."""
+        position = np.argsort(self.chain.order)
+        starts = position[[self.instance.names.index(name) for name in rule.ops]]
+        layers = [self.chain.order[a:b] for a, b in pairwise([*starts.tolist(), int(2 * starts[-1] - starts[-2])])]
+        found = device.copy()
+        if len({len(layer) for layer in layers}) == 1:
+            ranks = np.asarray([self.rank[device[layer[0]]] for layer in layers])
+            for layer, row in zip(layers, np.argsort(ranks, kind="stable").tolist(), strict=True):
+                found[layer] = device[layers[row]]
+        return found
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
         left = self.run.remaining()
         task = (self.program.linear(spare), left)
-        found = with_highs(_whole_point, task, left, self.run.should_stop)
+        found = with_highs(whole_point, task, left, self.run.should_stop)
         return None if found is None else np.round(found).astype(np.int64)
 
     def _proved(self, ceiling: float) -> float:
@@ -147,7 +163,7 @@ class Counting:
         return max(0.0, min(proof.bound * unit, ceiling))
 
 
-def _whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
+def whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
     """An optimum in whole numbers by HiGHS, or its best point when the time is up; None if it has none."""
     import highspy
 

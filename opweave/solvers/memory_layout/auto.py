@@ -1,11 +1,12 @@
-"""The default solver of memory layout: greedy rules, then the exact search, or pools by linear programming; an engine
-at last where it may still help."""
+"""The default solver of memory layout: greedy rules, then the exact search, or pools by linear programming.
+
+An engine goes on at last where it may still help.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
@@ -90,6 +91,5 @@ register(
         about="greedy rules, stacking, pools by linear programming and local search, then an engine if it may help",
         proves="optimum",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(VIOLATIONS,),
     )
 )

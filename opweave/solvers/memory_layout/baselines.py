@@ -30,7 +30,7 @@ def first_fit(instance: LayoutInstance) -> Places | None:
 
 def tflm(instance: LayoutInstance) -> Places | None:
     """TensorFlow Lite Micro, and TVM and IREE alike: the largest storage first, into the lowest gap."""
-    return place(instance, np.argsort(-instance.bytes, kind="stable"), FIRST_GAP)
+    return place(instance, _largest_and_last_first(instance), FIRST_GAP)
 
 
 def by_size(instance: LayoutInstance) -> Places | None:
@@ -66,7 +66,7 @@ def onnxruntime(instance: LayoutInstance) -> Places | None:
 
 
 def executorch(instance: LayoutInstance) -> Places | None:
-    """ExecuTorch's greedy planner: storages by size share objects of the closest size, which lie one after another.
+    """ExecuTorch's greedy planner: objects one after another, which storages by size share in turns or in layers.
 
     Raises
     ------
@@ -75,24 +75,37 @@ def executorch(instance: LayoutInstance) -> Places | None:
     """
     if len(instance.capacity) > 1 or (instance.fixed >= 0).any():
         raise NoPlanError("ExecuTorch's rule knows one arena and no fixed offsets")
+    step = int(np.maximum(instance.alignment, instance.pool_alignment[0]).max(initial=1))
+    size = -(-np.where(instance.end > instance.begin, instance.bytes, 0) // step) * step
     objects: list[list[int]] = []
-    for j in np.argsort(-instance.bytes, kind="stable").tolist():
-        free = [
-            each
-            for each in objects
-            if all(instance.end[i] <= instance.begin[j] or instance.end[j] <= instance.begin[i] for i in each)
-        ]
-        if free:
-            min(free, key=lambda each: int(instance.bytes[each[0]] - instance.bytes[j])).append(j)
-        else:
+    inside = np.zeros(len(instance), dtype=np.int64)
+    for j in _largest_and_last_first(instance).tolist():
+        below = [_reach(instance, each, j, inside + size) for each in objects]
+        turns = next((n for n, reached in enumerate(below) if reached == 0), None)
+        layers = (n for n, each in enumerate(objects) if below[n] + size[j] <= size[each[0]])
+        chosen = next(layers, None) if turns is None else turns
+        if chosen is None:
             objects.append([j])
-    offset, at = np.zeros(len(instance), dtype=np.int64), 0
+        else:
+            inside[j] = below[chosen]
+            objects[chosen].append(j)
+    offset, at = inside, 0
     for each in objects:
-        step = int(max(*instance.alignment[each], instance.pool_alignment[0]))
-        at = -(-at // step) * step
-        offset[each] = at
-        at += int(instance.bytes[each[0]])
+        offset[each] += at
+        at += int(size[each[0]])
     return Places(offset, np.zeros(len(instance), dtype=np.int64)) if at <= instance.capacity[0] else None
+
+
+def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray) -> int:
+    """How high the blocks of an object reach while block j lives."""
+    rows = np.asarray(standing, dtype=np.int64)
+    together = (instance.begin[rows] < instance.end[j]) & (instance.begin[j] < instance.end[rows])
+    return int(top[rows[together]].max(initial=0))
+
+
+def _largest_and_last_first(instance: LayoutInstance) -> IntArray:
+    """Blocks by size, the largest first; of equal ones, the last in the list comes first, as in both runtimes."""
+    return np.lexsort([-np.arange(len(instance)), -instance.bytes])
 
 
 def _lifetime(instance: LayoutInstance) -> IntArray:

@@ -8,13 +8,13 @@ with more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
@@ -22,13 +22,13 @@ from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.plans import report
-from opweave.solvers.memory_layout.ranks import PORTFOLIO, ranks
-from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
+from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
+from opweave.solvers.memory_layout.search import REFUTED, pack
 from opweave.solvers.memory_layout.sections import Space, part_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-FIRST_STATES, GROWTH = 10, 3
+FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
 
 SHORT_STATES = 30
@@ -57,10 +57,6 @@ class Part:
     bound: int
     height: int
     offset: IntArray | None = None
-    blame: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.blame = np.ones(self.space.sections)
 
 
 class Arena:
@@ -149,20 +145,20 @@ class Arena:
         """Search until the arena is proved; False if the budget of states ends before."""
         self.run.enter("stacking")
         per_storage = FIRST_STATES
-        orders = [ranks(part.space, self.run.seed) for part in self.parts]
+        orders = [choices(part.space, self.run.seed) for part in self.parts]
         while not self.settled():
-            for part, choice in zip(self.parts, orders, strict=True):
-                rounds = [next(choice) for _ in PORTFOLIO]
+            for part, source in zip(self.parts, orders, strict=True):
+                rounds = [next(source) for _ in PORTFOLIO]
                 self._narrow(part, rounds, per_storage * len(part.rows))
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
 
-    def _narrow(self, part: Part, orders: list[FloatArray], budget: int) -> None:
+    def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
         failed = self.bound - 1
-        target = self.bound if part.offset is not None else part.height - 1
+        target = self.bound
         while part.height > self.bound and not self.settled():
             if self._try(part, target, orders, budget):
                 if part.bound > target:
@@ -172,12 +168,12 @@ class Arena:
             failed = max(failed, self.bound - 1)
             if part.height - failed <= 1:
                 return
-            target = min((failed + part.height) // 2 + 1, part.height - 1)
+            target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
 
-    def _try(self, part: Part, target: int, orders: list[FloatArray], budget: int) -> bool:
+    def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
-        for rank in orders:
-            decision = pack(part.space, target, rank, part.blame, budget)
+        for choice in orders:
+            decision = pack(part.space, target, choice, budget)
             self.states += decision.states
             if decision.offset is not None:
                 part.offset, part.height = decision.offset, int((decision.offset + part.space.size).max())
@@ -207,8 +203,8 @@ def stacked(space: Space, heights: Sequence[int], seed: int) -> IntArray | None:
     for height in heights:
         if height < least:
             continue
-        for rank, _ in zip(ranks(space, seed), range(2 * len(PORTFOLIO)), strict=False):
-            decision = pack(space, height, rank, np.ones(space.sections), SHORT_STATES * len(space.size))
+        for choice, _ in zip(choices(space, seed), range(2 * len(PORTFOLIO)), strict=False):
+            decision = pack(space, height, choice, SHORT_STATES * len(space.size))
             if decision.offset is not None:
                 return decision.offset
             if decision.answer == REFUTED:

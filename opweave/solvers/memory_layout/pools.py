@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.memory_layout.bounds.best import height_bound
@@ -174,8 +174,9 @@ class Pools:
     def _rounded(self, shares: FloatMatrix | None) -> IntArray:
         """Every team in the pool with its largest share, or in the cheapest one."""
         if shares is None:
-            return np.where(self.teams.allowed, self.teams.cost, np.inf).argmin(axis=1).astype(np.int64)
-        return np.where(self.teams.allowed, shares, -1.0).argmax(axis=1).astype(np.int64)
+            shares = -self.teams.cost
+        chosen: IntArray = np.where(self.teams.allowed, shares, -np.inf).argmax(axis=1)
+        return chosen
 
     def _forced(self, choice: IntArray) -> IntArray | None:
         """A random team is put into a pool where it gains, or is taken from a pool's peak; None if there is none."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.run import never
 
@@ -31,6 +31,8 @@ class Space(NamedTuple):
         Sections of every storage: from ``first`` to before ``after``. Shape (storages,).
     members_start, members
         Storages of every section.
+    kin_start, kin
+        For every storage, the others with the same sections and alignment, without fixed offsets.
     halt
         Ends long loops as soon as it is raised.
     """
@@ -42,6 +44,8 @@ class Space(NamedTuple):
     after: IntArray
     members_start: IntArray
     members: IntArray
+    kin_start: IntArray
+    kin: IntArray
     halt: IntArray
 
     @property
@@ -101,7 +105,21 @@ def space_of(
     first, after, count = sections_of(begin, end)
     members = members_of(first, after, count)
     flag = never() if halt is None else halt
-    return Space(size, alignment, fixed, first, after, members.start, members.items, flag)
+    kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
+    return Space(size, alignment, fixed, first, after, members.start, members.items, kin.start, kin.items, flag)
+
+
+def _kin(keys: IntMatrix) -> Adjacency:
+    """For every column, the other columns that are equal."""
+    count = keys.shape[1]
+    order = np.lexsort(keys)
+    new = np.append(True, (np.diff(keys[:, order]) != 0).any(axis=0))[:count]
+    group = np.empty(count, dtype=np.int64)
+    group[order] = np.cumsum(new) - 1
+    groups = Adjacency.from_pairs(int(group.max(initial=-1)) + 1, group, np.arange(count))
+    column, other = groups.entries(group)
+    apart = column != other
+    return Adjacency.from_pairs(count, column[apart], other[apart])
 
 
 def part_of(space: Space, chosen: BoolArray) -> Space:

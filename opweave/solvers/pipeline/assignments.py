@@ -1,7 +1,7 @@
 """Local search where devices share a memory and may have any number of stages: every operator has a device of its own.
 
-Then neither an order nor contiguous stages bind, and what a device takes depends on its own operators alone. A move puts
-one unit (operators of a ``Colocate``) on another device; simulated annealing accepts some moves that make things worse.
+Then neither an order nor contiguous stages bind, and what a device takes depends on its own operators alone. A move
+puts one unit (operators of a ``Colocate``) on another device; simulated annealing accepts some moves for the worse.
 """
 
 from __future__ import annotations

@@ -204,9 +204,9 @@ class HostTable:
         self._values = np.full((len(sets.counts), self.lattice.last + 1), math.inf)
         self._values[0, 0] = 0.0
         ordered = problem.device_order is not None
-        for team, there in sets.layers(problem.device_limit):
-            if ordered:  # then every device is a class of its own
-                there = there[~sets.counts[there, team + 1 :].any(axis=1)]
+        for team, complete in sets.layers(problem.device_limit):
+            later = sets.counts[complete, team + 1 :].any(axis=1)  # in an order, every device is a class of its own
+            there = complete[~later] if ordered else complete
             before = sets.without(there, team)
             for state, earlier in zip(there.tolist(), before.tolist(), strict=True):
                 if self.run.should_stop():

@@ -47,7 +47,7 @@ class LoadSearch:
         low, proves = 0.0, self._counts_stages(sets)
         while (limit := next_threshold(low, self.best.value)) is not None:
             found = table.test(limit)
-            if found is None or found[0] is None and limit == ANY and not proves:
+            if found is None or (found[0] is None and limit == ANY and not proves):
                 break
             crew, refused = found
             if crew is not None:
@@ -63,7 +63,7 @@ class LoadSearch:
     def _counts_stages(self, sets: Sets) -> bool:
         """Whether every set of devices has the number of stages that the table assumes, or any number will do."""
         instance = self.instance
-        return bool((sets.turns == 1).all()) or instance.least <= 1 and instance.most >= len(instance.devices)
+        return bool((sets.turns == 1).all()) or (instance.least <= 1 and instance.most >= len(instance.devices))
 
     def _take(self, crew: Crew, limit: float) -> None:
         """Report a plan that keeps a limit."""
@@ -123,8 +123,7 @@ class LoadSearch:
         while not self._over() and self.best.plan is not None:
             devices = list(self.best.plan.devices)
             if not any(self._settle(changed) for changed in self._changes(devices, rng) if not self._over()):
-                if self.instance.least <= 1 or self._over():
-                    break
+                break
 
     def _orders(self) -> Iterator[np.ndarray]:
         """Keys by which devices make first sequences."""

@@ -79,11 +79,11 @@ class Sets:
 
     def device(self, team: int) -> int:
         """The first device of a team's class."""
-        return self.members[self.team_class[team]][0]
+        return self.members[int(self.team_class[team])][0]
 
     def pair(self, source: int, target: int) -> tuple[int, int]:
         """A device of each of two teams; two different ones if they are of one class."""
-        first, second = self.team_class[source], self.team_class[target]
+        first, second = int(self.team_class[source]), int(self.team_class[target])
         if first != second:
             return self.members[first][0], self.members[second][0]
         return self.members[first][0], self.members[first][min(1, len(self.members[first]) - 1)]
@@ -149,11 +149,12 @@ class ChainSteps:
         self._elapsed = self.weight * self.instance.elapsed
 
     def _begins(self, v: int, turns: int) -> IntArray:
-        return self._first[v] if turns == 1 or self.lone is None else np.maximum(self._first[v], self.lone)
+        first = self._first[v]
+        return np.asarray(first if turns == 1 or self.lone is None else np.maximum(first, self.lone))
 
     def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
         """As :meth:`Steps.least`."""
-        return least_before(begun - self._elapsed[v], self._begins(v, turns)) + self._elapsed[v]
+        return np.asarray(least_before(begun - self._elapsed[v], self._begins(v, turns)) + self._elapsed[v])
 
     def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
         """As :meth:`Steps.origin`."""

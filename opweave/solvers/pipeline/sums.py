@@ -1,9 +1,10 @@
 """The joint optimum of sums: the sum of transfers, the latency of one input, or a channel shared by all transfers.
 
-With few devices, dynamic programming over sets of them settles a sum (see :mod:`.sets`). Otherwise local search finds plans (see :mod:`.local`). A cheapest walk without an immediate return bounds the sum, and prices of
-visits strengthen the bound. Labels that remember more and more devices turn the walk into a plan or raise the bound
-(dynamic ng-routes, see :mod:`.labels`). With computing and a shared channel, the bottleneck is the longest stage or the
-sum of all transfers. For a given limit on stages, the least sum is a problem of this kind, and the limit is bisected.
+With few devices, dynamic programming over sets of them settles a sum (see :mod:`.sets`). Otherwise local search finds
+plans (see :mod:`.local`). A cheapest walk without an immediate return bounds the sum, and prices of visits strengthen
+the bound. Labels that remember more and more devices turn the walk into a plan or raise the bound (dynamic ng-routes,
+see :mod:`.labels`). With computing and a shared channel, the bottleneck is the longest stage or the sum of all
+transfers. For a given limit on stages, the least sum is a problem of this kind, and the limit is bisected.
 """
 
 from __future__ import annotations

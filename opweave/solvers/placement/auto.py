@@ -98,7 +98,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(CHAIN_SHARE):
         counted = go_on_with(problem, "layers", run)  # does nothing unless the operators run one after the other
     if counted.infeasible or run.closed():
-        return counted
+        return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():

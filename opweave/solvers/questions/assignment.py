@@ -205,6 +205,8 @@ def _solved(matrix: MatrixModel, seconds: float) -> FloatArray | None:
     from scipy.sparse import csr_matrix
 
     rows = matrix.rows
+    if matrix.columns == 0:
+        return np.zeros(0)  # nothing is to be assigned; rows without columns have been decided
     shape = (len(rows), matrix.columns)
     found = milp(
         matrix.cost,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
+from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.llm.gguf import read_header
 from opweave.problems.language.number_types import NUMBER_TYPES
 from opweave.problems.limits import DEFAULT_LIMITS
@@ -38,7 +39,7 @@ def test_the_graph_has_every_byte(tmp_path: Path) -> None:
     caches = [size for name, size in graph.parameter_bytes.items() if name.endswith(".cache")]
     assert sum(graph.parameter_bytes.values()) - sum(caches) == total
     assert caches == [1024 * 256] * 3
-    assert [op.kind for op in graph.operators] == ["embedding", *["attention", "feed_forward"] * 3, "head"]
+    assert [op.kind for op in graph.operators] == ["Embedding", *["attention", "feed_forward"] * 3, "head"]
     assert "tied" in graph.operators[0].parameters and "tied" in graph.operators[-1].parameters
     assert ow.load(tmp_path / "tiny.gguf").parameter_bytes["layers.0.cache"] == 4096 * 256
 
@@ -73,6 +74,8 @@ def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
     assert len(model.layers) == 2  # the last block predicts further tokens
     assert model.idle_bytes > 0
     assert model.tied_bytes == 0
+    with pytest.raises(ow.InvalidInputError, match="has experts, of which a token reads only some; plan it with 'opw"):
+        missing_costs(ow.load(tmp_path / "moe.gguf"), {"cluster": ow.Cluster(devices=[ow.Device(name="a")])})
     roles = [[group.role for group in layer.groups] for layer in model.layers]
     assert roles == [["attention", "feed_forward"], ["attention", "router", "experts", "feed_forward"]]
     experts = model.layers[1].group("experts")

@@ -99,3 +99,28 @@ def test_caches_need_rows_of_whole_blocks() -> None:
         parts(model(), Workload(keys="q8_0"))
     with pytest.raises(ow.InvalidInputError, match="'q9_0' is no type of numbers that opweave knows"):
         parts(model(), Workload(values="q9_0"))
+
+
+@pytest.mark.parametrize("more", [{"sequences": 2**50}, {"sequences": 2**40, "context": 4096}])
+def test_impossible_sizes_are_one_sentence(more: dict[str, int]) -> None:
+    with pytest.raises(ow.InvalidInputError, match="more than any machine has; ask for less") as caught:
+        language_graph(model(), Workload(**more))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ow.InvalidInputError, match="trained for at most 4,096"):
+        language_graph(model(), Workload(context=2**50))
+
+
+def test_devices_without_memory_bandwidth_or_bytes() -> None:
+    work = Workload(context=100)
+    nothing = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=0, flops_per_second=1e9, memory_bandwidth=1e9)])
+    problem = ow.Placement(
+        graph=language_graph(model(), work),
+        cluster=nothing,
+        costs=language_costs(model(), work, nothing),
+        memory="parameters",
+    )
+    result = ow.solve(problem, time_limit=5)
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason is not None and "'a'" in result.reason
+    with pytest.raises(ow.InvalidInputError, match="device 'b' has no flops_per_second"):
+        language_costs(model(), work, ow.Cluster(devices=[ow.Device(name="b")]))

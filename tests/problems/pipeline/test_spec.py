@@ -192,9 +192,7 @@ def test_a_first_input_that_is_read_late_crosses_every_cut() -> None:
     first = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [(point.position, point.tensors) for point in first.cut_points] == [(1, ("y", "p")), (2, ("y", "q"))]
     assert Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="dominators").cut_points == ()
-    everywhere = Pipeline(
-        graph=graph, cluster=cluster, include_compute=False, inputs="everywhere", cuts="dominators"
-    )
+    everywhere = Pipeline(graph=graph, cluster=cluster, include_compute=False, inputs="everywhere", cuts="dominators")
     assert [point.bytes for point in everywhere.cut_points] == [2, 2]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.solvers.memory_layout.exact import components
+from opweave.solvers.memory_layout.ranks import BY_SECTION, BY_STORAGE, Choice
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
 from opweave.solvers.memory_layout.sections import Space, live_bytes, overlaps_of, sections_of, space_of
 from tests.oracles.memory_layout import best_layout
@@ -17,11 +18,6 @@ from tests.strategies.memory_layout import memory_layouts
 
 def lifetimes(*rows: tuple[int, int, int]) -> list[ow.Lifetime]:
     return [ow.Lifetime(id=f"s{k}", begin=b, end=e, bytes=size) for k, (b, e, size) in enumerate(rows)]
-
-
-NOT_AT_ITS_PEAK = ow.MemoryLayout(
-    lifetimes=lifetimes((0, 3, 1), (0, 1, 3), (1, 4, 2), (2, 5, 1), (3, 6, 1), (4, 7, 2), (5, 8, 1), (6, 7, 1)),
-)
 
 
 @st.composite
@@ -55,14 +51,15 @@ def least_height(space: Space) -> int | None:
     return min(found, default=None)
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize("branching", [BY_SECTION, BY_STORAGE])
+@settings(max_examples=50)
 @given(space=spaces(), seed=st.integers(0, 9))
-def test_search_at_every_height_agrees_with_every_order(space: Space, seed: int) -> None:
+def test_search_at_every_height_agrees_with_every_order(branching: int, space: Space, seed: int) -> None:
     least, noise = least_height(space), np.random.default_rng(seed)
     lowest = int(live_bytes(space.size, space.first, space.after, space.sections).max())
     for height in range(lowest - 1, (least or lowest) + 2):
         rank, blame = noise.standard_normal(len(space.size)), 1.0 + noise.random(space.sections)
-        decision = pack(space, height, rank, blame, 10**6)
+        decision = pack(space, height, Choice(branching, rank, blame), 10**6)
         assert decision.answer == (FOUND if least is not None and height >= least else REFUTED)
         if decision.offset is not None:
             _check(space, decision.offset, height)

@@ -45,7 +45,7 @@ def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
         assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(problem=wide_pipelines())
 def test_wide_readings_agree_with_brute_force(problem: Pipeline) -> None:
     optimum = best_pipeline(problem)[0]

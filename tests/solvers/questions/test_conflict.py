@@ -15,7 +15,7 @@ from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.requirements import UnknownTimes, requirements_of
 from tests.test_conformance import SUBJECTS, Subject
-from tests.tiny import PROBLEMS
+from tests.tiny import CLUSTER, PROBLEMS
 
 MOST_REQUIREMENTS = 6
 """Requirements up to which every set of them is judged by brute force."""
@@ -143,6 +143,12 @@ def test_a_feasible_problem_comes_with_its_plan() -> None:
     found = ow.conflict(problem)
     assert (found.status, found.items, found.explain()) == ("feasible", (), "There is a plan.")
     assert problem.evaluate(found.plan).feasible
+
+
+@pytest.mark.parametrize("kind", [ow.MemoryOrdering, ow.Placement, ow.BatchedMapping, ow.Pipeline, ow.Slicing])
+def test_problems_without_operators_have_a_plan(kind: type[ow.Problem]) -> None:
+    where = {} if kind is ow.MemoryOrdering else {"cluster": CLUSTER, "costs": ow.Costs.from_table({})}
+    assert "There is a plan" in repr(ow.conflict(kind(graph=ow.OpGraph(tensors=[], operators=[]), **where)))
 
 
 def test_the_limit_of_an_order_is_mended_by_the_least_peak() -> None:

@@ -1,0 +1,254 @@
+"""Benchmarks of plans of language models: proofs, the splits of runtimes, and what a second machine brings.
+
+Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes counts random machines``; ``--smoke``
+uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data sheets, of which
+they reach the share that published runs of llama.cpp reach (:mod:`opweave.problems.language.published`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+import opweave as ow
+from benchmarks.tables import milliseconds, percent, run_parts, show
+from opweave.adapters.llm.config_read import from_config
+from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
+from opweave.problems.language.published import typical_efficiency
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.workload import Workload
+from opweave.solvers.language.baselines import other_splits
+from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines
+
+GIB = 2**30
+
+_DENSE = {"model_type": "llama", "num_key_value_heads": 8, "vocab_size": 128_256, "max_position_embeddings": 131_072}
+CONFIGS: dict[str, dict[str, object]] = {
+    "Llama-3-8B": _DENSE
+    | {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32},
+    "Llama-3-70B": _DENSE
+    | {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80},
+    "Llama-3.1-405B": _DENSE
+    | {"hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126},
+    "Qwen3-30B-A3B": {
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 48,
+        "head_dim": 128,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 40_960,
+    },
+    "gpt-oss-20b": {
+        "model_type": "gpt_oss",
+        "hidden_size": 2880,
+        "intermediate_size": 2880,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 24,
+        "num_local_experts": 32,
+        "num_experts_per_tok": 4,
+        "sliding_window": 128,
+        "vocab_size": 201_088,
+        "max_position_embeddings": 131_072,
+    },
+}
+
+
+def model(name: str, dtype: str) -> LanguageModel:
+    """A published model with its matrices in a type."""
+    return from_config(CONFIGS[name], name, dtype)
+
+
+def cpu(name: str, gib: int, gb_per_second: float) -> ow.Device:
+    """A processor and its memory."""
+    return ow.Device(
+        name=name,
+        memory_bytes=gib * GIB,
+        flops_per_second=1e12,
+        memory_bandwidth=gb_per_second * 1e9,
+        launch_seconds=5e-6,
+    )
+
+
+def gpu(name: str, kind: str) -> ow.Device:
+    """A graphics card by its data sheet."""
+    sheet = ow.clusters.device(kind, name)
+    return ow.Device(
+        name=name,
+        memory_bytes=sheet.memory_bytes,
+        flops_per_second=sheet.flops_per_second,
+        memory_bandwidth=sheet.memory_bandwidth,
+        launch_seconds=5e-6,
+    )
+
+
+def rig(machines: Sequence[Sequence[ow.Device]], *, lan: float = 1e9 / 8, delay: float = 3e-4) -> Rig:
+    """Machines whose devices are joined by PCI Express and which are joined by a network; the first has the host."""
+    devices = [device for machine in machines for device in machine]
+    home = [number for number, machine in enumerate(machines) for _ in machine]
+    near = np.equal.outer(home, home)
+    host = next(device.name for device in machines[0] if device.name.endswith("cpu"))
+    return Rig(
+        cluster=ow.Cluster(
+            devices=devices,
+            bandwidth=np.where(near, 25e9, lan).tolist(),
+            latency=np.where(near, 2e-5, delay).tolist(),
+        ),
+        host=host,
+        reserve={device.name: (8 if "cpu" in device.name else 1) * GIB for device in devices},
+        efficiency=typical_efficiency(),
+        machines={machine[0].name.split()[0]: [device.name for device in machine] for machine in machines},
+    )
+
+
+DESKTOP = (gpu("desktop 3090", "rtx3090"), cpu("desktop cpu", 64, 75))
+LAPTOP = (gpu("laptop 3060", "rtx3060ti"), cpu("laptop cpu", 32, 60))
+SERVER = (gpu("server V100", "v100"), gpu("server P100", "p100"), cpu("server cpu", 128, 100))
+OLD = (gpu("old 2080", "rtx2080ti"), cpu("old cpu", 16, 40))
+
+HOMES: tuple[tuple[str, str, str, Rig, int], ...] = (
+    ("Llama-3-70B, q4_k", "desktop", "Llama-3-70B q4_k", rig([DESKTOP]), 8192),
+    ("Llama-3-70B, q4_k", "desktop + laptop", "Llama-3-70B q4_k", rig([DESKTOP, LAPTOP]), 8192),
+    ("Qwen3-30B-A3B, q8_0", "desktop", "Qwen3-30B-A3B q8_0", rig([DESKTOP]), 32768),
+    ("Qwen3-30B-A3B, q8_0", "laptop", "Qwen3-30B-A3B q8_0", rig([LAPTOP]), 16384),
+    ("gpt-oss-20b, q8_0", "laptop", "gpt-oss-20b q8_0", rig([LAPTOP]), 32768),
+    ("Llama-3.1-405B, q3_k", "four machines", "Llama-3.1-405B q3_k", rig([SERVER, DESKTOP, LAPTOP, OLD]), 4096),
+)
+"""Name, machines, model and type, rig, context."""
+
+
+def warm_up() -> None:
+    """Load what solvers need, so that the tables show only their work."""
+    devices = rig([DESKTOP])
+    problem = fastest_pass(model("Llama-3-8B", "q4_k"), devices, Workload())
+    ow.solve(problem, solver="layers", time_limit=30)
+    other_splits(problem)
+
+
+def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """The plan that llama.cpp can carry out, next to the splits of runtimes."""
+    for what, where, asked, devices, context in HOMES[: 2 if smoke else None]:
+        name, dtype = asked.split()
+        asked_model, work = model(name, dtype), Workload(context=context)
+        began = time.process_time()
+        found = fastest_in_blocks(asked_model, devices, work, time_limit=30)
+        took = time.process_time() - began
+        splits = {each.name: each.seconds for each in other_splits(fastest_pass(asked_model, devices, work))}
+        known = {each: seconds for each, seconds in splits.items() if seconds is not None}
+        best = min(known, key=lambda each: known[each], default="-")
+        plan = found.result.objective
+        if plan is None or found.bound is None:
+            yield what, where, "-", "-", "-", "-", "-", f"{took:.1f}"
+            continue
+        fit = splits["llama_fit"]
+        yield (
+            what,
+            where,
+            milliseconds(plan),
+            f"{1 / plan:.1f}",
+            "-" if fit is None else f"{fit / plan:.2f}",
+            f"{best}: {known[best] / plan:.2f}" if known else "-",
+            "proved" if plan <= found.bound * (1 + 2e-6) else percent(1 - found.bound / plan),
+            f"{took:.1f}",
+        )
+
+
+def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """126 layers on 8 devices: whole layers, parts with the host, parts anywhere."""
+    for each in ((SERVER, DESKTOP, LAPTOP, OLD), (SERVER, DESKTOP))[: 1 if smoke else 2]:
+        devices = rig(each)
+        big, work = model("Llama-3.1-405B", "iq1_s"), Workload(context=4096)
+        for word, rules in (("whole", whole_layers(big, work)), ("split", by_layer(big, devices, work)), ("free", ())):
+            problem = fastest_pass(big, devices, work, constraints=rules)
+            began = time.process_time()
+            result = ow.solve(problem, solver="layers", time_limit=30)
+            took = time.process_time() - began
+            count = len(devices.cluster.devices)
+            yield word, count, milliseconds(result.objective), percent(result.gap), f"{took:.2f}"
+
+
+def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Random devices and links: how often a split is as fast as the plan, and whether one is ever faster."""
+    rng = np.random.default_rng(7)
+    beaten, proved, ratios, seconds = 0, 0, dict[str, list[float]](), []
+    count = 3 if smoke else 30
+    for _ in range(count):
+        name, dtype = [("Llama-3-8B", "f16"), ("Qwen3-30B-A3B", "q4_k"), ("gpt-oss-20b", "q8_0")][rng.integers(3)]
+        size = int(rng.integers(2, 5))
+        devices = [
+            ow.Device(
+                name=f"{'host cpu' if k == 0 else f'card {k}'}",
+                memory_bytes=int(rng.integers(20, 64) if k == 0 else rng.integers(4, 24)) * GIB,
+                flops_per_second=float(10 ** rng.uniform(12, 14)),
+                memory_bandwidth=float(10 ** (rng.uniform(10.3, 11) if k == 0 else rng.uniform(11, 12))),
+                launch_seconds=5e-6,
+            )
+            for k in range(size)
+        ]
+        lan, delay = float(10 ** rng.uniform(7, 10)), float(10 ** rng.uniform(-5, -3))
+        home = rig([[device] for device in devices], lan=lan, delay=delay)
+        problem = fastest_pass(model(name, dtype), home.model_copy(update={"reserve": {}}), Workload(context=4096))
+        began = time.process_time()
+        result = ow.solve(problem, solver="layers", time_limit=30)
+        seconds.append(time.process_time() - began)
+        proved += result.status is ow.Status.OPTIMAL
+        for split in other_splits(problem):
+            if split.seconds is not None and result.objective:
+                ratios.setdefault(split.name, []).append(split.seconds / result.objective)
+                beaten += split.seconds < result.objective * (1 - 1e-9)
+    for rule, values in ratios.items():
+        yield rule, len(values), f"{np.exp(np.mean(np.log(values))):.2f}", f"{max(values):.2f}", beaten, proved, count
+    yield "processor seconds", len(seconds), f"{np.median(seconds):.2f} median", f"{max(seconds):.2f}", "", "", ""
+
+
+def machine_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Whether a second machine pays, and the longest context with it."""
+    devices = rig([DESKTOP, LAPTOP])
+    for name, dtype in (("Llama-3-70B", "q4_k"), ("Qwen3-30B-A3B", "q8_0"))[: 1 if smoke else 2]:
+        asked, work = model(name, dtype), Workload(context=8192)
+        for row in which_machines(asked, devices, work, constraints=by_layer(asked, devices, work), time_limit=30).rows:
+            yield name, str(row.values["machines"]), milliseconds(row.objective), milliseconds(row.bound), "8192"
+        if not smoke:
+            began = time.process_time()
+            found = longest_context(asked, devices, work, seconds=0.25, time_limit=30)
+            took = f"{time.process_time() - began:.1f} s"
+            seconds = None if found.result is None else found.result.objective
+            yield name, "longest at 4 tokens/s", milliseconds(seconds), took, f"{found.context} ({found.proved})"
+
+
+def homes(*, smoke: bool) -> None:
+    """Plans for homes."""
+    header = ("model", "devices", "ms a token", "tokens/s", "llama_fit / plan", "best split / plan", "proof", "s")
+    show("Decode, one sequence; plans that llama.cpp's options can carry out", header, home_rows(smoke=smoke))
+
+
+def counts(*, smoke: bool) -> None:
+    """126 layers."""
+    header = ("layers", "devices", "ms a token", "proof", "processor s")
+    show("Llama-3.1-405B, iq1_s, 126 layers", header, count_rows(smoke=smoke))
+
+
+def random(*, smoke: bool) -> None:
+    """Random devices."""
+    header = ("split", "plans", "mean ratio", "largest ratio", "beaten", "proved", "problems")
+    show("Splits of runtimes over the plan, random devices", header, random_rows(smoke=smoke))
+
+
+def machines(*, smoke: bool) -> None:
+    """Machines and contexts."""
+    header = ("model", "machines", "ms a token", "bound", "context")
+    show("Does a second machine pay?", header, machine_rows(smoke=smoke))
+
+
+if __name__ == "__main__":
+    parts = {"homes": homes, "counts": counts, "random": random, "machines": machines}
+    run_parts(__doc__, parts, warm_up)

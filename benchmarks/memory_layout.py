@@ -1,0 +1,184 @@
+"""Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
+
+Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``; ``--smoke`` uses
+a few small ones. ``public`` needs the eleven instances of google/minimalloc (Apache-2.0), ``A.1048576.csv`` and so on, in
+the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of the processor: loops are
+compiled before.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import opweave as ow
+from benchmarks.tables import GRAPHS, percent, run_parts, show
+
+PUBLISHED = dict(zip("ABCDEFGHIJK", (4.9, 3.7, 0.64, 2.7, 3.7, 5.4, 1.2, 1.8, 3.9, 0.88, 0.63), strict=True))
+"""Seconds of MiniMalloc, as its authors publish them."""
+
+CAPACITY = 1_048_576
+SMOKE = ("keras/MobileNetV2", "keras/NASNetMobile", "nas/rw_0")
+RULES = ("tflm", "by_size", "by_lifetime", "onnxruntime", "executorch")
+
+
+def warm_up() -> None:
+    """Load or compile the loops."""
+    ow.solve(random_layout(40, 40, seed=1), time_limit=20)
+
+
+def random_layout(storages: int, moments: int, seed: int) -> ow.MemoryLayout:
+    """Storages of all sizes and lifetimes: most are short, some long."""
+    noise = np.random.default_rng(seed)
+    begin = noise.integers(0, moments, storages)
+    length = 1 + np.minimum(noise.geometric(6 / moments, storages), noise.geometric(0.2, storages) * moments // 20)
+    size = 64 * (1 + np.minimum(noise.geometric(0.002, storages), 100_000))
+    return ow.MemoryLayout(
+        lifetimes=[
+            ow.Lifetime(id=f"s{k}", begin=int(b), end=int(b + w), bytes=int(s))
+            for k, (b, w, s) in enumerate(zip(begin, length, size, strict=True))
+        ]
+    )
+
+
+def seconds_until(problem: ow.MemoryLayout, seed: int, limit: float, enough: int) -> tuple[float, ow.Result[ow.Layout]]:
+    """Seconds of the processor until a layout is small enough, and the result."""
+    began = time.process_time()
+    result = ow.solve(
+        problem,
+        solver="exact",
+        time_limit=limit,
+        seed=seed,
+        callback=lambda now: now.objective is not None and now.objective <= enough,
+    )
+    return time.process_time() - began, result
+
+
+def public_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """MiniMalloc's instances at their capacity, and as low as possible."""
+    folder = Path(os.environ.get("OPWEAVE_MINIMALLOC", "minimalloc"))
+    for name, published in PUBLISHED.items():
+        path = folder / f"{name}.{CAPACITY}.csv"
+        if not path.exists() or (smoke and name not in "AF"):
+            continue
+        problem = ow.load_lifetimes(path, capacity=CAPACITY)
+        timed = [seconds_until(problem, seed, 20.0, CAPACITY) for seed in range(1 if smoke else 5)]
+        packed = all(result.solution is not None for _, result in timed)
+        best = ow.solve(problem, time_limit=2.0 if smoke else 60.0)
+        tflm = ow.solve(ow.load_lifetimes(path), solver="tflm").objective
+        yield (
+            name,
+            len(problem.lifetimes),
+            problem.live_peak,
+            f"{published:.2f}",
+            f"{statistics.median(seconds for seconds, _ in timed):.2f}" if packed else "-",
+            best.objective or "-",
+            best.bound or "-",
+            tflm or "-",
+        )
+
+
+def public(*, smoke: bool) -> None:
+    """Public instances."""
+    show(
+        "MiniMalloc's instances: seconds to pack at 1,048,576 bytes, and the smallest arena in 60 s",
+        ("instance", "storages", "live peak", "published s", "median s of 5", "arena", "bound", "TFLM"),
+        public_rows(smoke=smoke),
+    )
+
+
+def graph_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Graphs of the repository in their best orders."""
+    for path in [GRAPHS / f"{name}.json.gz" for name in SMOKE] if smoke else sorted(GRAPHS.glob("*/*.json.gz")):
+        ordering = ow.MemoryOrdering(graph=ow.load(path))
+        problem = ow.layout_of(ordering, ow.solve(ordering, time_limit=10.0))
+        rules = [ow.solve(problem, solver=rule).objective for rule in RULES]
+        began = time.process_time()
+        result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+        yield (
+            f"{path.parent.name}/{ordering.graph.name}",
+            len(problem.lifetimes),
+            problem.live_peak,
+            result.objective,
+            percent(result.gap),
+            f"{time.process_time() - began:.3f}",
+            *(f"{100 * (arena / problem.live_peak - 1):.1f} %" for arena in rules),
+        )
+
+
+def graphs(*, smoke: bool) -> None:
+    """Real orders."""
+    show(
+        "Graphs in their best orders: bytes, and what rules waste",
+        ("graph", "storages", "live peak", "arena", "gap", "seconds", *RULES),
+        graph_rows(smoke=smoke),
+    )
+
+
+def large_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Many storages."""
+    for count in (1_000,) if smoke else (1_000, 10_000, 60_000):
+        problem = random_layout(count, count // 2, seed=0)
+        began = time.process_time()
+        result = ow.solve(problem, time_limit=5.0 if smoke else 60.0)
+        yield count, problem.live_peak, result.objective, percent(result.gap), f"{time.process_time() - began:.1f}"
+
+
+def large(*, smoke: bool) -> None:
+    """Size."""
+    show("Random lifetimes", ("storages", "live peak", "arena", "gap", "seconds"), large_rows(smoke=smoke))
+
+
+def pooled(storages: int, seed: int) -> ow.MemoryLayout:
+    """A random layout with a small fast pool, a larger slower one, and a slow one without limit."""
+    plain = random_layout(storages, storages // 2, seed)
+    pools = [
+        ow.Pool(name="tcm", bytes=plain.live_peak // 6, speed=64e9),
+        ow.Pool(name="sram", bytes=plain.live_peak // 3, speed=16e9),
+        ow.Pool(name="dram", speed=2e9),
+    ]
+    noise = np.random.default_rng(seed)
+    traffic = [int(each.bytes * noise.integers(2, 9)) for each in plain.lifetimes]
+    lifetimes = [
+        each.model_copy(update={"traffic": moved}) for each, moved in zip(plain.lifetimes, traffic, strict=True)
+    ]
+    return ow.MemoryLayout(lifetimes=lifetimes, pools=pools, objective="traffic")
+
+
+def pool_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Traffic to three pools."""
+    for seed in range(1 if smoke else 5):
+        problem = pooled(40 if smoke else 200, seed)
+        greedy = ow.solve(problem, solver="tflm").objective
+        result = ow.solve(problem, time_limit=2.0 if smoke else 30.0)
+        assert result.objective is not None
+        yield (
+            len(problem.lifetimes),
+            f"{1e6 * (greedy or 0):,.1f}",
+            f"{1e6 * result.objective:,.1f}",
+            f"{1e6 * (result.bound or 0):,.1f}",
+            percent(result.gap),
+        )
+
+
+def pools(*, smoke: bool) -> None:
+    """Pools."""
+    show(
+        "Three pools: microseconds of traffic",
+        ("storages", "TFLM, fastest first", "opweave", "bound", "gap"),
+        pool_rows(smoke=smoke),
+    )
+
+
+def main() -> None:
+    """Run the parts named on the command line."""
+    run_parts(__doc__, {"public": public, "graphs": graphs, "large": large, "pools": pools}, warm_up)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Pipelines beside published ones: instances of dnn-partitioning, and one input at a time on a home cluster.
+
+Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart latency loads``; ``--smoke``
+takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that the
+environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators"
+(NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import opweave as ow
+from benchmarks.tables import run_parts, show
+
+INSTANCES = Path(os.environ.get("OPWEAVE_PARTITIONING", "instances/dnn-partitioning"))
+GRAPHS = Path(__file__).parent / "graphs"
+
+THEIRS = {
+    "LayerGraphs_bert24_inference": 17.790,
+    "LayerGraphs_gnmt_inference": 32.911,
+    "LayerGraphs_resnet50_inference": 33.775,
+    "OperatorGraphs_bert_l-3_inference": 27.92,
+    "OperatorGraphs_bert_l-6_inference": 29.58,
+    "OperatorGraphs_resnet50_inference": 124.3,
+}
+"""Milliseconds of the largest load for contiguous parts, as their dynamic program gives it."""
+
+HOME = (
+    ("desktop", 24, 20e12, 400e9, 120e6),
+    ("laptop", 12, 4e12, 100e9, 60e6),
+    ("old", 8, 1e12, 50e9, 40e6),
+    ("mini", 16, 3e12, 70e9, 110e6),
+    ("tablet", 8, 2e12, 60e9, 50e6),
+    ("phone", 6, 1.5e12, 45e9, 30e6),
+    ("server", 16, 0.3e12, 20e9, 115e6),
+    ("board", 8, 5e12, 100e9, 80e6),
+)
+"""Unlike devices: name, share of the memory, operations and bytes per second, bytes per second to the router."""
+
+
+def home(devices: int, bytes_in_all: float) -> ow.Cluster:
+    """The first devices of a home, with a given memory in all."""
+    chosen = HOME[:devices]
+    whole = sum(share for _, share, *_ in chosen)
+    machines = [
+        ow.Device(
+            name=name, memory_bytes=int(share / whole * bytes_in_all), flops_per_second=flops, memory_bandwidth=band
+        )
+        for name, share, flops, band, _ in chosen
+    ]
+    return ow.Cluster(devices=machines, rates=[rate for *_, rate in chosen], latency=0.002)
+
+
+def instances(*, smoke: bool) -> Iterator[tuple[str, ow.Pipeline]]:
+    """The throughput instances that are there."""
+    for path in sorted(INSTANCES.glob("throughput-inputs_*_inference.json*")):
+        name = path.name.removeprefix("throughput-inputs_").split(".", 1)[0]
+        problem = ow.load_problem(path)
+        if not smoke or len(problem.graph.operators) < 100:
+            yield name, problem
+
+
+def throughput_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Contiguous parts."""
+    for name, problem in instances(smoke=smoke):
+        began = time.process_time()
+        result = ow.solve(problem, time_limit=60)
+        spent = time.process_time() - began
+        bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
+        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
+        yield name, len(problem.graph.operators), THEIRS.get(name, "-"), value, bound, f"{spent:.2f}"
+
+
+def throughput(*, smoke: bool) -> None:
+    """Largest load of contiguous parts."""
+    show(
+        "dnn-partitioning, contiguous parts: ms of the largest load, computing and transfers together",
+        ("instance", "operators", "theirs", "ours", "bound", "CPU s"),
+        throughput_rows(smoke=smoke),
+    )
+
+
+def apart_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Parts that need not be contiguous."""
+    for name, problem in instances(smoke=smoke):
+        free = type(problem).model_validate({**problem.model_dump(), "max_visits": None})
+        result = ow.solve(free, time_limit=3 if smoke else 60)
+        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
+        yield name, THEIRS.get(name, "-"), value
+
+
+def apart(*, smoke: bool) -> None:
+    """Largest load where devices may have any number of parts."""
+    show(
+        "dnn-partitioning, parts that need not be contiguous: ms of the largest load",
+        ("instance", "theirs, contiguous", "ours"),
+        apart_rows(smoke=smoke),
+    )
+
+
+def filled(problem: ow.Pipeline) -> float:
+    """The best of filling one device after another, in any order of the devices."""
+    from opweave.formulations.pipeline.instance import lower
+    from opweave.solvers.pipeline.plans import Plan, value_of
+
+    instance, best, tried = lower(problem), math.inf, set[tuple[int, ...]]()
+    for order in itertools.permutations(range(len(instance.devices))):
+        point, cuts, used = 0, list[int](), list[int]()
+        for v in order:
+            end = int(instance.reach[v, point])
+            if end > point:
+                point = end
+                used.append(v)
+                cuts.append(end)
+            if point == instance.last:
+                if tuple(used) not in tried:
+                    best = min(best, value_of(instance, Plan(tuple(cuts[:-1]), tuple(used))))
+                tried.add(tuple(used))
+                break
+    return best
+
+
+def home_rows(*, smoke: bool, **reading: str) -> Iterator[tuple[object, ...]]:
+    """Language models on 4 and 8 devices of a home."""
+    models = [path for path in sorted((GRAPHS / "torch").glob("*.json.gz")) if "export" in path.name]
+    words = ("gpt", "llama", "t5", "bert")
+    for path in [each for each in models if each.name.startswith(words)][: 1 if smoke else None]:
+        graph = ow.load(path)
+        whole = sum(parameter.bytes for parameter in graph.parameters)
+        for devices, room in itertools.product((4, 8), (1.25, 2.5)):
+            cluster = home(devices, room * whole)
+            costs = ow.Costs.roofline(graph, cluster)
+            problem = ow.Pipeline(graph=graph, cluster=cluster, costs=costs, memory="parameters", **reading)
+            began = time.process_time()
+            result = ow.solve(problem, time_limit=30)
+            spent = time.process_time() - began
+            value = "-" if result.objective is None else f"{result.objective:.4f}"
+            name = path.name.split(".", 1)[0]
+            fill = f"{filled(problem):.4f}"
+            yield name, len(graph.operators), devices, room, result.status.value, value, fill, f"{spent:.2f}"
+
+
+HEADINGS = ("model", "operators", "devices", "memory / weights", "status", "s", "filling, best order", "CPU s")
+
+
+def latency(*, smoke: bool) -> None:
+    """One input at a time."""
+    show("One input at a time on a home cluster", HEADINGS, home_rows(smoke=smoke, objective="latency"))
+
+
+def loads(*, smoke: bool) -> None:
+    """Stages that pay for what they send and receive."""
+    show("Stages that pay for their transfers, on a home cluster", HEADINGS, home_rows(smoke=smoke, load="sum"))
+
+
+def main() -> None:
+    """Run the parts named on the command line."""
+    run_parts(__doc__, {"throughput": throughput, "apart": apart, "latency": latency, "loads": loads}, lambda: None)
+
+
+if __name__ == "__main__":
+    main()

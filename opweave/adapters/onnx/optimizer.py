@@ -1,0 +1,173 @@
+"""The model that ONNX Runtime will run: its optimiser's result as a file, which can be planned."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from opweave.adapters.files import PathLike, Span, make_folder, write_segments
+from opweave.adapters.onnx.model import read_model
+from opweave.adapters.onnx.nodes import named_model
+from opweave.adapters.onnx.prepare import shape, with_types
+from opweave.adapters.onnx.read import onnx_runtime_problem
+from opweave.adapters.onnx.session import default_options, import_runtime, open_session
+from opweave.adapters.onnx.write import LARGEST_PROTOBUF, permissions, save_model
+from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Level = Literal["extended", "layout"]
+"""What the optimiser may do: ``extended`` folds constants and fuses operators; ``layout`` also stores the images of
+convolutions in blocks, as the kernels for this machine's processor want them."""
+
+_LEVELS: Mapping[Level, str] = {"extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    source: str
+    target: str
+    level: Level
+    beside: bool
+
+
+def optimize(
+    model: PathLike | ModelProto,
+    out: PathLike,
+    *,
+    dims: Mapping[str, int] | None = None,
+    level: Level = "layout",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Path:
+    """Write a model as ONNX Runtime's optimiser leaves it, so that a plan is for the operators that will run.
+
+    :func:`~opweave.adapters.onnx.session.onnx_session_options` switch the optimiser off, because it would not keep a
+    planned order. A plan for the optimised file loses nothing by that: fused operators and blocked layouts are in the
+    file, and the runtime packs weights in any case.
+
+    Parameters
+    ----------
+    model
+        A file, or a model in memory (which is not changed).
+    out
+        Path of the new file. Over 2 GiB, its weights go into ``OUT.data`` beside it.
+    dims
+        Sizes for open dimensions, which are fixed in the new file. The optimiser can do more when it knows all sizes.
+    level
+        ``"layout"`` is what the runtime does by default; such a file is meant for processors like this machine's.
+        ``"extended"`` gives a file for all machines; models with many convolutions run slower from it.
+    limits
+        Caps on the file and on the run of the optimiser.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the file is not a model, a size is missing, or the path cannot be written to.
+    EngineError
+        When onnxruntime is not installed or refuses the model; with its message.
+    """
+    import_runtime()
+    file = read_model(model, limits)
+    from opweave.adapters.onnx.shapes import shaped
+
+    found = with_types(shaped(file, dims or {}, limits))
+    path = Path(out)
+    make_folder(path.parent)
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        source, target = Path(folder) / "source.onnx", Path(folder) / path.name
+        save_model(file, found, source)
+        weights = source.with_name(f"{source.name}.data")
+        beside = weights.exists() or source.stat().st_size > LARGEST_PROTOBUF // 2
+        task = _Task(str(source), str(target), level, beside)
+        caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
+        done = run_in_child("ONNX Runtime", "opweave.adapters.onnx.optimizer:write_optimized", task, caps)
+        if done is None:
+            raise EngineError(f"the optimiser took more than {limits.run_seconds:g} s")
+        for written in sorted(Path(folder).glob(f"{path.name}*")):
+            span = Span(written, 0, written.stat().st_size)
+            write_segments(path.with_name(written.name), [span], mode=permissions(file))
+    return path
+
+
+def write_optimized(task: _Task, _: Callable[[object], None]) -> bool:
+    """In the child: let the runtime load a model and write what its optimiser made of it."""
+    runtime = import_runtime()
+    options = default_options()
+    options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, _LEVELS[task.level])
+    options.optimized_model_filepath = task.target
+    if task.beside:
+        name = f"{Path(task.target).name}.data"
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", name)
+        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "8192")
+    open_session(Path(task.source), options)
+    return True
+
+
+@contextmanager
+def form_of_plan(
+    model: PathLike | ModelProto, operators: Collection[str], dims: Mapping[str, int], limits: Limits
+) -> Iterator[PathLike | ModelProto]:
+    """Find the form of a model for which an order was planned: the model itself, or what the optimiser makes of it.
+
+    Parameters
+    ----------
+    model
+        The model.
+    operators
+        The ids that the plan lists.
+    dims
+        Sizes of open dimensions.
+    limits
+        Caps on the file and on the run of the optimiser.
+
+    Yields
+    ------
+    PathLike or ModelProto
+        The model itself, also if the plan fits neither form; or the optimised file, which is deleted afterwards.
+    """
+    if set(named_model(model, dims, limits=limits).nodes) == set(operators) or find_spec("onnxruntime") is None:
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        name = Path(model).name if isinstance(model, str | os.PathLike) else "model.onnx"
+        try:
+            found: PathLike = optimize(model, Path(folder) / name, dims=dims, limits=limits)
+            fits = set(named_model(found, limits=limits).nodes) == set(operators)
+        except (EngineError, InvalidInputError, LimitExceededError):
+            fits = False
+        yield found if fits else model
+
+
+def runtime_form(model: PathLike, dims: Mapping[str, int]) -> MemoryOrdering | None:
+    """The problem of ordering the operators that ONNX Runtime's optimiser makes of a model, counted as it runs them.
+
+    None if onnxruntime is not installed or refuses the model.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the file is no model, or a size is missing.
+    """
+    shape(model, dims, None, DEFAULT_LIMITS)
+    if find_spec("onnxruntime") is None:
+        return None
+    try:
+        with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+            return onnx_runtime_problem(optimize(model, Path(folder) / Path(model).name, dims=dims))
+    except (EngineError, InvalidInputError, LimitExceededError):
+        return None

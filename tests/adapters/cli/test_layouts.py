@@ -1,0 +1,44 @@
+"""Layouts on the command line: of lifetimes in a CSV, and of a model whose order is open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.adapters.conftest import Run, assert_polite
+
+LINES = "id,lower,upper,size\nconv,0,2,4\nrelu,1,3,2\nadd,2,4,4\n"
+
+
+def test_lifetimes_are_planned_and_checked(opweave: Run, tmp_path: Path) -> None:
+    path, report = tmp_path / "net.csv", tmp_path / "report"
+    path.write_text(LINES)
+    done = opweave("plan", path, "--problem", "layout", "--capacity", "1MiB", "--report", report)
+    assert (done.status, done.err) == (0, "")
+    assert "as much as lives at once" in done.out
+    assert "1,048,576 bytes" in done.out
+    plan = json.loads((report / "layout.json").read_text())
+    assert (plan["arena_bytes"], plan["live_peak"], len(plan["steps"])) == (6, 6, 3)
+    assert json.loads((report / "offsets.json").read_text())["bytes"] == {"arena": 6}
+    assert (report / "layout.png").read_bytes().startswith(b"\x89PNG")
+    done = opweave("check", report / "problem.json", report / "result.json")
+    assert done.out.startswith("valid: 6 B, as claimed")
+    again = opweave("solve", report / "problem.json", "--solver", "highs", "--json")
+    assert json.loads(again.out)["objective"] == 6
+
+
+def test_a_capacity_that_is_too_small_is_exit_1(opweave: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.csv"
+    path.write_text(LINES)
+    done = opweave("plan", path, "--problem", "layout", "--capacity", "5")
+    assert (done.status, done.err) == (1, "")
+    assert "infeasible" in done.out
+
+
+def test_flags_of_orders_do_not_fit_a_csv(opweave: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.csv"
+    path.write_text(LINES)
+    said = "--in-place is about the order of a model; a CSV says when its storages live"
+    assert_polite(opweave("plan", path, "--problem", "layout", "--in-place", "any"), said)
+    assert_polite(opweave("plan", path, "--problem", "layout", "--alignment", "3"), "must be a power of two")
+    assert_polite(opweave("plan", tmp_path / "none.csv", "--problem", "layout"), "there is no such file")

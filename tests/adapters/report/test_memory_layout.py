@@ -1,0 +1,61 @@
+"""What reports and notebooks show of layouts."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.report.views import show
+from tests.tiny import GRAPH, PROBLEMS
+
+LIFETIMES = [
+    ow.Lifetime(id=name, begin=begin, end=end, bytes=size)
+    for name, begin, end, size in (("a", 0, 3, 8), ("b", 1, 3, 4), ("c", 2, 4, 2))
+]
+
+
+def test_one_arena() -> None:
+    problem = ow.MemoryLayout(lifetimes=LIFETIMES)
+    view = show(problem, ow.solve(problem))
+    assert view.explain().startswith("The layout needs 14 B, as much as lives at once.")
+    assert ("live peak", "14 B") in view.rows()
+    assert view.headline() == "The arena is as large as the live peak"
+    assert view.sections() == []
+    wasteful = ow.solve(problem, solver="first_fit")
+    assert "The baseline 'first_fit' needs" in show(problem, wasteful).explain()
+
+
+def test_pools_and_traffic() -> None:
+    problem = PROBLEMS["memory_layout"]
+    view = show(problem, ow.solve(problem))
+    assert view.explain().startswith("The traffic takes 400 ms.")
+    assert [row[0] for row in view.sections()[0].rows] == ["d", "e"]
+    assert view.headline() == "graph: 400 ms of traffic"
+    headings, rows = view.steps()
+    assert (headings[0], len(rows), rows[0][:2]) == ("storage", 3, ("a", "d"))
+
+
+def test_order_and_layout() -> None:
+    result = ow.solve(ow.OrderedLayout(GRAPH))
+    view = show(result.answers, result)
+    assert view.plan()["order"] == list(result.solution.order)
+    assert {row["storage"] for row in view.plan()["steps"]} == {"x", "a", "b", "c"}
+
+
+@pytest.mark.parametrize("problem", [ow.MemoryLayout(lifetimes=LIFETIMES), PROBLEMS["memory_layout"]])
+def test_the_picture_shows_every_storage(problem: ow.MemoryLayout) -> None:
+    pytest.importorskip("matplotlib")
+    figure = ow.solve(problem).plot()
+    drawn = sum(len(collection.get_paths()) for axes in figure.axes for collection in axes.collections)
+    assert drawn == 3
+    words = " ".join(text.get_text() for text in figure.legends[0].get_texts())
+    assert "live peak" in words
+    assert "arena" in words
+
+
+def test_an_empty_layout_is_shown_too() -> None:
+    problem = ow.MemoryLayout(lifetimes=[])
+    result = ow.solve(problem)
+    assert show(problem, result).explain()
+    assert result.plot() is not None
+    assert result._repr_html_()
