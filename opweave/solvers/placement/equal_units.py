@@ -66,9 +66,9 @@ NEAR = (0.1, 0.03)
 """Homes whose best plan costs more than the best of all by this relative amount are skipped, in the first cycle of
 rounds and in later ones."""
 
-BOUND_SHARE = 0.35
+BOUND_SHARE, MEMORY_SHARE = 0.35, 0.55
 BOUND_SECONDS = 20.0
-"""Share of the time for the bounds of windows, and seconds when there is no limit."""
+"""Shares of the time for the bounds of windows, without and with memory at its price; seconds when there is no limit."""
 
 COUNTS_SECONDS = 20.0
 CHOICE_SECONDS = 5.0
@@ -116,7 +116,7 @@ class EqualUnits:
             left = self.run.remaining()
             return 0.0 if self.run.should_stop() else BOUND_SECONDS if left is None else left
 
-        with self.run.share(BOUND_SHARE, BOUND_SECONDS):
+        with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
             if memory is not None:
                 self.run.kept["memory is priced"] = True
                 priced_bound(
