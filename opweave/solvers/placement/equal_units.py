@@ -68,7 +68,7 @@ rounds and in later ones."""
 
 BOUND_SHARE, MEMORY_SHARE = 0.35, 0.55
 BOUND_SECONDS = 20.0
-"""Shares of the time for bounds of windows, without and with memory at its price; and seconds when there is no limit."""
+"""Shares of the time for bounds of windows, without and with memory at its price; seconds when there is no limit."""
 
 COUNTS_SECONDS = 20.0
 CHOICE_SECONDS = 5.0
