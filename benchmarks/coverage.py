@@ -12,6 +12,7 @@ import importlib.util
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ def onnx_cases(paths: Sequence[Path]) -> Iterator[Case]:
     """ONNX files; a folder means all files below it."""
     for path in paths:
         for file in sorted(path.rglob("*.onnx")) if path.is_dir() else [path]:
-            yield Case(file.stem if file.stem != "model" else file.parent.name, lambda file=file: load_onnx(file))
+            yield Case(file.stem if file.stem != "model" else file.parent.name, partial(load_onnx, file))
 
 
 def load_onnx(path: Path) -> ow.OpGraph:
@@ -99,7 +100,7 @@ def torchvision(*, smoke: bool) -> Iterator[Case]:
 
     names = models.list_models(module=models)
     for name in names[:2] if smoke else names:
-        yield Case(name, lambda name=name: load(name))
+        yield Case(name, partial(load, name))
 
 
 def timm(*, smoke: bool) -> Iterator[Case]:
@@ -114,7 +115,7 @@ def timm(*, smoke: bool) -> Iterator[Case]:
 
     names = [sorted(zoo.list_models(module=module))[0] for module in sorted(zoo.list_modules())]
     for name in names[:2] if smoke else names:
-        yield Case(name, lambda name=name: load(name))
+        yield Case(name, partial(load, name))
 
 
 def transformers(*, smoke: bool) -> Iterator[Case]:
@@ -135,7 +136,7 @@ def transformers(*, smoke: bool) -> Iterator[Case]:
             return ow.load(model, kwargs={"input_ids": torch.ones(1, 32, dtype=torch.long), "use_cache": False})
 
     for kind in list(LANGUAGE)[:2] if smoke else LANGUAGE:
-        yield Case(kind, lambda kind=kind: load(kind))
+        yield Case(kind, partial(load, kind))
 
 
 ZOOS = {"onnx": own_onnx, "torchvision": torchvision, "timm": timm, "transformers": transformers}

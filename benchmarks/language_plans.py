@@ -119,7 +119,7 @@ HOMES: tuple[tuple[str, str, str, Rig, int], ...] = (
     ("Llama-3-70B, q4_k", "desktop", "Llama-3-70B q4_k", rig([DESKTOP]), 8192),
     ("Llama-3-70B, q4_k", "desktop + laptop", "Llama-3-70B q4_k", rig([DESKTOP, LAPTOP]), 8192),
     ("Qwen3-30B-A3B, q8_0", "desktop", "Qwen3-30B-A3B q8_0", rig([DESKTOP]), 32768),
-    ("Qwen3-30B-A3B, q8_0", "laptop", "Qwen3-30B-A3B q8_0", rig([LAPTOP]), 16384),
+    ("Qwen3-30B-A3B, q4_k", "laptop", "Qwen3-30B-A3B q4_k", rig([LAPTOP]), 16384),
     ("gpt-oss-20b, q8_0", "laptop", "gpt-oss-20b q8_0", rig([LAPTOP]), 32768),
     ("Llama-3.1-405B, q3_k", "four machines", "Llama-3.1-405B q3_k", rig([SERVER, DESKTOP, LAPTOP, OLD]), 4096),
 )

@@ -1,8 +1,8 @@
 """Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
 
 Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``; ``--smoke`` uses
-a few small ones. ``public`` needs the eleven instances of google/minimalloc (Apache-2.0), ``A.1048576.csv`` and so on, in
-the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of the processor: loops are
+a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0), ``A.1048576.csv`` and so on, in the
+folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of the processor, and loops are
 compiled before.
 """
 

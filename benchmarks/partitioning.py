@@ -1,9 +1,9 @@
 """Pipelines beside published ones: instances of dnn-partitioning, and one input at a time on a home cluster.
 
-Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart latency loads``; ``--smoke``
-takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that the
-environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators"
-(NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
+Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart latency loads``;
+``--smoke`` takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that
+the environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device
+Placement of DNN Graph Operators" (NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
 """
 
 from __future__ import annotations

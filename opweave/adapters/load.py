@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch.export import ExportedProgram
 
-    from opweave.problems.language.model import LanguageModel
     from opweave.problems.language.workload import Phase
 
 AnyProblem = Problem[Any, Any]
@@ -109,9 +108,9 @@ def load(
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
     data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
     if family == "llm" or "model_type" in data:
-        from opweave.adapters.llm.reading import read
+        from opweave.adapters.llm.reading import read_graph
 
-        return _language_graph(read(model, limits=limits), context, phase)
+        return read_graph(model, context=context, phase=phase, limits=limits)
     if context is not None or phase is not None:
         raise InvalidInputError(
             f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
@@ -255,19 +254,6 @@ def family_of(model: object) -> str:
     packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
     # A Keras model on the PyTorch backend is also a torch module.
     return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
-
-
-USUAL_CONTEXT = 4096
-"""Tokens of context that a language model is planned with by default; fewer if it was trained for fewer."""
-
-
-def _language_graph(model: LanguageModel, context: int | None, phase: Phase | None) -> OpGraph:
-    from opweave.problems.language.graph import language_graph
-    from opweave.problems.language.workload import Workload
-
-    longest = USUAL_CONTEXT if model.longest is None else min(USUAL_CONTEXT, model.longest)
-    work = {"context": longest if context is None else context, "phase": "decode" if phase is None else phase}
-    return language_graph(model, Workload.model_validate(work))
 
 
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:

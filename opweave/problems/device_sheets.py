@@ -1,6 +1,8 @@
 """Well-known devices by their public data sheets: accelerators, graphics cards, laptops, phones and small boards.
 
-Every row names its source, and numbers without a known source are None. Rates are peaks; a roofline takes an efficiency
+Every row names where its figures are published, and numbers without a known source are None. Many figures of NVIDIA,
+AMD, Intel, Jetson, Coral and microcontrollers were written from knowledge of these documents and not compared with them
+line by line, so check the rows that a decision depends on. Rates are peaks; a roofline takes an efficiency
 to come closer to measured times. The sheets set no launch cost, because no data sheet states one. Speeds that a source
 states as cores and clocks are their product: "16 FLOP per cycle" means two 128-bit units for multiply-add.
 """

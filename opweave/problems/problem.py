@@ -126,6 +126,11 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem knows better."""
         return timeline.end
 
+    @property
+    def size(self) -> int:
+        """How many things a plan decides about: the operators, unless a problem knows better."""
+        return len(self.graph.operators)
+
     @abstractmethod
     def assumptions(self) -> str:
         """The modelling choices that a figure depends on, in one line."""

@@ -32,7 +32,7 @@ SECONDS_PER_OPERATOR = {
     "slicing": 250e-6,
     "memory_layout": 20e-6,
 }
-"""Approximate seconds that a referee takes for each operator, on a core of 2024."""
+"""Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
 
 UNKNOWN_SECONDS = 60e-6
 """The same for other problems."""
@@ -51,7 +51,7 @@ class Referee:
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
-        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
+        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * problem.size
         run.allowance.reserve = max(LEAST_RESERVE, expected)
         if run.time_limit is not None and expected > WORTH_MEASURING:
             run.on_first = self._measure
@@ -60,7 +60,7 @@ class Referee:
         """Let a first plan be found and judged some seconds after the limit; changes nothing once there is one."""
         if any(evaluation.feasible for _, evaluation in self._judged):
             return nullcontext()
-        return self._run.allowance.for_first_plan(len(self._problem.graph.operators))
+        return self._run.allowance.for_first_plan(self._problem.size)
 
     def known(self, solution: Solution) -> Evaluation[Any] | None:
         """The earlier judgement of a plan, if there is one."""

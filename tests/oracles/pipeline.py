@@ -7,7 +7,7 @@ reached, a prefix by counting what is live. Takes every side constraint that a p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise, permutations, product
 
 import networkx as nx
 import numpy as np
@@ -43,13 +43,14 @@ def all_pipelines(problem: Pipeline) -> Iterator[Stages]:
     if not problem.running_order:
         yield Stages(stages=())
         return
+    sizes: dict[tuple[str, ...], int] = {}
     for pieces in _all_pieces(problem):
         if not problem.min_stages <= len(pieces) <= (problem.max_stages or len(pieces)):
             continue
         for teams in _all_teams(problem, len(pieces)):
             if not all(_may(problem, piece, team) for piece, team in zip(pieces, teams, strict=True)):
                 continue
-            held = _held(problem, pieces, teams)
+            held = _held(problem, pieces, teams, sizes)
             if _fits(problem, held) and _obeyed(problem, pieces, teams, held):
                 yield Stages(
                     stages=[
@@ -89,6 +90,10 @@ def _all_teams(problem: Pipeline, count: int) -> Iterator[tuple[tuple[str, ...],
     names = [each.name for each in problem.cluster.devices if each.name not in problem.forbidden_devices]
     if problem.device_order is not None:
         names = [name for name in problem.device_order if name in names]
+    if problem.max_visits == problem.max_replicas == 1:
+        pick = permutations if problem.device_order is None else combinations
+        yield from (tuple((name,) for name in chosen) for chosen in pick(names, count))
+        return
     sizes = range(1, problem.max_replicas + 1)
     teams = [team for size in sizes for team in combinations(names, size) if _alike(problem, team)]
     for chosen in product(teams, repeat=count):
@@ -279,13 +284,21 @@ def _bytes(problem: Pipeline, operators: tuple[str, ...]) -> int:
     return total + sum(op.workspace_bytes + sum(sizes.get(each, 0) for each in op.outputs) for op in here)
 
 
-def _held(problem: Pipeline, pieces: list[tuple[str, ...]], teams: tuple[tuple[str, ...], ...]) -> dict[str, int]:
-    """Bytes by device in use."""
+def _held(
+    problem: Pipeline,
+    pieces: list[tuple[str, ...]],
+    teams: tuple[tuple[str, ...], ...],
+    sizes: dict[tuple[str, ...], int],
+) -> dict[str, int]:
+    """Bytes by device in use; ``sizes`` keeps those that are known."""
     runs: dict[str, tuple[str, ...]] = {}
     for piece, team in zip(pieces, teams, strict=True):
         for name in team:
             runs[name] = runs.get(name, ()) + piece
-    return {name: _bytes(problem, operators) for name, operators in runs.items()}
+    for operators in runs.values():
+        if operators not in sizes:
+            sizes[operators] = _bytes(problem, operators)
+    return {name: sizes[operators] for name, operators in runs.items()}
 
 
 def _fits(problem: Pipeline, held: dict[str, int]) -> bool:

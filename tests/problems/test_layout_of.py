@@ -76,9 +76,7 @@ def test_a_stage_holds_what_it_passes_on() -> None:
     )
     devices = [ow.Device(name=name) for name in "abc"]
     problem = ow.Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
-    plan = ow.Stages(
-        stages=[ow.Stage(device=d, operators=[op]) for d, op in zip("abc", "pqr", strict=True)]
-    )
+    plan = ow.Stages(stages=[ow.Stage(device=d, operators=[op]) for d, op in zip("abc", "pqr", strict=True)])
     found = [rows(ow.layout_of(problem, plan, device=name)) for name in "abc"]
     assert found[0] == {"x": (0, 1, 1), "t": (0, 1, 2)}
     assert found[1] == {"t": (0, 1, 2), "u": (0, 1, 4)}

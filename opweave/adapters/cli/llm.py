@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import Settings
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import make_folder
+from opweave.adapters.files import make_folder, write_text
 from opweave.adapters.load import save
 from opweave.problems.constraints import AnyConstraint
 from opweave.problems.errors import InvalidInputError
@@ -177,6 +178,9 @@ def _answer(
     _command(console, question, result.solution, file)
     if settings.report is not None:
         files += _report(question, problem, result, settings.report)
+        runtimes = settings.report / "runtimes.json"
+        write_text(runtimes, json.dumps(_settings_of(question, result.solution, file), indent=2) + "\n")
+        files.append(runtimes)
     name_files(console, files)
     return FOUND
 
@@ -271,18 +275,23 @@ def _machines(console: Console, question: Question, limit: float) -> None:
         console.print(plain(line), markup=False, highlight=False)
 
 
-def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
-    """The command line of llama.cpp, or why there is none."""
-    from opweave.adapters.runtimes import llama_cpp_command
+def _settings_of(question: Question, schedule: Schedule, file: Path) -> dict[str, object]:
+    """The plan for every runtime."""
+    from opweave.adapters.runtimes import language_settings
 
+    name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
+    return language_settings(question.model, schedule, question.work, host=question.rig.host, file=name)
+
+
+def _command(console: Console, question: Question, schedule: Schedule, file: Path) -> None:
+    """The command lines of llama.cpp, and of vLLM for files that it reads; or why there is none."""
+    settings = _settings_of(question, schedule, file)
     if question.rig.host is None:
-        words = "llama.cpp: name the device that is the processor with --host to get its command line"
-    else:
-        try:
-            words = llama_cpp_command(question.model, schedule, question.work, host=question.rig.host, file=str(file))
-        except InvalidInputError as error:
-            words = f"llama.cpp cannot carry out this plan: {error}"
-    console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
+        settings["llama.cpp"] = "llama.cpp: name the device that is the processor with --host to get its command line"
+    for runtime in ("llama.cpp", *(() if file.suffix.lower() == ".gguf" else ("vLLM",))):
+        found = settings[runtime]
+        words = f"{runtime} cannot carry out this plan: {found['not possible']}" if isinstance(found, dict) else found
+        console.print(plain(str(words)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:

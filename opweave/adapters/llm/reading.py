@@ -10,7 +10,10 @@ from opweave.adapters.llm.config_read import from_config
 from opweave.adapters.llm.gguf_read import from_gguf
 from opweave.adapters.llm.safetensors import from_safetensors
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import LanguageModel
+from opweave.problems.language.workload import Phase, Workload
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 
@@ -46,3 +49,21 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
     if not isinstance(data, dict):
         raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
     return from_config(data, name, dtype)
+
+
+USUAL_CONTEXT = 4096
+"""Tokens of context that a language model is planned with by default; fewer if it was trained for fewer."""
+
+
+def read_graph(path: PathLike, *, context: int | None, phase: Phase | None, limits: Limits) -> OpGraph:
+    """Read a language model as a graph of tensor groups, as :func:`opweave.load` does.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        As :func:`read`, and for a context that the model was not trained for.
+    """
+    model = read(path, limits=limits)
+    longest = USUAL_CONTEXT if model.longest is None else min(USUAL_CONTEXT, model.longest)
+    work = {"context": longest if context is None else context, "phase": "decode" if phase is None else phase}
+    return language_graph(model, Workload.model_validate(work))

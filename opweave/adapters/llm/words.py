@@ -126,12 +126,12 @@ def _waits_for_memory(rig: Rig, device: Device, some: list[Part]) -> bool:
 
 
 def _full(rig: Rig, held: Mapping[str, int]) -> list[str]:
-    """The devices with limited memory that hold something, the fullest first."""
+    """The devices with limited memory that hold something, the fullest first; what is reserved is not free."""
     rows = []
     for device in rig.cluster.devices:
         if device.memory_bytes and held[device.name]:
-            room = device.memory_bytes - rig.reserve.get(device.name, 0)
-            rows.append((held[device.name] / max(room, 1), device.name, room - held[device.name]))
+            taken = held[device.name] + rig.reserve.get(device.name, 0)
+            rows.append((taken / device.memory_bytes, device.name, device.memory_bytes - taken))
     rows.sort(reverse=True)
     said = [f"{name!r} is {readable_share(share)} full ({readable_bytes(free)} free)" for share, name, free in rows]
     return [f"{joined(said[:LARGEST])}."] if said else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,10 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from opweave.adapters.files import PathLike, Span, make_folder, write_segments
+from opweave.adapters.files import PathLike, make_folder
+from opweave.adapters.graphs.names import UniqueNames
+from opweave.adapters.onnx.branches import rename
 from opweave.adapters.onnx.model import read_model
-from opweave.adapters.onnx.nodes import named_model
-from opweave.adapters.onnx.prepare import shape, with_types
+from opweave.adapters.onnx.nodes import named, named_model
+from opweave.adapters.onnx.prepare import shape
 from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 from opweave.adapters.onnx.write import LARGEST_PROTOBUF, permissions, save_model
@@ -24,11 +27,14 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 Level = Literal["extended", "layout"]
 """What the optimiser may do: ``extended`` folds constants and fuses operators; ``layout`` also stores the images of
 convolutions in blocks, as the kernels for this machine's processor want them."""
+
+_MADE_UP = re.compile(r"Reorder(In|Out)put|reorder|.*_token_\d+")
+"""Names that the runtime makes up for changes of layout, and for tensors in blocks."""
 
 _LEVELS: Mapping[Level, str] = {"extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_ALL"}
 
@@ -85,11 +91,11 @@ def optimize(
     file = read_model(model, limits)
     from opweave.adapters.onnx.shapes import shaped
 
-    found = with_types(shaped(file, dims or {}, limits))
+    found = named(file, shaped(file, dims or {}, limits)).proto
     path = Path(out)
     make_folder(path.parent)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        source, target = Path(folder) / "source.onnx", Path(folder) / path.name
+        source, target = Path(folder) / "source.onnx", Path(folder) / "optimised.onnx"
         save_model(file, found, source)
         weights = source.with_name(f"{source.name}.data")
         beside = weights.exists() or source.stat().st_size > LARGEST_PROTOBUF // 2
@@ -98,10 +104,29 @@ def optimize(
         done = run_in_child("ONNX Runtime", "opweave.adapters.onnx.optimizer:write_optimized", task, caps)
         if done is None:
             raise EngineError(f"the optimiser took more than {limits.run_seconds:g} s")
-        for written in sorted(Path(folder).glob(f"{path.name}*")):
-            span = Span(written, 0, written.stat().st_size)
-            write_segments(path.with_name(written.name), [span], mode=permissions(file))
-    return path
+        mode = permissions(file)
+        if mode is not None:
+            target.chmod(mode)
+        optimised = read_model(target, limits)
+        _name_stably(optimised.proto.graph)
+        return save_model(optimised, optimised.proto, path)
+
+
+def _name_stably(graph: GraphProto) -> None:
+    """Rename what the optimiser numbers differently in every run: changes of layout, and tensors in blocks."""
+    nodes, tensors = UniqueNames(), UniqueNames()
+    new: dict[str, str] = {}
+    for node in graph.node:
+        rename(node, new)
+        if _MADE_UP.fullmatch(node.name):
+            seen = [name for name in (*node.output, *node.input) if name and not _MADE_UP.fullmatch(name)]
+            node.name = nodes.take(f"{node.op_type} of {(seen or [''])[0]}")
+        for place, name in enumerate(node.output):
+            if _MADE_UP.fullmatch(name):
+                new[name] = tensors.take(f"{node.name}:{place}")
+        rename(node, new)
+    for value in (*graph.value_info, *graph.output):
+        value.name = new.get(value.name, value.name)
 
 
 def write_optimized(task: _Task, _: Callable[[object], None]) -> bool:

@@ -121,9 +121,12 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
 
 
 def _adds_to_input(node: NodeProto) -> bool:
-    """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it."""
+    """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it.
+
+    Not if it convolves the same input.
+    """
     fused = node.domain.startswith("com.microsoft") and node.op_type in ("Conv", "FusedConv", "NhwcFusedConv")
-    return fused and len(node.input) > 3 and bool(node.input[3])
+    return fused and len(node.input) > 3 and bool(node.input[3]) and list(node.input).count(node.input[3]) == 1
 
 
 class _Builder:

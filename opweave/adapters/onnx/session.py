@@ -41,8 +41,8 @@ def onnx_session_options(*, threads: int = 1) -> SessionOptions:
       ignores the file.
     * ``execution_mode = ORT_SEQUENTIAL``: one operator at a time.
     * ``graph_optimization_level = ORT_DISABLE_ALL``: fusing creates new nodes, which get the lowest priority. To run an
-      optimised model in a planned order, let the runtime write it first (``optimized_model_filepath``, at most
-      ``ORT_ENABLE_EXTENDED``), plan that file, and run the reordered file with these options.
+      optimised model in a planned order, let :func:`~opweave.adapters.onnx.optimizer.optimize` write it
+      first, plan that file, and run the reordered file with these options.
     * ``enable_mem_reuse = False``: memory reuse keeps a dead tensor's buffer for a later tensor of the same size, so
       the dead buffer stays live in between. Without reuse, every buffer is freed when its last reader has run.
     * ``enable_mem_pattern = False``: a pattern reserves all activations in one block before the first node runs.

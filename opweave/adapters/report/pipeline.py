@@ -96,6 +96,13 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         use = details.stages[number]
         if details.bottleneck == "compute":
             return f"The bottleneck is computing in stage {number + 1} on {use.device!r}."
+        if details.bottleneck == "stage":
+            return f"The bottleneck is stage {number + 1} on {use.device!r}: what it computes, receives and sends."
+        if details.bottleneck == "fetch":
+            return f"The bottleneck is what stage {number + 1} on {use.device!r} fetches from the common memory."
+        if self.problem.delivery == "host":
+            size = readable_bytes(use.sent_bytes)
+            return f"The bottleneck is the transfer of {size} from {use.device!r} to the common memory."
         onto = details.stages[number + 1].device
         size = readable_bytes(use.sent_bytes)
         return f"The bottleneck is the transfer of {size} from {use.device!r} to {onto!r} (after stage {number + 1})."
@@ -112,7 +119,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         rows = [
             (
                 f"{number + 1}{'*' if self.details.bottleneck_stage == number else ''}",
-                use.device,
+                ", ".join((use.device, *use.replicas)),
                 f"{use.operators:,}",
                 precise_seconds(use.compute_seconds),
                 "-" if number == last else readable_bytes(use.sent_bytes),

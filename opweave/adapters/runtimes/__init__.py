@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     )
     from opweave.adapters.runtimes.layout_exports import c_header, save_lifetimes
     from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
-    from opweave.adapters.runtimes.serving import accelerate_device_map, exo_shards, vllm_blocks, vllm_command
+    from opweave.adapters.runtimes.serving import (
+        accelerate_device_map,
+        exo_shards,
+        language_settings,
+        vllm_blocks,
+        vllm_command,
+    )
     from opweave.adapters.runtimes.tflite_micro import tflite_problem, write_tflite
 
 __all__ = [
@@ -27,6 +33,7 @@ __all__ = [
     "c_header",
     "executorch_algo",
     "exo_shards",
+    "language_settings",
     "layer_counts",
     "llama_cpp_command",
     "save_lifetimes",
@@ -48,6 +55,7 @@ __getattr__, __dir__ = lazily(
         "c_header": "layout_exports",
         "executorch_algo": "executorch",
         "exo_shards": "serving",
+        "language_settings": "serving",
         "layer_counts": "groups",
         "llama_cpp_command": "llama_cpp",
         "save_lifetimes": "layout_exports",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opweave.adapters.runtimes.groups import vllm_partition
 from opweave.adapters.runtimes.language import LanguagePlan, homes_of, stages_of, whole_layers
+from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.workload import DECODE, Workload
@@ -146,3 +147,38 @@ def accelerate_device_map(model: LanguageModel, plan: LanguagePlan) -> dict[str,
     found |= {f"model.layers.{number}": device for number, device in enumerate(devices)}
     norm = "model.final_layernorm" if model.architecture == "phi" else "model.norm"
     return {**found, norm: homes["head"], "lm_head": homes["head"]}
+
+
+def language_settings(
+    model: LanguageModel, plan: LanguagePlan, work: Workload = DECODE, *, host: str | None, file: str = "model.gguf"
+) -> dict[str, object]:
+    """Write a plan for every runtime: "llama.cpp", "vLLM", "exo" and "accelerate".
+
+    Parameters
+    ----------
+    model, plan, work
+        The model, where its groups are, and what is asked of it.
+    host
+        The device that is the processor with its memory; None if llama.cpp's line is not needed.
+    file
+        Name of the model file in llama.cpp's line.
+
+    Returns
+    -------
+    dict
+        Command lines and mappings. Where a runtime cannot carry out the plan, a sentence says why.
+    """
+    writers: dict[str, Callable[[], object]] = {
+        "vLLM": lambda: vllm_command(model, plan, work),
+        "exo": lambda: exo_shards(model, plan),
+        "accelerate": lambda: accelerate_device_map(model, plan),
+    }
+    if host is not None:
+        writers = {"llama.cpp": lambda: llama_cpp_command(model, plan, work, host=host, file=file), **writers}
+    found: dict[str, object] = {}
+    for runtime, write in writers.items():
+        try:
+            found[runtime] = write()
+        except InvalidInputError as error:
+            found[runtime] = {"not possible": str(error)}
+    return found

@@ -66,7 +66,8 @@ PUBLISHED = (
     PublishedSpeed("p40", "Llama 7B, Q4_0", 3.56 * GIB, 56.79, "ggml-org/llama.cpp pull request 4766"),
     PublishedSpeed("rtx5090", "Qwen3 8B, Q4_K_M", 4.68 * GIB, 221.7, "CambrianTech/continuum pull request 1627"),
 )
-"""Speeds from public threads, not chosen by what they show."""
+"""Speeds that a search of public threads returned, a small sample: three are one model on one board. File sizes that a
+thread does not print are those that such files usually have."""
 
 
 def typical_efficiency() -> dict[str, Efficiency]:

@@ -47,7 +47,7 @@ RESERVES = {
         1536 * MIB,
         token_bytes=23.4 * 1024,
         from_tokens=32_768,
-        source="unslothai/unsloth pull request 9872: measured over 43 models and placements",
+        source="unslothai/unsloth pull request 9872",
     ),
 }
 """Rules by name."""

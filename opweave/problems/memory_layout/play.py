@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 
 def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
     """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool."""
-    places = []
-    for block in problem.blocks:
-        first = block.members[0].id
-        chosen = {problem.pool_of(solution, each.id) for each in block.members}
-        if any(each.id not in solution.offset for each in block.members) or not chosen <= problem.pool_index.keys():
-            return None
-        places.append((problem.pool_index[problem.pool_of(solution, first) or ""], solution.offset[first]))
-    blocks = problem.blocks
+    pools_of, offsets, blocks = problem.pools_of(solution), dict(solution.offset), problem.blocks
+    if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
+        return None
+    firsts = [block.members[0].id for block in blocks]
+    places = [(pools_of[name] or 0, offsets[name]) for name in firsts]
     rows = [row for row, block in enumerate(blocks) if block.bytes and block.end > block.begin]
     lifetimes = Lifetimes(
         storage=np.asarray(rows, dtype=np.int64),

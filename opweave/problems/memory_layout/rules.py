@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opweave.problems.measures import bytes_held
@@ -25,7 +25,7 @@ def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
     timeline = play(problem, solution)
     if timeline is None:
         return Evaluation(objective=None, violations=tuple(unknown))
-    details = _measured(problem, solution, timeline)
+    details = _measured(problem, problem.pools_of(solution), timeline)
     broken = [*unknown, *_places(problem, solution), *_groups(problem, solution), *overlaps(timeline)]
     broken += _capacities(problem, details)
     objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
@@ -39,16 +39,16 @@ def _membership(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
             yield Violation(rule="unknown", message=f"{name!r} is not a storage of the problem")
-    for each in problem.lifetimes:
-        if each.id not in solution.offset:
-            yield Violation(rule="missing", message=f"{each.id!r} has no offset")
-        pool = problem.pool_of(solution, each.id)
-        if pool not in problem.pool_index:
+    for name, number in problem.pools_of(solution).items():
+        if name not in solution.offset:
+            yield Violation(rule="missing", message=f"{name!r} has no offset")
+        if number is None:
+            pool = problem.pool_of(solution, name)
             said = "no pool" if pool is None else f"the pool {pool!r}, which the problem does not have"
-            yield Violation(rule="missing", message=f"{each.id!r} has {said}")
+            yield Violation(rule="missing", message=f"{name!r} has {said}")
 
 
-def _measured(problem: MemoryLayout, solution: Layout, timeline: Timeline) -> LayoutDetails:
+def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: Timeline) -> LayoutDetails:
     """Everything that can be measured."""
     lives, uses = timeline.lifetimes, []
     assert lives.offset is not None
@@ -58,7 +58,7 @@ def _measured(problem: MemoryLayout, solution: Layout, timeline: Timeline) -> La
         tops[pool] = max(tops[pool], top)
     inside: list[list[Lifetime]] = [[] for _ in problem.pools]
     for each in problem.lifetimes:
-        inside[problem.pool_index[problem.pool_of(solution, each.id) or ""]].append(each)
+        inside[pools[each.id] or 0].append(each)
     for pool, top, peak, held in zip(problem.pools, tops, peaks, inside, strict=True):
         seconds = math.fsum(pool.seconds(each.moved) for each in held)
         uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
@@ -72,9 +72,9 @@ def _measured(problem: MemoryLayout, solution: Layout, timeline: Timeline) -> La
 
 def _places(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
+    pools_of, offsets = problem.pools_of(solution), dict(solution.offset)
     for each in problem.lifetimes:
-        pool = problem.pools[problem.pool_index[problem.pool_of(solution, each.id) or ""]]
-        offset = solution.offset[each.id]
+        pool, offset = problem.pools[pools_of[each.id] or 0], offsets[each.id]
         for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
             if offset % alignment:
                 message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"
@@ -95,7 +95,7 @@ def _why(storage: Lifetime, pool: Pool) -> str:
 
 def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check storages that share a place, must share a pool, or must not."""
-    for block in problem.blocks:
+    for block in (each for each in problem.blocks if len(each.members) > 1):
         first, *others = (each.id for each in block.members)
         for name in others:
             here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
@@ -144,14 +144,12 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
             if at < len(here) and here[at] == mine:
                 del here[at]
             continue
-        below, above = here[at - 1 : at] if at else [], here[at : at + 1]
-        shared = [
-            (min(offset[row] + size[row], low + size[other]) - max(low, offset[row]), other)
-            for low, other in (*below, *above)
-        ]
-        most, other = max(shared, default=(0, row))
+        most, other, top = 0, row, offset[row] + size[row]
+        for low, near in here[max(0, at - 1) : at + 1]:
+            shared = min(top, low + size[near]) - max(low, offset[row])
+            most, other = max((most, other), (shared, near))
         if most <= 0:
-            insort(here, mine)
+            here.insert(at, mine)
             continue
         first, second = (timeline.name(int(lives.storage[each])) for each in (other, row))
         where = timeline.resources[resource[row]].name

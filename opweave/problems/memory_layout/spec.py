@@ -186,10 +186,18 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     def _replay(self, solution: Layout) -> Evaluation[LayoutDetails]:
         return judge(self, solution)
 
+    @property
+    def size(self) -> int:
+        return len(self.lifetimes)
+
     def pool_of(self, solution: Layout, storage: str) -> str | None:
         """Name of the pool in which a layout has a storage; None if it says nothing about that."""
         only = self.pools[0].name if len(self.pools) == 1 else None
-        return solution.pool.get(storage, only)
+        return solution.pool.get(storage, only) if solution.pool else only
+
+    def pools_of(self, solution: Layout) -> dict[str, int | None]:
+        """Position of the pool of each storage in a layout; None if it names none that the problem has."""
+        return {each.id: self.pool_index.get(self.pool_of(solution, each.id) or "") for each in self.lifetimes}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""

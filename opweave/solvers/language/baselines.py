@@ -40,8 +40,8 @@ def largest_remainders(count: int, weights: FloatArray) -> IntArray:
 
     Examples
     --------
-    >>> largest_remainders(10, np.array([1.0, 1.0, 4.0])).tolist()
-    [2, 2, 6]
+    >>> largest_remainders(9, np.array([1.0, 1.0, 2.0])).tolist()
+    [2, 2, 5]
     """
     raw = count * weights / weights.sum()
     shares = np.floor(raw).astype(np.int64)

@@ -25,8 +25,8 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.solvers.placement.units import Stretch, stretches
 
-MOST_OPTIONS = 4096
-"""Most options of one module."""
+MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
+"""Most options of one module, and of all places together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,13 +188,17 @@ def chain_of(instance: PlacementInstance, rules: Sequence[Beside] = (), orders: 
                 return None
             modules.append(_module(instance, parts, device))
         classes.append(marks[mark])
+    repeated = stretches(classes)
+    places = [classes[stretch.first + k] for stretch in repeated for k in range(stretch.period)]
+    if sum(len(modules[number].seconds) for number in places) > MOST_COLUMNS:
+        return None
     v = int(order[0])
     return Chain(
         order=order,
         cuts=cuts,
         modules=modules,
         classes=classes,
-        stretches=stretches(classes),
+        stretches=repeated,
         first_seconds=instance.seconds[v],
         first_bytes=int(own[v]),
         first_shared=held[v],

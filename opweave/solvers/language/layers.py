@@ -32,7 +32,7 @@ from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_v
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, Solver, go_on_with, register
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole
@@ -42,6 +42,9 @@ MOST_ROUNDS = 50
 
 NARROWER = 1e-9
 """Relative part of the memory that is left free when counts exceed it by rounding; ten times more with each round."""
+
+MOST_NARROWINGS, FAR_LESS = 4, 0.01
+"""Most searches among ever shorter options, and the part of the plan before below which a plan calls for another."""
 
 CERTAIN = 2.0
 """The longest plan times this is the ceiling of the proof that there is none."""
@@ -72,12 +75,21 @@ class Counting:
     def solve(self) -> Outcome:
         """Find the best plan, then prove it."""
         self.run.enter("counts")
-        self._tighten()
-        if not self.run.should_stop():
+        self._first_plan()
+        for _ in range(MOST_NARROWINGS):
+            before = self.run.objective
+            if before is not None:
+                self.program.narrow(before)
+            self._tighten()
+            if self.run.should_stop():
+                break
             self._find()
+            now = self.run.objective
+            if now is None or (before is not None and now > FAR_LESS * before):
+                break
         self.run.enter("proof")
         none = self.run.objective is None
-        ceiling = CERTAIN * self.chain.longest if none else float(self.run.objective or 0.0)
+        ceiling = CERTAIN * self.chain.longest if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
         proof = self._proved(ceiling)
         if none:
             if proof >= ceiling * (1.0 - SHARP):
@@ -86,6 +98,12 @@ class Counting:
         Best(self.run).report(proof, SOURCE)
         budget = self.run.time_limit is None and not self.run.closed()
         return Outcome(Termination.BUDGET if budget else self.run.termination())
+
+    def _first_plan(self) -> None:
+        """Fill the devices in turn, unless there is a plan or a rule that only chains know."""
+        if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
+            for name in ("one_device", "fill"):
+                go_on_with(self.problem, name, self.run)
 
     def _tighten(self) -> None:
         """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""

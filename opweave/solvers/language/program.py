@@ -37,6 +37,9 @@ FULL = 100.0
 SECONDS = 1000.0
 """Units of time in the longest plan."""
 
+SLACK = 1e-6
+"""Relative tolerance above a known plan within which options are kept."""
+
 MOST_SIZES = 8
 """Most sizes by which the memory of a device is divided."""
 
@@ -68,6 +71,7 @@ class CountProgram:
 
     def __init__(self, chain: Chain, twins: Sequence[Sequence[int]] = ()) -> None:
         self.chain = chain
+        self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0
         count, devices = len(chain.stretches), chain.devices
         self._columns = 0
@@ -96,17 +100,29 @@ class CountProgram:
         """The program without integrality, with a part of the memory left free."""
         cost, upper = np.zeros(self._columns), np.ones(self._columns)
         first = self.chain.first_seconds
-        cost[self.hand[0]] = np.where(np.isfinite(first), first, 0.0) / self.unit
-        upper[self.hand[0]] = np.isfinite(first)
+        short = np.isfinite(first) & (first <= self.ceiling) & (self.chain.first_bytes <= self.chain.capacity)
+        cost[self.hand[0]] = np.where(short, first, 0.0) / self.unit
+        upper[self.hand[0]] = short
         for r, stretch in enumerate(self.chain.stretches):
             for module, columns, on in zip(self.modules[r], self.place[r], self.on[r], strict=True):
-                cost[columns] = module.seconds / self.unit
-                upper[columns] = stretch.times
+                short = module.seconds <= self.ceiling
+                cost[columns] = np.where(short, module.seconds, 0.0) / self.unit
+                upper[columns] = np.where(short, stretch.times, 0)
                 fits = self.chain.capacity // np.maximum(module.bytes[:, None], 1)
                 upper[on] = np.where(module.bytes[:, None] > 0, np.minimum(stretch.times, fits), stretch.times)
+        for p, held in self.held.items():
+            upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
+
+    def narrow(self, seconds: float) -> None:
+        """Leave out options that alone take longer than a known plan, and count time in parts of that plan's.
+
+        Hours on one device would otherwise drown microseconds on another one in rounding.
+        """
+        self.ceiling = seconds * (1.0 + SLACK)
+        self.unit = seconds / SECONDS or 1.0
 
     def connect(self, r: int, sets: Sequence[Sequence[int]]) -> None:
         """Add the rows of stretch ``r`` for sets of devices."""
@@ -229,14 +245,14 @@ class CountProgram:
                 self._within(d, stretches[r], int(used[d]))
 
     def _within(self, d: int, held: Sequence[tuple[IntArray, int]], used: int | None) -> None:
-        """What is on a device takes at most its memory, which a column may open."""
+        """What is on a device takes at most its memory, which a column may open; what is too large is never there."""
         limit = int(self.chain.capacity[d])
         columns = np.asarray([each[d] for each, _ in held])
         takes = np.asarray([size for _, size in held], dtype=np.int64)
         parts = [(np.asarray(takes * (FULL / max(limit, 1)), dtype=np.float64), FULL)]
         parts += [((takes // size).astype(np.float64), float(limit // size)) for size in self._sizes()]
         for amount, most in parts:
-            row, some = self.most.open(np.full(1, most if used is None else 0.0)), amount > 0
+            row, some = self.most.open(np.full(1, most if used is None else 0.0)), (amount > 0) & (takes <= limit)
             self.most.put(row, columns[some], amount[some])
             if used is not None:
                 self.most.put(row, np.asarray([used]), -most)

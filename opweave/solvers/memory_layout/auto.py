@@ -10,10 +10,8 @@ import logging
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.problems.result import Termination
-from opweave.solvers.memory_layout.baselines import QUICK
-from opweave.solvers.memory_layout.exact import Arena, contradiction
-from opweave.solvers.memory_layout.plans import report
+from opweave.solvers.memory_layout.exact import by_rules, solve_arena
+from opweave.solvers.memory_layout.plans import contradiction
 from opweave.solvers.memory_layout.pools import Pools
 from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
@@ -41,10 +39,7 @@ def solve_auto(problem: MemoryLayout, run: Run) -> Outcome:
 
 
 def _one_arena(problem: MemoryLayout, run: Run) -> Outcome:
-    arena = Arena(problem, run)
-    arena.start()
-    done = arena.settled() or arena.search()
-    outcome = arena.outcome() if done else Outcome(Termination.BUDGET)
+    outcome = solve_arena(problem, run)
     if outcome.infeasible or run.should_stop():
         return outcome
     return _by_engine(problem, run, outcome)
@@ -52,13 +47,9 @@ def _one_arena(problem: MemoryLayout, run: Run) -> Outcome:
 
 def _pools(problem: MemoryLayout, run: Run) -> Outcome:
     instance = lower(problem)
-    run.enter("greedy rules")
-    for rule in QUICK:
-        places = rule(instance)
-        if places is not None:
-            report(problem, instance, places, run)
-        if run.should_stop():
-            return Outcome(run.termination())
+    outcome = by_rules(problem, run)
+    if run.should_stop():
+        return outcome
     pools = Pools(problem, run)
     shares = pools.relax()
     if not run.should_stop():
@@ -66,7 +57,7 @@ def _pools(problem: MemoryLayout, run: Run) -> Outcome:
             pools.search(shares)
     if run.closed() or run.should_stop():
         return Outcome(run.termination())
-    return _by_engine(problem, run, Outcome(Termination.BUDGET))
+    return _by_engine(problem, run, outcome)
 
 
 def _by_engine(problem: MemoryLayout, run: Run, outcome: Outcome) -> Outcome:

@@ -16,7 +16,7 @@ from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, SMALLEST_GAP, Places, place
-from opweave.solvers.memory_layout.plans import arena_of, report
+from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
@@ -130,18 +130,13 @@ def carry_out(rule: Rule, problem: MemoryLayout, run: Run) -> None:
         When a storage fits nowhere.
     """
     instance = lower(problem)
-    if instance.impossible is not None:
-        raise NoPlanError(instance.impossible)
+    reason = contradiction(instance)
+    if reason is not None:
+        raise NoPlanError(reason)
     places = rule(instance)
     if places is None:
         raise NoPlanError("with this rule, a storage fits into no pool that it may stand in")
     report(problem, instance, places, run)
-
-
-def best_of(instance: LayoutInstance, rules: tuple[Rule, ...]) -> Places | None:
-    """The lowest layout of some rules; None if none of them places all storages."""
-    found = [places for rule in rules if (places := rule(instance)) is not None]
-    return min(found, key=lambda places: arena_of(instance, places), default=None)
 
 
 for _name, _rule in BY_NAME.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
-from opweave.formulations.memory_layout.instance import LayoutInstance, lower
+from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
@@ -21,15 +21,24 @@ from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.greedy import Places
-from opweave.solvers.memory_layout.plans import report
+from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, part_of, space_of
+from opweave.solvers.memory_layout.sections import Space, part_of, sections_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
+
+LARGE = 1_500
+"""Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
+
+MOST_PARTS = 500
+"""Most parts that are laid out apart."""
+
+MOST_MEMBERS = 20_000_000
+"""Most storages of all sections together that are searched; beyond that, only rules are used."""
 
 SHORT_STATES = 30
 """States of a short search, per storage."""
@@ -108,6 +117,8 @@ class Arena:
         self.run.enter("greedy rules")
         most = min(self.capacity, self.instance.height // self.grain) + 1
         component = components(self.space)
+        if component.max(initial=0) >= MOST_PARTS:
+            component = np.zeros_like(component)
         for number in range(int(component.max(initial=-1)) + 1):
             chosen = component == number
             space = part_of(self.space, chosen)
@@ -158,7 +169,7 @@ class Arena:
     def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
         failed = self.bound - 1
-        target = self.bound
+        target = self.bound if len(part.rows) <= LARGE else (self.bound + part.height) // 2
         while part.height > self.bound and not self.settled():
             if self._try(part, target, orders, budget):
                 if part.bound > target:
@@ -186,6 +197,10 @@ class Arena:
             if self.run.should_stop():
                 break
         return False
+
+    def finish(self) -> Outcome:
+        """Search for as long as there is something to do, and say how it ended."""
+        return self.outcome() if self.settled() or self.search() else Outcome(Termination.BUDGET)
 
     def outcome(self) -> Outcome:
         """Infeasible when the bound exceeds the capacity, else as the run says."""
@@ -223,25 +238,6 @@ def components(space: Space) -> IntArray:
     return begins[space.first]
 
 
-def contradiction(instance: LayoutInstance) -> str | None:
-    """Why no layout is possible, whatever its height, as far as one or two storages tell; None if there may be one."""
-    if instance.impossible is not None:
-        return instance.impossible
-    alone = len(instance.capacity) == 1
-    for one, other in instance.apart.tolist():
-        if alone or instance.team[one] == instance.team[other]:
-            return f"{instance.name(one)!r} and {instance.name(other)!r} must not share a pool, but have to"
-    given = np.flatnonzero(instance.solid & (instance.fixed >= 0))
-    begin, end, low, size = (each[given] for each in (instance.begin, instance.end, instance.fixed, instance.bytes))
-    for n in range(len(given) if alone else 0):
-        meets = (begin[n + 1 :] < end[n]) & (begin[n] < end[n + 1 :])
-        meets &= (low[n + 1 :] < low[n] + size[n]) & (low[n] < (low + size)[n + 1 :])
-        if meets.any():
-            first, second = instance.name(int(given[n])), instance.name(int(given[n + 1 + int(meets.argmax())]))
-            return f"the fixed offsets of {first!r} and {second!r} overlap while both live"
-    return None
-
-
 def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     """Minimise one arena to proven optimality; solver "exact".
 
@@ -255,11 +251,34 @@ def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     reason = contradiction(lower(problem))
     if reason is not None:
         return Outcome(infeasible=True, reason=reason)
+    return solve_arena(problem, run)
+
+
+def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
+    """Lay out one arena in which a layout may be possible."""
+    instance = lower(problem)
+    solid = instance.solid
+    first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
+    if int((after - first).sum()) > MOST_MEMBERS:
+        return by_rules(problem, run)
     arena = Arena(problem, run)
     arena.start()
-    if not arena.settled() and not arena.search():
-        return Outcome(Termination.BUDGET)
-    return arena.outcome()
+    return arena.finish()
+
+
+def by_rules(problem: MemoryLayout, run: Run) -> Outcome:
+    """Report the layouts of the quick rules, and the live bytes as a bound."""
+    instance = lower(problem)
+    if len(instance.capacity) == 1 and problem.objective == "arena":
+        run.proved(int(instance.live.max(initial=0)), "live bytes")
+    run.enter("greedy rules")
+    for rule in QUICK:
+        places = rule(instance)
+        if places is not None:
+            report(problem, instance, places, run)
+        if run.should_stop():
+            return Outcome(run.termination())
+    return Outcome(Termination.BUDGET)
 
 
 register(

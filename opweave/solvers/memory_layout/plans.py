@@ -36,3 +36,22 @@ def report(problem: MemoryLayout, instance: LayoutInstance, places: Places, run:
             return False
         value = judged.objective
     return run.found(layout, value)
+
+
+def contradiction(instance: LayoutInstance) -> str | None:
+    """Why no layout is possible, whatever its height, as far as one or two storages tell; None if there may be one."""
+    if instance.impossible is not None:
+        return instance.impossible
+    alone = len(instance.capacity) == 1
+    for one, other in instance.apart.tolist():
+        if alone or instance.team[one] == instance.team[other]:
+            return f"{instance.name(one)!r} and {instance.name(other)!r} must not share a pool, but have to"
+    given = np.flatnonzero(instance.solid & (instance.fixed >= 0))
+    begin, end, low, size = (each[given] for each in (instance.begin, instance.end, instance.fixed, instance.bytes))
+    for n in range(len(given) if alone else 0):
+        meets = (begin[n + 1 :] < end[n]) & (begin[n] < end[n + 1 :])
+        meets &= (low[n + 1 :] < low[n] + size[n]) & (low[n] < (low + size)[n + 1 :])
+        if meets.any():
+            first, second = instance.name(int(given[n])), instance.name(int(given[n + 1 + int(meets.argmax())]))
+            return f"the fixed offsets of {first!r} and {second!r} overlap while both live"
+    return None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.instance import PipelineInstance, lower
 from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.assignments import Assignments, units_of
@@ -37,8 +38,12 @@ class VisitSearch:
     """The state of the search."""
 
     problem: Pipeline
-    instance: PipelineInstance
     run: Run
+
+    def __post_init__(self) -> None:
+        apart = tuple(each for each in self.problem.constraints if not means(each, Colocate))
+        self._apart = self.problem.model_copy(update={"max_visits": 1, "constraints": apart})
+        self.instance: PipelineInstance = lower(self._apart)  # a Colocate forbids no cut here
 
     def search(self) -> Outcome:
         """Search until time is up."""
@@ -53,13 +58,14 @@ class VisitSearch:
     def _single(self) -> Stages | None:
         """The best plan with one stage for each device, if there is one."""
         self.run.enter("one stage for each device")
-        loose = tuple(each for each in self.problem.constraints if not means(each, Colocate))
         found: Stages | None = None
-        for constraints in dict.fromkeys((self.problem.constraints, loose)):
-            single = self.problem.model_copy(update={"max_visits": 1, "constraints": constraints})
+        for single in (self.problem.model_copy(update={"max_visits": 1}), self._apart):
             left = self.run.remaining()
             scout = Run(time_limit=SINGLE_SECONDS if left is None else SINGLE_SHARE * left, seed=self.run.seed)
-            go_on_with(single, "auto", scout)
+            try:
+                go_on_with(single, "auto", scout)
+            except ContradictionError:
+                continue  # of single stages only
             if isinstance(scout.best, Stages):
                 found = scout.best
                 if self._report(found) is not None:

@@ -296,11 +296,12 @@ def plan_units(problem: Placement, run: Run) -> bool:
         run.proved(known.bound, "counts with memory")
     if not known.price.any():  # where memory decides, windows alone add next to nothing
         work.raise_bound()
-    else:
-        work.price_memory(known.price)
     work.first_options(known.price)
     if isinstance(run.best, Schedule):
         work.learn(run.best)
+    if known.price.any():
+        work.assemble()  # a plan first: the bound takes long
+        work.price_memory(known.price)
     work.improve(known.price)
     return True
 

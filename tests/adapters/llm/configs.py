@@ -1,4 +1,4 @@
-"""Configurations of published models, and the number of their parameters as their files on Hugging Face count them."""
+"""Configurations of well-known models, and the numbers of parameters that they are known to have."""
 
 from __future__ import annotations
 

@@ -100,3 +100,16 @@ def test_a_result_is_a_plan() -> None:
     )
     result = ow.solve(problem, time_limit=5)
     assert "-ngl" in ow.runtimes.llama_cpp_command(net, result, work, host="cpu")
+
+
+def test_every_runtime_has_its_settings_or_a_sentence() -> None:
+    net = from_config(TINY | {"_name_or_path": "me/tiny"}, "tiny")
+    whole = ow.runtimes.language_settings(net, homes(net, ["cpu", "gpu"]), host="cpu")
+    assert list(whole) == ["llama.cpp", "vLLM", "exo", "accelerate"]
+    assert whole["llama.cpp"] == "llama-server -m model.gguf -c 4096 -ub 512 -ngl 2"
+    divided = homes(net, ["cpu", "gpu"]) | {"layers.1.feed_forward": "cpu"}
+    found = ow.runtimes.language_settings(net, divided, host=None)
+    assert list(found) == ["vLLM", "exo", "accelerate"]
+    for each in found.values():
+        assert isinstance(each, dict)
+        assert "layer 1 is divided between 'gpu' and 'cpu'" in each["not possible"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,66 @@ class TestTorch:
         assert_polite(opweave("verify", path, write(tmp_path / "r.json", broken)), "planned for another model")
         ended = opweave("verify", path, result, "--dim", "batch=1")
         assert_polite(ended, "inputs and dims are for ONNX models")
+
+
+@pytest.mark.frameworks
+class TestOddOnnx:
+    """What real files have: each was a good plan that was called bad."""
+
+    @pytest.fixture(autouse=True)
+    def _needed(self) -> None:
+        pytest.importorskip("onnxruntime")
+
+    @staticmethod
+    def model(nodes: list[Any], outputs: list[str], weights: Sequence[Any] = (), rows: int | str = 4) -> Any:
+        from onnx import helper
+
+        value = helper.make_tensor_value_info
+        made = [value(name, 1, None) for name in outputs]
+        graph = helper.make_graph(nodes, "odd", [value("x", 1, [rows, 16])], made, list(weights))
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    @staticmethod
+    def holds(model: Any, *, dims: dict[str, int] | None = None) -> Verification:
+        problem = ow.onnx_runtime_problem(model, dims)
+        names = [op.id for op in problem.graph.operators]
+        found = ow.verify(model, ow.Ordering(order=names), dims=dims)
+        assert found.passed
+        assert found.memory is not None
+        assert found.memory.predicted == found.memory.measured
+        stages = ow.Stages(stages=[ow.Stage(device=str(at), operators=[name]) for at, name in enumerate(names)])
+        assert ow.verify(model, stages, dims=dims).passed
+        return found
+
+    def test_weights_among_the_inputs_and_sizes_given_later(self) -> None:
+        from onnx import helper, numpy_helper
+
+        node = helper.make_node
+        nodes = [
+            node("Transpose", ["w"], ["t"], name="constant"),
+            node("Shape", ["x"], ["s"], name="shape"),
+            node("MatMul", ["x", "t"], ["m"], name="product"),
+            node("Relu", ["m"], ["r"], name="relu"),
+            node("Reshape", ["r", "s"], ["v"], name="same"),
+            node("Exp", ["v"], ["y"], name="exp"),
+        ]
+        model = self.model(nodes, ["y"], [numpy_helper.from_array(np.ones((16, 16), "f"), "w")], rows="n")
+        model.graph.input.append(helper.make_tensor_value_info("w", 1, [16, 16]))
+        model.ir_version = 3
+        self.holds(model, dims={"n": 5})
+
+    def test_dead_operators_unread_outputs_and_replaced_operators(self) -> None:
+        from onnx import helper
+
+        node = helper.make_node
+        nodes = [
+            node("HardSwish", ["x"], ["h"], name="replaced"),
+            node("Exp", ["h"], ["d"], name="dead"),
+            node("Split", ["h"], ["a", "unread"], name="split", axis=0, num_outputs=2),
+            node("Cast", ["a"], ["b"], name="no conversion", to=1),
+            node("Cast", ["b"], ["c"], name="nor this", to=1),
+            node("Neg", ["c"], ["y"], name="neg"),
+        ]
+        model = self.model(nodes, ["y"])
+        model.opset_import[0].version = 18
+        assert any("left out or replaced" in note for note in self.holds(model).notes)

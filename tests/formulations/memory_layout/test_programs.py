@@ -27,7 +27,7 @@ BANKS = THREE.model_copy(update={"pools": (ow.Pool(name="fast", bytes=6), ow.Poo
 
 
 @pytest.mark.parametrize("pools", [1, 3])
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_layout_as_values_obeys_the_program_and_comes_back(pools: int, data: st.DataObject) -> None:
     problem = data.draw(memory_layouts(5, pools=pools))

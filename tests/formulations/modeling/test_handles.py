@@ -75,7 +75,8 @@ def test_a_constraint_of_ones_own_is_written_with_handles() -> None:
 def test_a_missing_handle_says_where_there_is_one() -> None:
     model = build_model(PROBLEMS["pipeline"])
     with pytest.raises(
-        ow.UnsupportedFeatureError, match=r"no handle 'start' \(it has 'on', 'stage', 'uses', 'stages'\); no formulation"
+        ow.UnsupportedFeatureError,
+        match=r"no handle 'start' \(it has 'on', 'stage', 'uses', 'stages'\); no formulation",
     ):
         model.start("a")
     with pytest.raises(ow.OpweaveError, match="'share'"):

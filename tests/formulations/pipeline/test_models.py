@@ -189,3 +189,24 @@ def test_shared_parameters_are_counted_quickly() -> None:
             b = int(instance.reach[v, a])
             assert b == a or problem.memory_of(instance.names[a:b]) <= memory
             assert b == count or problem.memory_of(instance.names[a : b + 1]) > memory
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_rows_about_stages(solver: str) -> None:
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = four(min_stages=2)
+
+    def late(model: object, _problem: Pipeline) -> None:
+        model.add(model.stage("Q") == 1)
+        model.add(model.stage("S") == 2)
+
+    result = ow.solve(problem, solver=solver, extend=late)
+    found = {name: number for number, stage in enumerate(result.solution.stages) for name in stage.operators}
+    assert (found["P"], found["Q"], found["S"]) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("reading", [{"cuts": "ideals"}, {"max_visits": 2}, {"max_replicas": 2}])
+def test_other_readings_are_refused(reading: dict[str, object]) -> None:
+    with pytest.raises(ow.UnsupportedFeatureError, match="use solver='auto'"):
+        ow.solve(four(**reading), solver="highs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
@@ -150,6 +150,7 @@ def test_to_json_and_back() -> None:
     assert plan.offset["b"] == 4096
 
 
+@settings(max_examples=50)
 @given(data=st.data(), problem=memory_layouts(5, pools=2))
 def test_the_referee_objects_to_exactly_what_is_wrong(data: st.DataObject, problem: ow.MemoryLayout) -> None:
     """Every pair is compared, as the sweep does not."""
@@ -167,6 +168,7 @@ def test_the_referee_objects_to_exactly_what_is_wrong(data: st.DataObject, probl
     assert ("overlap" in broken(problem, **plan.model_dump(exclude={"kind"}))) == clash
 
 
+@settings(max_examples=40)
 @given(problem=memory_layouts(4, pools=2))
 def test_the_best_by_brute_force_is_valid(problem: ow.MemoryLayout) -> None:
     value, plan = best_layout(problem)

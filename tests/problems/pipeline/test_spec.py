@@ -96,6 +96,63 @@ def test_memory_counts_a_shared_parameter_once_per_device() -> None:
     assert [use.memory_bytes for use in four(memory="parameters").evaluate(SPLIT).details.stages] == [10, 10]
 
 
+def test_a_stage_may_pay_for_what_it_receives_and_sends() -> None:
+    # a: 2 s and 5 s out; b: 5 s in, 2 s, 2 s out; c: 2 s in, 3 s
+    judged = four(load="sum").evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
+    assert judged.objective == 9.0
+    assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("stage", 1)
+    assert judged.details.simulated_ends[:3] == (14.0, 23.0, 32.0)
+
+
+def test_a_common_memory_takes_every_tensor_once() -> None:
+    # rates 2, 4 and 1: a stores p and q (10 bytes), b fetches q and stores r (2), c fetches p and r (8)
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[2, 4, 1])
+    problem = four(cluster=cluster, delivery="host")
+    judged = problem.evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
+    assert [use.send_seconds for use in judged.details.stages] == [5.0, 0.5, 0.0]
+    assert [use.receive_seconds for use in judged.details.stages] == [0.0, 1.0, 8.0]
+    assert (judged.objective, judged.details.bottleneck, judged.details.bottleneck_stage) == (8.0, "fetch", 2)
+
+
+def test_a_device_may_have_two_stages() -> None:
+    # p stays on a; b sends r back: 2 bytes at 4/s; a computes P, Q and S
+    problem = four(max_visits=2)
+    judged = problem.evaluate(on(("a", "PQ"), ("b", "R"), ("a", "S")))
+    assert judged.feasible
+    assert [use.sent_tensors for use in judged.details.stages] == [("q",), ("r",), ()]
+    assert judged.objective == 3.0
+    assert {v.rule for v in problem.evaluate(on(("a", "PQ"), ("a", "RS"))).violations} == {"device"}
+
+
+def test_replicas_take_turns() -> None:
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], shared=10.0)
+    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 4.0, "c": 4.0} for name in "PQRS"})
+    problem = four(cluster=cluster, costs=costs, max_replicas=2)
+    first = Stage(device="a", operators=["P", "Q", "R"])
+    both = Stages(stages=[first, Stage(device="b", operators=["S"], replicas=["c"])])
+    judged = problem.evaluate(both)
+    assert (judged.feasible, judged.objective) == (True, 3.0)
+    unlike = Stages(stages=[Stage(device="a", operators=["P", "Q", "R", "S"], replicas=["b"])])
+    assert "they differ" in problem.evaluate(unlike).violations[0].message
+    kept = four(cluster=cluster, costs=costs, max_replicas=2, stateful=["S"]).evaluate(both).violations
+    assert "keeps something between inputs" in kept[0].message
+    assert problem.model_copy(update={"max_replicas": 1}).evaluate(both).violations[0].rule == "replicas"
+
+
+def test_down_sets_need_no_order() -> None:
+    swapped = on(("a", "P"), ("b", "RQ"), ("c", "S"))
+    assert four(cuts="ideals").evaluate(swapped).feasible
+
+
+def test_files_of_version_1_keep_their_meaning() -> None:
+    data = four().model_dump(mode="json") | {"schema_version": 1}
+    assert Pipeline.model_validate(data).cuts == "prefix"
+    del data["cuts"]
+    assert Pipeline.model_validate(data).cuts == "dominators"
+    del data["schema_version"]
+    assert Pipeline.model_validate(data).cuts == "prefix"
+
+
 def test_one_device_sends_nothing() -> None:
     judged = four(cluster=ow.Cluster(devices=[ow.Device(name="a")]), costs=ONE).evaluate(on(("a", "PQRS")))
     assert (judged.feasible, judged.objective) == (True, 4.0)
@@ -165,6 +222,14 @@ def test_links_and_memory_are_checked() -> None:
         ({"order": ["P", "Q"]}, "exactly once"),
         ({"order": ["P", "P", "Q", "R", "S"]}, "exactly once"),
         ({"cuts": "dominators", "max_tensors": 2}, "prefix"),
+        ({"cuts": "ideals", "order": ["P", "Q", "R", "S"]}, "has none"),
+        ({"load": "sum", "channel": "shared"}, "channel='dedicated'"),
+        ({"delivery": "host"}, "cluster.rates"),
+        ({"load": "sum", "max_visits": 2}, "max_visits=1"),
+        ({"max_replicas": 2, "objective": "latency"}, "bottleneck"),
+        ({"max_replicas": 2, "max_visits": 2}, "max_visits=1"),
+        ({"max_replicas": 2, "device_order": ["a", "b"]}, "device_order"),
+        ({"stateful": ["T"]}, "not an operator"),
         ({"min_stages": 3, "max_stages": 2}, "at most 2"),
         ({"device_order": ["a", "z"]}, "'z'"),
         ({"device_order": ["a", "a"]}, "more than once"),

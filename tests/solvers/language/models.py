@@ -93,3 +93,19 @@ def small_problems(draw: st.DrawFn) -> Placement:
         links,
         latency=draw(st.sampled_from([0.0, 0.1, 3.0])),
     )
+
+
+@st.composite
+def hostile_problems(draw: st.DrawFn) -> Placement:
+    """Sizes, times and links that differ by many orders of magnitude, or are 0."""
+    layers = [draw(st.sampled_from([DENSE, EXPERTS]))] * draw(st.integers(1, 3))
+    size = st.sampled_from([0, 1, 3, 10**6, 10**6 + 1, 2**40, 2**50])
+    sizes = {role: draw(size) for role in (*WHOLE, "embedding", "head")}
+    count = draw(st.integers(1, 3))
+    memory = draw(st.lists(st.none() | size, min_size=count, max_size=count))
+    speed = draw(st.lists(st.sampled_from([1e3, 1e6, 1e12, 1e25]), min_size=count, max_size=count))
+    links = [[draw(st.sampled_from([0.0, 1.0, 1e9, 1e12])) for _ in range(count)] for _ in range(count)]
+    model = model_of(
+        layers, sizes, cache=draw(st.sampled_from([0, 1, 2**30])), hidden=draw(st.sampled_from([1, 2**20]))
+    )
+    return placed(model, memory, speed, links, latency=draw(st.sampled_from([0.0, 1e-6, 1e3])))

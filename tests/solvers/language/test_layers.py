@@ -8,7 +8,7 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.problems.placement.spec import Placement
 from tests.oracles.chain import best_chain
-from tests.solvers.language.models import DENSE, EXPERTS, model_of, placed, small_problems
+from tests.solvers.language.models import DENSE, EXPERTS, hostile_problems, model_of, placed, small_problems
 
 FAST, SLOW = 10.0, 1.0
 
@@ -35,7 +35,7 @@ def test_experts_leave_attention_where_it_is_fast() -> None:
     assert {f"layers.{k}.attention" for k in range(6)} <= on_fast
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problem=small_problems())
 def test_brute_force_agrees(problem: Placement) -> None:
     optimum, result = best_chain(problem), ow.solve(problem, solver="layers")
@@ -46,3 +46,17 @@ def test_brute_force_agrees(problem: Placement) -> None:
     assert result.bound <= optimum * (1 + 1e-9) + 1e-12
     assert result.objective == pytest.approx(optimum, rel=1e-6, abs=1e-9)
     assert result.status is ow.Status.OPTIMAL
+
+
+@settings(max_examples=25, deadline=None)
+@given(problem=hostile_problems())
+def test_no_bound_is_false_with_extreme_numbers(problem: Placement) -> None:
+    optimum, result = best_chain(problem), ow.solve(problem, solver="layers", time_limit=10)
+    if optimum is None:
+        assert result.solution is None
+        return
+    assert result.status is not ow.Status.INFEASIBLE
+    assert result.bound is None or result.bound <= optimum * (1 + 1e-9)
+    if result.objective is not None:
+        assert result.verified
+        assert result.objective >= optimum * (1 - 1e-9)

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from benchmarks.partitioning import filled, home
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
-from opweave.solvers.pipeline import sums, threshold, workbench
+from opweave.solvers.pipeline import sets, sums, threshold, workbench
 from opweave.solvers.pipeline.arrays import Times, arrays_of, twins
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.labels import FOUND
@@ -332,3 +333,63 @@ def test_nothing_to_run(solver: str) -> None:
     result = ow.solve(problem, solver=solver)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 0.0)
     assert result.solution.stages == ()
+
+
+@settings(max_examples=25)
+@given(problem=pipelines(5, 4))
+def test_labels_and_walks_settle_what_sets_do_not(problem: Pipeline) -> None:
+    """Beyond a dozen devices there are too many sets of them."""
+    optimum = best_pipeline(problem)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sets, "MOST_SETS", 0)
+        result = ow.solve(problem, time_limit=20 if problem.load == "overlap" else 0.3)
+    if problem.load == "sum" and problem.objective == "bottleneck":
+        assert result.bound is None or optimum is None or result.bound <= optimum * (1 + 1e-9)
+        assert result.objective is None or result.objective >= optimum * (1 - 1e-9)
+    else:
+        assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
+        assert optimum is None or math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("objective", ["latency", "bottleneck"])
+@pytest.mark.parametrize("inputs", ["first", "everywhere"])
+def test_an_exported_language_model_is_proved(objective: str, inputs: str) -> None:
+    """Masks, cosines and sines, which all layers read, forbid no cut; no order of filling devices is better."""
+    graph = ow.load(KERAS.parent / "torch" / "llama2_7b.export.json.gz")
+    cluster = home(4, 1.25 * sum(parameter.bytes for parameter in graph.parameters))
+    problem = Pipeline(
+        graph=graph,
+        cluster=cluster,
+        costs=ow.Costs.roofline(graph, cluster),
+        memory="parameters",
+        objective=objective,
+        inputs=inputs,
+    )
+    result = ow.solve(problem, time_limit=60)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective <= filled(problem) * (1 + 1e-9)
+
+
+def test_a_tied_embedding_shares_a_device_with_the_last_layer() -> None:
+    names = [f"o{i}" for i in range(6)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(7)],
+        operators=[
+            ow.Operator(id=name, inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=["e" if i in (0, 5) else f"w{i}"])
+            for i, name in enumerate(names)
+        ],
+        parameters=[ow.Parameter(id="e", bytes=60), *(ow.Parameter(id=f"w{i}", bytes=30) for i in range(1, 5))],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=120) for name in "ab"], shared=1.0)
+    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in names})
+    problem = Pipeline(
+        graph=graph,
+        cluster=cluster,
+        costs=costs,
+        memory="parameters",
+        max_visits=2,
+        constraints=[ow.Colocate(ops=["o0", "o5"])],
+    )
+    result = ow.solve(problem, time_limit=2)
+    assert result.objective == 3.0
+    assert [len(stage.operators) for stage in result.solution.stages] in ([1, 3, 2], [2, 3, 1])

@@ -1,0 +1,85 @@
+"""Instances of device placement: an example by hand, and files with gaps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.graphs.device_placement import from_device_placement, read_device_placement
+from opweave.problems.limits import Limits
+from tests.oracles.pipeline import best_pipeline
+
+
+def instance(**changes: object) -> dict[str, object]:
+    """A chain of three on two accelerators and a host; the middle one runs on the host only."""
+    times = {1: (3.0, 30.0), 2: (1.0, 10.0), 3: (4.0, 40.0)}
+    nodes = [
+        {"id": k, "name": f"n{k}", "fpgaLatency": fast, "cpuLatency": slow, "size": 100.0, "supportedOnFpga": k != 2}
+        for k, (fast, slow) in times.items()
+    ]
+    edges = [
+        {"sourceId": 1, "destId": 2, "cost": 2.0, "size": 2e6},
+        {"sourceId": 2, "destId": 3, "cost": 1, "size": 1e6},
+    ]
+    return {"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 150.0, "nodes": nodes, "edges": edges} | changes
+
+
+def test_loads_are_computing_and_what_is_brought_in_and_sent() -> None:
+    problem = from_device_placement(instance())
+    result = ow.solve(problem)
+    # 1 on an accelerator: 3 + 2 out; 2 on the host: 10, nothing for transfers; 3 on the other: 1 in + 4
+    details = problem.evaluate(result).details
+    assert [use.device[:4] for use in details.stages] == ["acce", "host", "acce"]
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(0.010)
+    assert result.objective == pytest.approx(best_pipeline(problem)[0])
+    assert [use.receive_seconds for use in details.stages] == pytest.approx([0.0, 0.0, 0.001])
+
+
+def test_sizes_are_those_of_the_file() -> None:
+    read = read_device_placement(instance())
+    assert [tensor.bytes for tensor in read.graph.tensors] == [2_000_000, 1_000_000]
+    assert read.cluster.rates[0] == pytest.approx(1e9)
+    assert read.cluster.devices[2].memory_bytes is None
+
+
+def test_classes_share_a_device_and_a_backward_pass_has_parts_of_its_own() -> None:
+    nodes = [{**node, "colorClass": 7 if node["id"] != 2 else None} for node in instance()["nodes"]]
+    assert from_device_placement(instance(nodes=nodes)).constraints == (ow.Colocate(ops=["1", "3"]),)
+    nodes[2]["isBackwardNode"] = True
+    problem = from_device_placement(instance(nodes=nodes, maxSizePerFPGA=400.0))
+    assert problem.max_visits == 2
+    assert ow.solve(problem, time_limit=0.5).verified
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"edges": [{"sourceId": 1, "destId": 9, "cost": 1}]}, "node 9, which is not among"),
+        ({"nodes": [*instance()["nodes"], instance()["nodes"][0]]}, "two nodes have the id 1"),
+        ({"maxFPGAs": 0, "maxCPUs": 0}, "no device"),
+        ({"nodes": [{"id": 1, "fpgaLatency": 1.0}]}, "cpuLatency"),
+        ({"nodes": [{"id": 1, "fpgaLatency": -1.0, "cpuLatency": 1.0}]}, "fpgaLatency"),
+        ({"edges": [{"sourceId": 1, "destId": 2, "cost": 1e15}]}, "too many"),
+        ({"maxFPGAs": -1}, "maxFPGAs"),
+        ({"edges": [{"sourceId": 1, "destId": 2}, {"sourceId": 2, "destId": 1}]}, "cycle"),
+    ],
+)
+def test_gaps_get_a_sentence(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=words):
+        from_device_placement(instance(**changes), where="file")
+
+
+def test_too_many_nodes_are_refused() -> None:
+    with pytest.raises(ow.LimitExceededError, match="3 nodes"):
+        from_device_placement(instance(), limits=Limits(operators=2))
+
+
+def test_files_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps(instance()))
+    assert isinstance(ow.load_problem(path), ow.Pipeline)
+    assert len(ow.load(path).operators) == 3
