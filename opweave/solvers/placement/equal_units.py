@@ -26,10 +26,12 @@ from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations
 from opweave.solvers.placement.backbone import Backbone, backbone_of, whole_plan
+from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.priced_windows import priced_bound
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
@@ -64,9 +66,9 @@ NEAR = (0.1, 0.03)
 """Homes whose best plan costs more than the best of all by this relative amount are skipped, in the first cycle of
 rounds and in later ones."""
 
-BOUND_SHARE = 0.35
+BOUND_SHARE, MEMORY_SHARE = 0.35, 0.55
 BOUND_SECONDS = 20.0
-"""Share of the time for the bounds of windows, and seconds when there is no limit."""
+"""Shares of the time for bounds of windows, without and with memory at its price; seconds when there is no limit."""
 
 COUNTS_SECONDS = 20.0
 CHOICE_SECONDS = 5.0
@@ -105,6 +107,21 @@ class EqualUnits:
         with self.run.share(BOUND_SHARE, BOUND_SECONDS):
             raise_level(self.chain, RELAXED, self.run, best.report)
             raise_by_broadcasts(self.chain, self.run, lambda: best.report(self.chain.value(), "milestones"))
+
+    def price_memory(self, price: FloatArray) -> None:
+        """Raise the bound that charges bytes at prices, with windows in whole numbers."""
+        memory, best = memory_of(self.instance), Best(self.run)
+
+        def seconds() -> float:
+            left = self.run.remaining()
+            return 0.0 if self.run.should_stop() else BOUND_SECONDS if left is None else left
+
+        with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
+            if memory is not None:
+                self.run.kept["memory is priced"] = True
+                priced_bound(
+                    self.chain, self.arrays, memory, price, seconds, lambda value: best.report(value, "priced memory")
+                )
 
     def first_options(self, price: FloatArray) -> None:
         """Add the pure plans, and the plans that the descents find at multiples of the first prices."""
@@ -282,6 +299,9 @@ def plan_units(problem: Placement, run: Run) -> bool:
     work.first_options(known.price)
     if isinstance(run.best, Schedule):
         work.learn(run.best)
+    if known.price.any():
+        work.assemble()  # a plan first: the bound takes long
+        work.price_memory(known.price)
     work.improve(known.price)
     return True
 

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
@@ -23,7 +24,7 @@ from tests.solvers.placement.instances import layered_problem, small_problem
 
 @pytest.mark.parametrize("seed", range(80))
 def test_no_price_proves_more_than_the_optimum(seed: int) -> None:
-    problem = small_problem(seed, memory=True, most_operators=6)
+    problem = small_problem(seed, memory=True)
     optimum, _ = best_placement(problem)
     if optimum is None:
         return
@@ -74,7 +75,7 @@ def test_a_search_with_costs_finds_the_least_sum(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_heads_with_clusters_lie_between_plain_ones_and_the_optimum(seed: int) -> None:
-    problem = small_problem(seed, most_operators=6)
+    problem = small_problem(seed)
     optimum, _ = best_placement(problem)
     arrays = arrays_of(lower(problem), problem)
     reach = reach_of(arrays)
@@ -89,8 +90,6 @@ def test_heads_with_clusters_lie_between_plain_ones_and_the_optimum(seed: int) -
 
 def test_a_hub_and_all_its_readers_share_a_device_or_wait() -> None:
     """Four readers of one operator, 1 s each; sending takes 10 s: all run one after the other, 1 + 4 + 1 seconds."""
-    import opweave as ow
-
     names = [f"r{k}" for k in range(4)]
     graph = ow.OpGraph(
         tensors=[ow.Tensor(id=name, bytes=10) for name in ("hub", *names, "end")],

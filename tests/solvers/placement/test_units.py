@@ -245,7 +245,7 @@ def test_units_learn_from_a_schedule() -> None:
     known = ow.solve(problem, solver="heft").solution
     assert known is not None
     run = Run()
-    work = EqualUnits(instance, arrays, run)
+    work = EqualUnits(instance, arrays, None, run)
     work.learn(known)
     assert any(work.kinds.options)
     work.first_options(np.zeros(2))
@@ -259,7 +259,7 @@ def test_laid_out_plans_count_every_unit_once() -> None:
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     run = Run(time_limit=2.0)
-    work = EqualUnits(instance, arrays, run)
+    work = EqualUnits(instance, arrays, None, run)
     work.first_options(priced_counts(work.chain, instance, arrays, 5.0).price)
     work.assemble()
     assert isinstance(run.best, Schedule)

@@ -153,7 +153,7 @@ def _price_memory(
 ) -> None:
     """Bounds that charge bytes at their prices, where memory can bind."""
     memory = memory_of(instance)
-    if memory is None or not binding(memory) or run.should_stop():
+    if memory is None or not binding(memory) or run.should_stop() or "memory is priced" in run.kept:
         return
     run.enter("memory at its price")
 

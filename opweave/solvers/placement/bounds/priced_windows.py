@@ -43,7 +43,7 @@ from opweave.solvers.placement.bounds.chain_bound import (
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.window_program import Builder
-from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -64,8 +64,9 @@ FIRST_RADIUS = 0.15
 """Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
 
 
-LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
-"""Most operators of a window that is searched after its integer program, and approximate speed of the search."""
+LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 100, 500
+"""Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
+node, and how much slower the search is while it is not compiled."""
 
 RELAXED, INTEGER, SEARCHED = 1, 2, 3
 """Stages of a window's value: linear program, integer program, search over devices and orders."""
@@ -178,6 +179,8 @@ class PricedBlock:
         if known >= ceiling * (1.0 - TIGHT):
             return known
         budget = 1 + int(seconds * NODES_PER_SECOND)
+        if not search_assignments.is_fast(WORK_OF_A_NODE * budget):
+            budget = 1 + budget // UNCOMPILED
         found = search_module(arrays, ceiling, least, budget, cost=cost)
         if found.device[0] >= 0:
             order = np.argsort(found.start, kind="stable").astype(np.int64)
