@@ -16,7 +16,7 @@ import opweave as ow
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
 
-NOT_RUN = ("import torch", "torch.", 'model.onnx")', "def play(self, solution): ...", "ow.llm.", ".gguf")
+NOT_RUN = ("import torch", "torch.", "model.onnx", "def play(self, solution): ...", "ow.llm.", ".gguf")
 """What needs a framework or a file, or is a skeleton."""
 
 SHORTER = {
