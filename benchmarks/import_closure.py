@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
 AT_MOST = {
     "memory_ordering": 42,
-    "placement": 56,
+    "placement": 52,
     "batched_mapping": 70,
     "pipeline": 44,
     "slicing": 46,

@@ -1,4 +1,4 @@
-"""Small helpers for loops. They compile to less code than NumPy's functions for the same purpose."""
+"""Small helpers for loops, most of which compile to less code than NumPy's functions for the same purpose."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
+from opweave.solvers.run import Run
 
 RUN = 16
 """Up to this many items are sorted by insertion, which is faster than merging for short lists."""
@@ -64,3 +65,16 @@ def _merge(key: FloatArray, items: IntArray, spare: IntArray, low: int, middle: 
             items[at] = spare[i]
             i += 1
         at += 1
+
+
+PACE = 1.5e-8
+"""Assumed seconds to judge one operator or flow, before the first chunk is measured."""
+
+
+def chunks_within(run: Run, chunks: int, seconds: float) -> int:
+    """How many chunks of an annealing round to run, if a chunk takes ``seconds``.
+
+    Fewer fit when time is short, because a round must still cool down.
+    """
+    left = run.remaining()
+    return chunks if left is None else max(1, min(chunks, int(left / max(seconds, 1e-6))))

@@ -36,10 +36,10 @@ from opweave.solvers.batched_mapping.plans import (
     plan_of,
     report,
 )
+from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 90_000_000
 """Nodes and flows judged in one annealing round; takes about a second."""

@@ -2,23 +2,25 @@
 
 On networks of wide cells, whose operators take less time than their transfers, one slow cooling finds shorter plans
 than many quick ones: whole branches have to find their device while it is still hot. Chains are contracted, which makes
-moves cheaper and larger (:mod:`.contraction`). The second phase lets the operators of chains part again.
+moves cheaper and larger. The second phase lets the operators of chains part again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.windows import modules
-from opweave.solvers.placement.contraction import contraction_of
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
 from opweave.solvers.placement.plans import fits
 
@@ -99,3 +101,101 @@ def _phase(
         if length < best:
             best = length
             yield order, device
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contraction:
+    """A problem whose chains are single operators.
+
+    An operator with one successor and that successor, if it has no other predecessor, seldom profit from two devices.
+    As one operator they share a device and run one after the other. Networks shrink by half to three quarters, and a
+    search over orders and devices makes as many moves in as much less time.
+
+    Attributes
+    ----------
+    arrays, cluster
+        Its arrays, and the group of every chain: chains of one group share a device (Colocate).
+    chain
+        The chain of every operator of the whole. Shape (operators,).
+    members
+        The operators of every chain, first to last.
+    """
+
+    arrays: PlacementArrays
+    cluster: IntArray
+    chain: IntArray
+    members: Adjacency
+
+    def expanded(self, order: IntArray, device: IntArray) -> tuple[IntArray, IntArray]:
+        """Order and devices of the whole for those of the chains."""
+        return self.members.items[_rows(self.members, order)], device[self.chain]
+
+    def contracted(self, order: IntArray, device: IntArray) -> tuple[IntArray, IntArray]:
+        """Order and devices of the chains for those of the whole: each where and when its last operator runs."""
+        last = self.members.items[self.members.start[1:] - 1]
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        return np.argsort(position[last], kind="stable").astype(np.int64), device[last]
+
+
+def _rows(members: Adjacency, order: IntArray) -> IntArray:
+    """Positions of the items of some rows, row by row."""
+    length = np.diff(members.start)[order]
+    first = np.repeat(members.start[order] - np.cumsum(length) + length, length)
+    return np.asarray(first + np.arange(int(length.sum())), dtype=np.int64)
+
+
+def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
+    """Join every operator with its only successor if it is the only predecessor of that."""
+    count = len(arrays.seconds)
+    before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
+    order = operator_order(arrays)
+    chain = np.full(count, -1, dtype=np.int64)
+    number = 0
+    for v in order.tolist():
+        if before[v] == 1 and after[u := int(arrays.before[arrays.before_start[v]])] == 1:
+            chain[v] = chain[u]
+        else:
+            chain[v], number = number, number + 1
+    rank = np.empty(count, dtype=np.int64)
+    rank[order] = np.arange(count)
+    items = np.lexsort((rank, chain)).astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(np.bincount(chain, minlength=number))]).astype(np.int64)
+    members = Adjacency(start, items)
+    seconds = np.zeros((number, arrays.seconds.shape[1]))
+    np.add.at(seconds, chain, arrays.seconds)
+    memory = np.zeros(number, dtype=np.int64)
+    np.add.at(memory, chain, arrays.memory)
+    heads = np.repeat(np.arange(count), before)
+    arcs = chain[heads] != chain[arrays.before]
+    small = with_arcs(arrays, Adjacency.from_pairs(number, chain[heads[arcs]], chain[arrays.before[arcs]]))
+    users = np.repeat(chain, np.diff(arrays.parameters_start))
+    held = Adjacency.from_pairs(number, users, arrays.parameters)
+    flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
+    source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
+    incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
+    smaller = small._replace(
+        seconds=seconds,
+        source=source,
+        target=target,
+        tensor=arrays.tensor[flows],
+        size=arrays.size[flows],
+        in_start=incoming.start,
+        incoming=incoming.items,
+        out_start=outgoing.start,
+        outgoing=outgoing.items,
+        memory=memory,
+        parameters_start=held.start,
+        parameters=held.items,
+    )
+    return Contraction(smaller, _joined(cluster, chain, number), chain, members)
+
+
+def _joined(cluster: IntArray, chain: IntArray, number: int) -> IntArray:
+    """Groups of chains: those that hold operators of one group, directly or through others."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    groups = int(cluster.max(initial=-1)) + 1
+    pairs = csr_matrix((np.ones(len(chain)), (chain, cluster)), shape=(number, groups))
+    return np.asarray(connected_components(pairs @ pairs.T, directed=False)[1], dtype=np.int64)

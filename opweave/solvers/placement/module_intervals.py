@@ -30,8 +30,7 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import QUICK
-from opweave.solvers.placement.bounds.clustered import reach_of
-from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
 from opweave.solvers.rules import plans_of

@@ -16,8 +16,7 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
-from opweave.solvers.placement.bounds.clustered import reach_of
-from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads
+from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 from opweave.solvers.run import never

@@ -13,7 +13,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.clustered import reach_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices, finite_path
 from opweave.solvers.placement.decompose import NODES_PER_SECOND, solve_decompose
 from opweave.solvers.placement.insertion import heft

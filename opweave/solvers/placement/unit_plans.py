@@ -19,7 +19,7 @@ from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
 from opweave.solvers.placement.bounds.area import memory_of
-from opweave.solvers.placement.group_moves import descend
+from opweave.solvers.placement.local import descend
 from opweave.solvers.placement.plans import memory_used, plan_of
 from opweave.solvers.placement.units import Unit
 from opweave.solvers.run import Run

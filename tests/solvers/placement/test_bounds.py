@@ -12,9 +12,8 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.best import bound, raise_level
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
-from opweave.solvers.placement.bounds.clustered import reach_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order
+from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules

@@ -12,9 +12,8 @@ from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
-from opweave.solvers.placement.bounds.clustered import reach_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order
+from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.priced_windows import priced_bound
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of

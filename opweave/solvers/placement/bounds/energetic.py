@@ -25,8 +25,7 @@ from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_area
-from opweave.solvers.placement.bounds.clustered import reach_of
-from opweave.solvers.placement.bounds.critical_path import Reach, longest
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
 from opweave.solvers.rounding import Best
 
 THRESHOLDS = 400

@@ -22,8 +22,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.clustered import reach_of
-from opweave.solvers.placement.bounds.critical_path import Reach, longest
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 from opweave.solvers.placement.module_search import partial_bound
 from opweave.solvers.rounding import SUMMATION

@@ -36,7 +36,7 @@ import numpy as np
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
-from opweave.solvers.placement.bounds.clustered import reach_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole

@@ -23,8 +23,7 @@ import numpy as np
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
-from opweave.solvers.placement.bounds.clustered import reach_of
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order
+from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
 
