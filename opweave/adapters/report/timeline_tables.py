@@ -46,11 +46,12 @@ SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
 def measure_rows(timeline: Timeline, objective: float | None) -> list[tuple[str, str]]:
     """Label and value of every measure that differs from the objective and from the measures before it."""
     ports = any(resource.kind != "device" for resource in timeline.resources)
+    meaningless = {"traffic": not ports, "makespan": not len(timeline.activities.kind)}
     seen: set[tuple[str, float]] = set()
     rows = []
     for name, (label, write) in SHOWN.items():
         value = MEASURES[name](timeline)
-        if value is None or value == objective or (name == "traffic" and not ports):
+        if value is None or value == objective or meaningless.get(name, False):
             continue
         text = write(value)
         if (text, value) not in seen:

@@ -166,26 +166,28 @@ class Cluster(NamedTuple):
 @inlined
 def preemptive_value(cluster: Cluster, jobs: int) -> float:
     """Jackson's value: at every moment the job with the longest tail runs. Jobs are sorted by head."""
-    best, now, done, known = 0.0, 0.0, 0, 0
-    while done < jobs:
+    best, now, known = 0.0, 0.0, 0
+    while True:
+        while known < jobs and cluster.heads[known] <= now:
+            known += 1
         pick = -1
         for i in range(known):
             if cluster.left[i] > 0.0 and (pick < 0 or cluster.tails[i] > cluster.tails[pick]):
                 pick = i
         if pick < 0:
-            now = max(now, cluster.heads[known])
+            if known == jobs:
+                break
+            now = cluster.heads[known]
+            continue
+        until = cluster.heads[known] if known < jobs else np.inf
+        after = cluster.left[pick] - (until - now)  # may be rounded to nothing: the job has ended then, too
+        if after <= 0.0:
+            now += cluster.left[pick]
+            cluster.left[pick] = 0.0
+            best = max(best, now + cluster.tails[pick])
         else:
-            until = cluster.heads[known] if known < jobs else np.inf
-            if now + cluster.left[pick] <= until:
-                now += cluster.left[pick]
-                cluster.left[pick] = 0.0
-                done += 1
-                best = max(best, now + cluster.tails[pick])
-            else:
-                cluster.left[pick] -= until - now
-                now = until
-        while known < jobs and cluster.heads[known] <= now:
-            known += 1
+            cluster.left[pick] = after
+            now = until
     return float(best)
 
 
