@@ -45,7 +45,7 @@ def layout_of(
 
     Examples
     --------
-    >>> from opweave.problems.graph import Operator, Tensor
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
     >>> graph = OpGraph(
     ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
     ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],

@@ -53,10 +53,7 @@ def c_header(problem: MemoryLayout, layout: Layout | Answer[Layout], *, prefix: 
 
     Examples
     --------
-    >>> from opweave.adapters.files import PathLike, write_text
-    from opweave.adapters.graphs.lifetimes import NEEDED
-    from opweave.problems.errors import InvalidInputError
-    from opweave.problems.memory_layout.spec import Lifetime
+    >>> from opweave.problems.memory_layout.spec import Lifetime
     >>> problem = MemoryLayout(lifetimes=[Lifetime(id="conv1:0", begin=0, end=1, bytes=64)])
     >>> print(c_header(problem, Layout(offset={"conv1:0": 0})))
     /* 1 storage; offsets in bytes. Written by opweave. */

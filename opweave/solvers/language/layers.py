@@ -251,7 +251,9 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
     orders = [rule for rule in problem.constraints if means(rule, InOrder)]
     chain = chain_of(instance, besides, orders)
     if chain is None:
-        return Outcome(reason="the operators do not run one after the other, or too many lie between cut points")
+        run.should_stop()  # whoever watches is told of every run
+        reason = "the operators do not run one after the other, or too many lie between cut points"
+        return Outcome(run.termination(), reason=reason)
     return Counting(problem, instance, chain, run).solve()
 
 

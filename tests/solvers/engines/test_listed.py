@@ -20,6 +20,8 @@ WITH = {
     "share": "ad",
     "inputs": "ad",
     "stages": "",
+    "in_pool": "ad",
+    "reserved": "d",
 }
 """The arguments of handles; others take an operator."""
 
