@@ -37,7 +37,10 @@ def rig(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_table_and_one_picture(opweave: Run, model: Path, rig: Path, tmp_path: Path) -> None:
+def test_one_table_and_one_picture(
+    opweave: Run, model: Path, rig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # narrower tables shorten their texts
     ended = opweave("llm", model, "--devices", rig, "--context", 2048, "--machines", "--report", tmp_path / "report")
     assert ended.status == 0, ended.err
     for text in ("tokens/s", "proved: no plan is faster", "gpu0", "llama_fit", "desktop + laptop", "llama-server -m"):
