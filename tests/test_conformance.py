@@ -46,7 +46,7 @@ ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress"
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
-SHORT = {"pymoo": FEW, "genetic": FEW, "nsga2": FEW}
+SHORT = {"pymoo": FEW, "genetic": FEW, "nsga2": FEW, "hill_climb": {"rounds": 500}, "annealing": {"rounds": 500}}
 """Options of solvers that would otherwise run for long."""
 
 RELATIVE = 1e-6
