@@ -131,6 +131,10 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """How many things a plan decides about: the operators, unless a problem knows better."""
         return len(self.graph.operators)
 
+    def restricts(self, field: str) -> bool:
+        """Whether one of :attr:`restrictions` rules solutions out that its free value allows."""
+        return bool(getattr(self, field) != self.restrictions[field])
+
     @abstractmethod
     def assumptions(self) -> str:
         """The modelling choices that a figure depends on, in one line."""

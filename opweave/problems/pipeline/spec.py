@@ -307,6 +307,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         """Largest possible number of devices in use."""
         return min([len(self.usable_devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
 
+    def restricts(self, field: str) -> bool:
+        return super().restricts(field) and not (field == "cuts" and self.cuts == "ideals")
+
     def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
         parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]

@@ -307,7 +307,7 @@ def _requirements(problem: AnyProblemType) -> Iterator[Requirement]:
         yield _side_constraint(number, constraint)
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
-        if value != free:
+        if problem.restricts(field):
             kind = Limit if isinstance(value, int) and not isinstance(value, bool) else Setting
             yield kind(field=field, value=value, free=free)
     for name in getattr(problem, "forbidden_devices", ()):
