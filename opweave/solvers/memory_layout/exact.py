@@ -129,9 +129,9 @@ class Arena:
             places = rule(self.instance)
             if places is not None:
                 self.consider(places.offset[self.rows] // self.grain)
+                self._report()  # of tens of thousands of storages, a rule takes a second
             if self.settled():
                 break
-        self._report()
 
     def consider(self, offset: IntArray) -> None:
         """Keep the offsets of every part of which they are the lowest layout."""
