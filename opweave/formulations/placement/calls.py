@@ -12,7 +12,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.shortage import shortage
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 
@@ -128,3 +128,42 @@ def lower_calls(problem: Placement) -> CallInstance:
         give=np.ascontiguousarray(give),
         most=most,
     )
+
+
+def schedule_of_calls(instance: CallInstance, call: IntArray) -> Schedule:
+    """The schedule in which calls begin as early as they can, those of an accelerator in the order of their numbers.
+
+    Parameters
+    ----------
+    call
+        The call of every operator, each accelerator's ``most`` after those of the accelerator before it; -1 on the
+        host. Shape (operators,). If calls wait for each other in a circle, they begin at 0.
+    """
+    count = instance.operators
+    step = np.where(call >= 0, count + call, np.arange(count))
+    steps = count + instance.most * len(instance.accelerators)
+    accelerator = np.where(call >= 0, call // max(1, instance.most), 0)
+    load, arcs = np.zeros(steps), set[tuple[int, int]]()
+    for v, c in enumerate(call.tolist()):
+        load[step[v]] += instance.host_seconds[v] if c < 0 else instance.seconds[v, accelerator[v]]
+    for t, maker in enumerate(instance.producer.tolist()):
+        source = int(step[maker])
+        targets = {int(step[v]) for v in instance.readers[t].tolist()} - {source}
+        arcs |= {(source, target) for target in targets}
+        for target in targets:
+            if target >= count:
+                load[target] += instance.bring[t, (target - count) // instance.most]
+        if source >= count and targets:
+            load[source] += instance.give[t, (source - count) // instance.most]
+    used = np.unique(call[call >= 0])
+    for first, second in zip(used.tolist(), used[1:].tolist(), strict=False):
+        if first // instance.most == second // instance.most:
+            arcs.add((first + count, second + count))
+    pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
+    after = Adjacency.from_pairs(steps, pairs[:, 0], pairs[:, 1])
+    begin = np.zeros(steps)
+    for source in topological_order(after).tolist():
+        targets_of = after[source]
+        begin[targets_of] = np.maximum(begin[targets_of], begin[source] + load[source])
+    devices = np.where(call >= 0, np.append(instance.accelerators, 0)[accelerator], instance.host)
+    return instance.schedule(devices, begin[step])

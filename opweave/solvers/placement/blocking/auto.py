@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from opweave.formulations.expressions import NARROWED
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, lower_calls
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
@@ -252,6 +254,26 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
             return outcome
     return _ended(problem, run)
+
+
+def good_calls(problem: Placement, run: Run) -> Schedule | None:
+    """The best plan of the rules that the referee accepts; None if there is none."""
+    with suppress(ContradictionError):
+        search = CallSearch(problem, run)
+        for rule in (host_only, one_call, fill_calls, best_cuts):
+            search.consider(rule(search))
+    plans = (each.solution for each in reversed(run.candidates))
+    return next((plan for plan in plans if isinstance(plan, Schedule) and problem.evaluate(plan).feasible), None)
+
+
+def bound_of_calls(problem: Placement) -> float | None:
+    """The bound over paths, in seconds; None if there is no plan."""
+    run = Run()
+    try:
+        prove(lower_calls(problem), run)
+    except ContradictionError:
+        return None
+    return run.bound
 
 
 def _rounds(run: Run) -> Iterator[int]:
