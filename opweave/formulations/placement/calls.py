@@ -130,6 +130,28 @@ def lower_calls(problem: Placement) -> CallInstance:
     )
 
 
+def calls_of(instance: CallInstance, schedule: Schedule) -> IntArray:
+    """The call of every operator, as :func:`schedule_of_calls` takes it. Shape (operators,).
+
+    Raises
+    ------
+    ContradictionError
+        If an accelerator has more calls than it may.
+    """
+    names, index = instance.whole.names, {name: k for k, name in enumerate(instance.whole.devices)}
+    number = {k: position for position, k in enumerate(instance.accelerators.tolist())}
+    step = [(index[schedule.device[name]], schedule.start[name]) for name in names]
+    found, counts = dict[tuple[int, float], int](), [0] * len(number)
+    for device, start in sorted(set(step)):
+        if device != instance.host:
+            k = number[device]
+            found[device, start] = k * instance.most + counts[k]
+            counts[k] += 1
+    if max(counts, default=0) > instance.most:
+        raise ContradictionError(f"an accelerator has more than {instance.most} calls")
+    return np.array([found.get(each, -1) for each in step], dtype=np.int64)
+
+
 def schedule_of_calls(instance: CallInstance, call: IntArray) -> Schedule:
     """The schedule in which calls begin as early as they can, those of an accelerator in the order of their numbers.
 

@@ -17,7 +17,7 @@ from opweave.formulations.formulation import TimedFormulation, register_formulat
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.placement.calls import CallInstance, lower_calls, schedule_of_calls
+from opweave.formulations.placement.calls import CallInstance, calls_of, lower_calls, schedule_of_calls
 from opweave.formulations.placement.instance import TAKEN_IN
 from opweave.formulations.placement.shortage import shortage
 from opweave.formulations.shortage import rules_in_the_way
@@ -251,19 +251,10 @@ class Calls(TimedFormulation[Placement, Schedule]):
 
     def start(self, model: CallModel, solution: Schedule) -> FloatArray:
         """Values of the columns of places."""
-        instance, known = model.instance, dict[int, float]()
-        whole, begun = instance.whole, dict[int, list[float]]()
-        for name in whole.names:
-            k = whole.devices.index(solution.device[name])
-            if k != instance.host and solution.start[name] not in begun.setdefault(k, []):
-                begun[k].append(solution.start[name])
-        for v, name in enumerate(whole.names):
-            k = whole.devices.index(solution.device[name])
-            chosen = -1
-            if k != instance.host:
-                chosen = model.calls_of(k)[sorted(begun[k]).index(solution.start[name])]
-            known |= {int(c): 0.0 for c in model.place[v] if c != ABSENT}
-            known[int(model.place[v, chosen])] = 1.0
+        known = dict[int, float]()
+        for v, c in enumerate(calls_of(model.instance, solution).tolist()):
+            known |= {column: 0.0 for column in model.place[v].tolist() if column != ABSENT}
+            known[int(model.place[v, c])] = 1.0
         return model.filled(known)
 
     def why_infeasible(self, problem: Placement) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.calls import SUPPORTS, CallInstance, lower_calls
+from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
@@ -84,20 +84,11 @@ class CallSearch:
         """Take in a solution from elsewhere."""
         if not isinstance(schedule, Schedule) or not self.problem.evaluate(schedule).feasible:
             return
-        index = {name: k for k, name in enumerate(self.instance.whole.devices)}
-        each, found = len(self.arrays.on) // max(1, len(self.instance.accelerators)), dict[tuple[int, float], int]()
-        where = np.full(self.instance.operators, self.host, dtype=np.int64)
-        for v, name in enumerate(self.instance.whole.names):
-            k = index[schedule.device[name]]
-            if k == self.instance.host:
-                continue
-            place = int(np.searchsorted(self.instance.accelerators, k))
-            known = sum(device == k for device, _ in found)
-            number = found.setdefault((k, schedule.start[name]), known)
-            if number >= each:
-                return
-            where[v] = place * each + number
-        self.consider(where)
+        call, most = calls_of(self.instance, schedule), self.instance.most
+        each = len(self.arrays.on) // max(1, len(self.instance.accelerators))
+        if (call >= 0).any() and int((call % most).max()) >= each:
+            return
+        self.consider(np.where(call >= 0, call // most * each + call % most, self.host))
 
     def cuts(self) -> None:
         """Cut some orders of the operators, and the order of the best plan, as long as that helps."""
