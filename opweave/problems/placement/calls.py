@@ -112,7 +112,7 @@ class Calls:
     def is_call(self) -> list[bool]:
         """Whether each step is a call."""
         host = self.problem.cluster.device_index[str(self.problem.host)]
-        return (self.device[self.first] != host).tolist()
+        return [bool(k != host) for k in self.device[self.first]]
 
     @cached_property
     def crossing(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -144,7 +144,7 @@ class Calls:
         ends = np.full((2, len(tensors)), int(self.device[self.first[step]]))
         ends[0 if inward else 1] = host
         size = self.problem.graph.arrays.tensor_bytes[tensors].astype(np.float64)
-        return transfer_times(self.problem.cluster, ends[0], ends[1], size).tolist()
+        return [float(each) for each in transfer_times(self.problem.cluster, ends[0], ends[1], size)]
 
     @cached_property
     def parts(self) -> list[tuple[list[float], list[float], list[float]]]:
@@ -165,7 +165,7 @@ class Calls:
     def ends(self) -> FloatArray:
         """When every step ends. Shape (steps,)."""
         lasts = [sum(seconds for part in parts for seconds in part if not isnan(seconds)) for parts in self.parts]
-        return self.start[self.first] + np.array(lasts)
+        return np.asarray(self.start[self.first] + np.array(lasts), dtype=np.float64)
 
     @cached_property
     def order(self) -> IntArray:

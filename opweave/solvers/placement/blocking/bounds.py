@@ -115,7 +115,7 @@ def walk(instance: CallInstance, path: list[int], *, ties: bool) -> float:
     above = _spread(path, order[::-1], whole.after.lists(), length, min)
     stretches = Stretches(instance, length, below, above, whole.cluster if ties else None)
     calls = [len(group) * instance.most for group in instance.classes]
-    tables = [stretches.seconds(group[0]) for group in instance.classes]
+    tables = [stretches.seconds(group[0], stretches.prices(group[0])) for group in instance.classes]
     table = np.minimum.reduce(tables) if tables else np.full((length, length), np.inf)
     return _shortest(table, instance.host_seconds[path], min(sum(calls), length))
 

@@ -105,7 +105,7 @@ def cut(instance: CallInstance, arrays: CallArrays, block: IntArray) -> IntArray
     """The places of operators for the best cuts between blocks; None if no cuts fit. Shape (operators,)."""
     length = int(block.max(initial=-1)) + 1
     stretches = Stretches(instance, length, block, block)
-    host = np.bincount(block, instance.host_seconds, minlength=length)
+    host = np.bincount(block, instance.host_seconds, minlength=length).astype(np.float64)
     each = len(arrays.on) // max(1, len(instance.accelerators))
     tables = [stretches.seconds(group[0]) for group in instance.classes]
     most = _numbers([min(length, len(group) * each) for group in instance.classes])

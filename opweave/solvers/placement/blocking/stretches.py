@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
+from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.rounding import SUMMATION
+
+SOME = (0.25, 0.5, 0.75, 1.0)
+"""Which of all prices of memory are tried, as shares of them in ascending order."""
 
 
 class Stretches:
@@ -58,19 +64,86 @@ class Stretches:
             table[there, reach[there]] += weights[members].sum()
         return np.cumsum(table, axis=1)
 
-    def seconds(self, k: int) -> FloatMatrix:
-        """Least seconds of every stretch on accelerator k; inf if it cannot run it."""
+    def seconds(self, k: int, prices: Sequence[float] = ()) -> FloatMatrix:
+        """Least seconds of every stretch on accelerator k; inf if it cannot run it.
+
+        Parameters
+        ----------
+        prices
+            Seconds for a byte of memory. Each counts what a stretch reads that is neither before nor in it: the call
+            brings it in, or runs what makes it, and pays for that memory. Memory that is left is refunded, so every
+            price gives a lower bound. None if all operators are between.
+        """
         instance = self.instance
         known = np.isfinite(instance.seconds[:, k])
         table = self._sums(np.where(known, instance.seconds[:, k], 0.0))
         table += self._brought(instance.bring[:, k]) + self._given(instance.give[:, k])
         table[self._sums(np.where(known, 0.0, 1.0)) > 0.0] = np.inf
         capacity = int(instance.whole.capacity[instance.accelerators[k]])
+        held, extra = np.zeros_like(table), np.zeros_like(table)
         if capacity != NO_LIMIT:
             held = self._sums(instance.whole.memory.astype(np.float64)) + self._parameters()
             table[held * (1.0 - SUMMATION) > capacity] = np.inf
+        for price in prices:
+            if price > 0.0 and capacity == NO_LIMIT:
+                continue
+            paid = self._optional(k, price)
+            np.maximum(extra, paid * (1.0 - SUMMATION) - price * (capacity - held * (1.0 - SUMMATION)), out=extra)
+        table += extra
         table[np.tril_indices(self.length, -1)] = np.inf
         return table
+
+    def prices(self, k: int) -> list[float]:
+        """Prices at which bringing something in costs as much as the memory for what makes it, for some of them."""
+        own = self._own_bytes()[self.instance.producer]
+        bring = self.instance.bring[:, k]
+        able = (own > 0.0) & (bring > 0.0) & np.isfinite(bring)
+        ratios = np.quantile(bring[able] / own[able], SOME) if able.any() else np.zeros(0)
+        return [0.0, *np.unique(ratios).tolist()]
+
+    def _own_bytes(self) -> FloatArray:
+        """Bytes that every operator alone makes its device hold. Shape (operators,)."""
+        whole = self.instance.whole
+        held = whole.memory.astype(np.float64)
+        users = np.bincount(whole.parameters.items, minlength=len(whole.parameter_bytes))
+        size = np.where(users == 1, whole.parameter_bytes, 0).astype(np.float64)
+        np.add.at(held, whole.parameters.heads(), size[whole.parameters.items])
+        return held
+
+    def _optional(self, k: int, price: float) -> FloatMatrix:
+        """What a stretch pays for inputs that are neither before nor in it."""
+        instance, table, apart = self.instance, *(np.zeros((self.length, self.length)) for _ in range(2))
+        cost = self._either(k, price)
+        for v in np.flatnonzero((cost > 0.0) & np.isfinite(cost) & (self.below < self.above)).tolist():
+            readers = np.concatenate([instance.readers[t] for t in instance.outputs[v].tolist()])
+            reach = self._reach(readers)
+            first, last = self.below[v] + 1, min(int(self.above[v]) + 1, self.length)
+            rows = first + np.flatnonzero(reach[first:last] < self.length)
+            if self.tie[v] < 0:
+                table[rows, reach[rows]] += cost[v]
+                continue
+            forced = self.tied[self.tie[v]][1]  # from there on the stretch has it anyway
+            for i in rows.tolist():
+                apart[i, reach[i] : forced[i]] += cost[v]
+        return np.cumsum(table, axis=1) + apart
+
+    def _either(self, k: int, price: float) -> FloatArray:
+        """Least cost of an input of a call: bring it in, or run and hold its maker and pay for that one's inputs."""
+        instance = self.instance
+        whole, own, seconds = instance.whole, self._own_bytes(), instance.seconds[:, k]
+        inner = seconds + price * own
+        cost = np.zeros(instance.operators)
+        only = np.full(instance.operators, -1, dtype=np.int64)  # the only reader of everything that an operator makes
+        for v in topological_order(whole.after).tolist():
+            made = instance.outputs[v]
+            if not len(made):
+                continue
+            cost[v] = min(float(instance.bring[made, k].min()), inner[v])
+            readers = whole.after[v]
+            only[v] = readers[0] if len(readers) == 1 else -1
+            if only[v] >= 0:
+                inner[only[v]] += cost[v]
+        return cost
 
     def _brought(self, seconds: FloatArray) -> FloatMatrix:
         """Transfers of tensors that are made before i and read between i and j."""
