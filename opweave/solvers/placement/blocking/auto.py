@@ -19,8 +19,8 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.blocking.arrays import CallArrays, arrays_of, in_order, judged, schedule_of
-from opweave.solvers.placement.blocking.bounds import prove
-from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, orders, units_of
+from opweave.solvers.placement.blocking.bounds import carrying, heaviest, prove
+from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, orders, units_of, with_branches_apart
 from opweave.solvers.placement.blocking.search import DRAWS, anneal_calls
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
@@ -92,24 +92,45 @@ class CallSearch:
 
     def cuts(self) -> None:
         """Cut some orders of the operators, and the order of the best plan, as long as that helps."""
+        if not self.instance.operators:
+            return
         for order in orders(self.instance, self.unit):
+            self._cut(order)
+        self.again()
+        path = np.array(heaviest(self.instance, carrying(self.instance)), dtype=np.int64)
+        value = math.inf
+        while self.best is not None and self.value < value and not self.run.should_stop():
+            value = self.value
+            for order in with_branches_apart(self.instance, self.unit, self._order(), path):
+                self._cut(order)
+            self.again()
+
+    def _cut(self, order: IntArray) -> None:
+        """Cut an order of units: all of it one after the other, and all but a heavy path beside."""
+        block = blocks_of(self.unit, order)
+        path = np.zeros(self.instance.operators, dtype=bool)
+        path[heaviest(self.instance, carrying(self.instance))] = True
+        for counts in (np.ones_like(path), path):
             if self.run.should_stop():
                 return
-            self.consider(cut(self.instance, self.arrays, blocks_of(self.unit, order)))
-        self.again()
+            self.consider(cut(self.instance, self.arrays, block, counts))
 
     def again(self) -> None:
         """Cut the order of the best plan, as long as that helps."""
         value = math.inf
         while self.best is not None and self.value < value and not self.run.should_stop():
             value = self.value
-            _, start = judged(self.arrays, self.best)
-            key = np.full(int(self.unit.max(initial=-1)) + 1, np.inf)
-            rank = np.empty(self.instance.operators)
-            rank[in_order(self.instance, start)] = np.arange(self.instance.operators)
-            np.minimum.at(key, self.unit, rank)
-            order = ordered(self.instance, self.unit, key)
-            self.consider(cut(self.instance, self.arrays, blocks_of(self.unit, order)))
+            self._cut(self._order())
+
+    def _order(self) -> IntArray:
+        """Units in the order of the best plan."""
+        assert self.best is not None
+        _, start = judged(self.arrays, self.best)
+        key = np.full(int(self.unit.max(initial=-1)) + 1, np.inf)
+        rank = np.empty(self.instance.operators)
+        rank[in_order(self.instance, start)] = np.arange(self.instance.operators)
+        np.minimum.at(key, self.unit, rank)
+        return ordered(self.instance, self.unit, key)
 
     def anneal(self, number: int) -> None:
         """One annealing from the best assignment."""

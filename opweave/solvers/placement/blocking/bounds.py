@@ -22,7 +22,7 @@ import numpy as np
 from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import topological_order
-from opweave.solvers.placement.blocking.stretches import Stretches
+from opweave.solvers.placement.blocking.stretches import Stretches, own_bytes
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
@@ -38,8 +38,8 @@ def prove(instance: CallInstance, run: Run) -> None:
     if not instance.operators:
         best.report(0.0, SOURCE)
         return
-    for weigh in (_compute, _bytes, _carrying, _length):
-        path = _heaviest(instance, weigh(instance))
+    for weigh in (_compute, _bytes, carrying, _length):
+        path = heaviest(instance, weigh(instance))
         if tuple(path) in seen:
             continue
         seen.add(tuple(path))
@@ -58,10 +58,10 @@ def _compute(instance: CallInstance) -> FloatArray:
 
 
 def _bytes(instance: CallInstance) -> FloatArray:
-    return instance.whole.memory + 1.0 + _own_parameters(instance)
+    return own_bytes(instance) + 1.0
 
 
-def _carrying(instance: CallInstance) -> FloatArray:
+def carrying(instance: CallInstance) -> FloatArray:
     """Computing and giving away what each operator makes."""
     give = instance.give.min(axis=1, initial=np.inf)
     weights = _compute(instance)
@@ -73,17 +73,7 @@ def _length(instance: CallInstance) -> FloatArray:
     return np.ones(instance.operators)
 
 
-def _own_parameters(instance: CallInstance) -> FloatArray:
-    """Bytes of the parameters that no other operator has. Shape (operators,)."""
-    whole = instance.whole
-    held = np.zeros(instance.operators)
-    users = np.bincount(whole.parameters.items, minlength=len(whole.parameter_bytes))
-    size = np.where(users == 1, whole.parameter_bytes, 0).astype(np.float64)
-    np.add.at(held, whole.parameters.heads(), size[whole.parameters.items])
-    return held
-
-
-def _heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
+def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     """The path with the largest sum of weights."""
     before = instance.whole.before
     best, came = weights.copy(), np.full(len(weights), -1, dtype=np.int64)

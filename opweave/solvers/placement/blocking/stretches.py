@@ -11,8 +11,18 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.rounding import SUMMATION
 
-SOME = (0.25, 0.5, 0.75, 1.0)
+SOME = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Which of all prices of memory are tried, as shares of them in ascending order."""
+
+
+def own_bytes(instance: CallInstance) -> FloatArray:
+    """Bytes that every operator alone makes its device hold. Shape (operators,)."""
+    whole = instance.whole
+    held = whole.memory.astype(np.float64)
+    users = np.bincount(whole.parameters.items, minlength=len(whole.parameter_bytes))
+    size = np.where(users == 1, whole.parameter_bytes, 0).astype(np.float64)
+    np.add.at(held, whole.parameters.heads(), size[whole.parameters.items])
+    return held
 
 
 class Stretches:
@@ -95,20 +105,11 @@ class Stretches:
 
     def prices(self, k: int) -> list[float]:
         """Prices at which bringing something in costs as much as the memory for what makes it, for some of them."""
-        own = self._own_bytes()[self.instance.producer]
-        bring = self.instance.bring[:, k]
-        able = (own > 0.0) & (bring > 0.0) & np.isfinite(bring)
+        makers = self.instance.producer
+        own, bring = own_bytes(self.instance)[makers], self.instance.bring[:, k]
+        able = (own > 0.0) & (bring > 0.0) & np.isfinite(bring) & (self.below[makers] < self.above[makers])
         ratios = np.quantile(bring[able] / own[able], SOME) if able.any() else np.zeros(0)
         return [0.0, *np.unique(ratios).tolist()]
-
-    def _own_bytes(self) -> FloatArray:
-        """Bytes that every operator alone makes its device hold. Shape (operators,)."""
-        whole = self.instance.whole
-        held = whole.memory.astype(np.float64)
-        users = np.bincount(whole.parameters.items, minlength=len(whole.parameter_bytes))
-        size = np.where(users == 1, whole.parameter_bytes, 0).astype(np.float64)
-        np.add.at(held, whole.parameters.heads(), size[whole.parameters.items])
-        return held
 
     def _optional(self, k: int, price: float) -> FloatMatrix:
         """What a stretch pays for inputs that are neither before nor in it."""
@@ -130,7 +131,7 @@ class Stretches:
     def _either(self, k: int, price: float) -> FloatArray:
         """Least cost of an input of a call: bring it in, or run and hold its maker and pay for that one's inputs."""
         instance = self.instance
-        whole, own, seconds = instance.whole, self._own_bytes(), instance.seconds[:, k]
+        whole, own, seconds = instance.whole, own_bytes(self.instance), instance.seconds[:, k]
         inner = seconds + price * own
         cost = np.zeros(instance.operators)
         only = np.full(instance.operators, -1, dtype=np.int64)  # the only reader of everything that an operator makes
