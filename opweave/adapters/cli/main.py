@@ -31,7 +31,7 @@ from opweave.adapters.cli.settings import (
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
-from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
+from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem, load_result, save
 from opweave.adapters.report.views import show, view_for, view_of
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
@@ -136,8 +136,14 @@ def plan_command(
     """Plan a model file in one step: load it, solve the problem, verify and show the plan.
 
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    An instance of dnn-partitioning brings its devices and costs: a placement of it has one call for each accelerator.
     """
     view = view_for(problem)
+    if {"--cluster", "--costs"}.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model):
+        known = load_problem(model, kind=view.problem_type.kind)
+        fields = fields_of(view, flags, known=known.model_fields_set)
+        given = {name: getattr(known, name) for name in known.model_fields_set} | fields
+        return _solve_and_tell(validated(view.problem_type, given, f"problem {view.word}"), settings)
     fields = fields_of(view, flags)
     if view.word == "layout":
         return _solve_and_tell(layout_problem(model, dimensions(dim), fields), settings)

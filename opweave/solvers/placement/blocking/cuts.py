@@ -74,7 +74,7 @@ def with_branches_apart(instance: CallInstance, unit: IntArray, listed: IntArray
     rank = np.empty(count)
     rank[listed] = np.arange(count)
     on = set(unit[path].tolist())
-    for near, key in ((behind.reversed(count), -1.0), (behind, 1.0)):
+    for near, side in ((behind.reversed(count), -1.0), (behind, 1.0)):
         rows = near.lists()
         for u in range(count):
             branch, waiting = {u}, [u]
@@ -83,7 +83,7 @@ def with_branches_apart(instance: CallInstance, unit: IntArray, listed: IntArray
                 branch.update(new)
                 waiting += new
             if not waiting and not branch & on:
-                found.append((-float(size[list(branch)].sum()), tuple(sorted(branch)), key * count))
+                found.append((-float(size[list(branch)].sum()), tuple(sorted(branch)), side * count))
     for _, members, shift in sorted(set(found))[:MOST_APART]:
         key = rank.copy()
         key[list(members)] += shift
