@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
-from opweave.adapters.graphs.device_placement import MARK, from_device_placement, read_device_placement
+from opweave.adapters.graphs.device_placement import (
+    MARK,
+    from_device_placement,
+    latency_from_device_placement,
+    read_device_placement,
+)
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
@@ -256,11 +261,22 @@ def family_of(model: object) -> str:
     return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
 
 
-def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
+def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Whether a file is an instance of msr-fiddle/dnn-partitioning, with devices and costs."""
+    return family_of(path) == "json" and MARK in _read_object(path, limits)
+
+
+def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
-    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
-    (see :mod:`opweave.adapters.graphs.device_placement`).
+    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load, or
+    placements that are scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
+
+    Parameters
+    ----------
+    kind
+        The kind of problem that is wanted; None for that of the file, which is ``"pipeline"`` for an instance of
+        dnn-partitioning.
 
     Raises
     ------
@@ -270,16 +286,24 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     name = place(path)
     data = _read_object(path, limits)
     if MARK in data:
-        return from_device_placement(data, where=name, limits=limits)
-    kind = data.get("kind")
+        makers: Mapping[str, Callable[..., AnyProblem]] = {
+            "pipeline": from_device_placement,
+            "placement": latency_from_device_placement,
+        }
+        if kind not in (None, *makers):
+            raise InvalidInputError(f"{name}: an instance of dnn-partitioning is a {' or a '.join(makers)}, not {kind}")
+        return makers[kind or "pipeline"](data, where=name, limits=limits)
+    stated = data.get("kind")
+    if kind is not None and kind != stated:
+        raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
-    found = kinds.get(kind) if isinstance(kind, str) else None
+    found = kinds.get(stated) if isinstance(stated, str) else None
     if found is None:
         known = ", ".join(kinds)
-        if kind is not None:
+        if stated is not None:
             raise InvalidInputError(
-                f"{name}: kind {kind!r:.60} is not a problem of opweave; the problems are: {known}; the module of a "
+                f"{name}: kind {stated!r:.60} is not a problem of opweave; the problems are: {known}; the module of a "
                 "problem of your own must be imported first ('opweave --import FILE solve ...')"
             )
         raise InvalidInputError(f"{name}: a problem needs a 'kind', one of: {known}; {_instead(data)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 
 import pytest
 
@@ -38,7 +38,7 @@ def best_in_stages(problem: ow.Placement) -> float | None:
             for devices in permutations([device.name for device in problem.cluster.devices], count):
                 where = {
                     name: device
-                    for device, (a, b) in zip(devices, zip(ends, ends[1:], strict=False), strict=True)
+                    for device, (a, b) in zip(devices, pairwise(ends), strict=True)
                     for name in names[a:b]
                 }
                 start, clock = {}, 0.0

@@ -17,7 +17,7 @@ from opweave.adapters.cli.settings import DimOption, Settings, dimensions, with_
 from opweave.adapters.cli.solving import solve_and_tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
-from opweave.adapters.load import AnyProblem, geometry, load
+from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
 
@@ -113,6 +113,7 @@ def plan_command(
 
     It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    A published instance brings its devices and costs.
     """
     return solve_and_tell(_posed(view_for(problem), model, dim, flags, as_is=as_is), settings)
 
@@ -144,6 +145,11 @@ def _posed(
     view: type[AnyView], model: Path, dim: list[str] | None, flags: Mapping[str, object], *, as_is: bool
 ) -> AnyProblem:
     """Pose the problem of a view about a model file."""
+    if {"--cluster", "--costs"}.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model):
+        known = load_problem(model, kind=view.problem_type.kind)
+        fields = fields_of(view, flags, known=known.model_fields_set)
+        given = {name: getattr(known, name) for name in known.model_fields_set} | fields
+        return validated(view.problem_type, given, f"problem {view.word}")
     fields, sizes = fields_of(view, flags), dimensions(dim)
     if view.word == "layout":
         return layout_problem(model, sizes, fields)

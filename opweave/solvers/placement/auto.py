@@ -91,6 +91,8 @@ WHOLE = 0.6
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
+    if problem.reading is not None:
+        return go_on_with(problem, "calls", run)
     lower_unless_short(problem)
     search = empty_search(problem, run)
     instance = search.instance
@@ -231,5 +233,6 @@ register(
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=SUPPORTS,
+        readings=(None, "transfers='blocking'"),
     )
 )

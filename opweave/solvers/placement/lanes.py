@@ -37,6 +37,8 @@ CLOSE = 0.02
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
+    if problem.reading is not None:
+        return with_seeds(f"{HOME}.blocking.auto:solve_calls")(problem, run)
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
     if len(problem.graph.operators) <= PROVABLE and is_whole(empty_search(problem, run)):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores

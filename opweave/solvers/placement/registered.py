@@ -5,10 +5,12 @@ from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
 from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
+from opweave.solvers.placement.blocking import auto as blocking
 
 __all__ = [
     "auto",
     "baselines",
+    "blocking",
     "decompose",
     "engines",
     "equal_units",
