@@ -1,0 +1,53 @@
+"""What mkdocs does on the way: formulas become MathML, and a site that would fetch anything is refused."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+
+log = logging.getLogger("mkdocs.hooks.opweave")
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
+
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\b(?:src|srcset)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)"""
+    r"""|<link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|prefetch|preconnect|icon|modulepreload|manifest))"""
+    r"""[^>]*?\bhref\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)"""
+    r"""|(?:@import|url\()\s*["']?\s*((?:https?:)?//[^"'\s)]+)""",
+    re.IGNORECASE,
+)
+"""What a browser fetches by itself; a link that a reader may click is none of it."""
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Turn formulas into MathML, which browsers draw without a script."""
+    return FORMULA.sub(_formula, html)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Warn of everything that a page would fetch from elsewhere; with ``--strict`` this fails the build."""
+    for path, address in fetched(Path(config["site_dir"])):
+        log.warning("%s would be fetched from %s", address, path)
+
+
+def fetched(site: Path) -> list[tuple[Path, str]]:
+    """List the addresses elsewhere that pages and style sheets of a site would fetch."""
+    found = []
+    for path in sorted(site.rglob("*")):
+        if path.suffix in {".html", ".css", ".svg"}:
+            for match in FETCHED.finditer(path.read_text(encoding="utf-8")):
+                found.append((path, next(each for each in match.groups() if each)))
+    return found
+
+
+def _formula(match: re.Match[str]) -> str:
+    tag, bracket, text = match.groups()
+    for entity, character in ENTITIES.items():
+        text = text.replace(entity, character)
+    display = "block" if bracket == "[" else "inline"
+    return f'<{tag} class="arithmatex">{convert(text, display=display)}</{tag}>'
