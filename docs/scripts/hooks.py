@@ -14,6 +14,8 @@ log = logging.getLogger("mkdocs.hooks.opweave")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
+WORKER = re.compile(r"<script src=[^>]*iframe-worker[^>]*></script>")
+
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\b(?:src|srcset)\s*=\s*["']?\s*((?:https?:)?//[^"'\s>]+)"""
     r"""|<link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|prefetch|preconnect|icon|modulepreload|manifest))"""
@@ -27,6 +29,18 @@ FETCHED = re.compile(
 def on_page_content(html: str, **_: Any) -> str:
     """Turn formulas into MathML, which browsers draw without a script."""
     return FORMULA.sub(_formula, html)
+
+
+def on_post_page(output: str, config: Any, **_: Any) -> str:
+    """Put our own script for search from the file system in the place of one that would be fetched."""
+    own = (Path(config["docs_dir"]) / "assets/frame_worker.js").read_text(encoding="utf-8")
+    inline = own.replace("</script>", r"<\/script>")  # or it would end the script that it stands in
+    return WORKER.sub(lambda _: f"<script>{inline}</script>", output)
+
+
+def on_post_template(output_content: str, config: Any, **_: Any) -> str:
+    """The same for the page that says that a page is missing."""
+    return on_post_page(output_content, config)
 
 
 def on_post_build(config: Any, **_: Any) -> None:
