@@ -14,6 +14,9 @@ log = logging.getLogger("mkdocs.hooks.opweave")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
+ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc):\s*<code>~?([\w.]+)</code>")
+"""A name in a docstring, as Sphinx would link it."""
+
 WORKER = re.compile(r"<script src=[^>]*iframe-worker[^>]*></script>")
 
 FETCHED = re.compile(
@@ -27,8 +30,8 @@ FETCHED = re.compile(
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Turn formulas into MathML, which browsers draw without a script."""
-    return FORMULA.sub(_formula, html)
+    """Turn formulas into MathML, which browsers draw without a script, and roles of docstrings into plain names."""
+    return ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", FORMULA.sub(_formula, html))
 
 
 def on_post_page(output: str, config: Any, **_: Any) -> str:
@@ -63,5 +66,6 @@ def _formula(match: re.Match[str]) -> str:
     tag, bracket, text = match.groups()
     for entity, character in ENTITIES.items():
         text = text.replace(entity, character)
+    text = text.replace("{aligned}", "{align*}")  # which the converter knows
     display = "block" if bracket == "[" else "inline"
     return f'<{tag} class="arithmatex">{convert(text, display=display)}</{tag}>'
