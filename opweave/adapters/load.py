@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -104,8 +104,10 @@ def load(
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
-    if dims and family not in ("onnx", "keras"):
-        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    if dims and family not in ("onnx", "keras", "tflite"):
+        raise InvalidInputError(
+            f"{name}: dims are for .onnx and .tflite files and Keras; this model's sizes are already fixed"
+        )
     data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
     if family == "llm" or "model_type" in data:
         from opweave.adapters.llm.reading import read_graph
@@ -129,6 +131,10 @@ def load(
         from opweave.adapters.onnx.read import from_onnx
 
         return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "tflite":
+        from opweave.adapters.tflite.read import from_tflite
+
+        return from_tflite(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
@@ -236,6 +242,7 @@ _WITHOUT_GRAPH = {
 _SUFFIXES = {
     ".onnx": "onnx",
     ".pt2": "torch",
+    ".tflite": "tflite",
     ".gguf": "llm",
     ".safetensors": "llm",
     ".safetensors.index.json": "llm",
