@@ -11,7 +11,8 @@ import typer
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
-from opweave.adapters.load import family_of, load_problem
+from opweave.adapters.formats import family_of
+from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.units import readable

@@ -11,9 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from opweave.adapters.files import PathLike
+from opweave.adapters.graphs.dimensions import filled
 from opweave.adapters.tflite.model import Subgraph
 from opweave.problems.errors import EngineError, InvalidInputError
-from opweave.problems.limits import MAX_BYTES, Limits
+from opweave.problems.limits import Limits
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 INSTALL = "pip install 'opweave[tflite]'"
@@ -37,45 +38,24 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     model
         The file's first subgraph.
     dims
-        Sizes of open dimensions: of one (``{"x:1": 224}``), of one position of all inputs (``{"*:0": 8}``, the batch),
-        and of all others (``{"*": 1}``). The batch is as the file states it if it gets no size.
+        Sizes of open dimensions; the batch is as the file states it if it gets no size.
     where
         Name of the file in errors.
 
     Raises
     ------
     InvalidInputError
-        When a dimension has no size, or a size belongs to none.
+        As for :func:`~opweave.adapters.graphs.dimensions.filled`.
     """
-    opened = [
-        (place, position)
-        for place in model.inputs
-        for position, size in enumerate(model.tensors[place].signature)
-        if size < 0 and len(model.tensors[place].signature) == len(model.tensors[place].shape)
-    ]
-    keys = {f"{model.tensors[place].name}:{position}": (place, position) for place, position in opened}
-    for key, size in dims.items():
-        if key not in keys and key not in {"*", *(f"*:{position}" for _, position in opened)}:
-            has = f"its open dimensions: {', '.join(keys)}" if keys else "it has no open dimension"
-            raise InvalidInputError(f"{where}: there is no dimension {key!r:.80}; {has}")
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BYTES:
-            raise InvalidInputError(f"dims[{key!r:.80}] is {size!r:.40}; it must be a whole number from 1")
-    shapes = {place: list(model.tensors[place].shape) for place in model.inputs}
-    lacking = []
-    for key, (place, position) in keys.items():
-        fitting = [word for word in (key, f"*:{position}", "*") if word in dims]
-        if fitting:
-            shapes[place][position] = dims[fitting[0]]
-        elif position:
-            lacking.append(key)
-    if lacking:
-        example = ", ".join(f'"{key}": 224' for key in lacking)
-        words = " ".join(f"--dim '{key}=224'" for key in lacking)
-        raise InvalidInputError(
-            f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{example}}}, or on the command "
-            f"line {words}"
-        )
-    return {place: tuple(shape) for place, shape in shapes.items() if tuple(shape) != model.tensors[place].shape}
+    inputs = {place: model.tensors[place] for place in model.inputs}
+    opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}
+    batches = {f"{each.name}:0": each.shape[0] for each in inputs.values() if each.shape}
+    found = filled(opened, dims, batches, where)
+    return {
+        place: found[each.name]
+        for place, each in inputs.items()
+        if each.name in found and len(found[each.name]) == len(each.shape) and found[each.name] != each.shape
+    }
 
 
 def measured(

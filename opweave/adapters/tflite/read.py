@@ -33,7 +33,8 @@ def from_tflite(
     """Build a graph from a ``.tflite`` file.
 
     * The graph is the file's first subgraph. An operator that calls others (``IF``, ``WHILE``, ``CALL``) stays one
-      operator: it reads their constants, and its workspace is what they need in the order of the file.
+      operator: it reads their constants, its workspace is what the largest of them needs in the order of the file, and
+      the operations of each count once.
     * Sizes are those that the file states; an open batch has the size for which the model was converted, mostly 1.
       Where the file does not state them, or with other sizes of inputs, the interpreter runs once on zeros to find them
       out (see :mod:`opweave.adapters.tflite.measured`).
@@ -116,7 +117,7 @@ def tensor_bytes(tensor: TfliteTensor, where: str) -> int:
 class _Builder:
     def __init__(self, subgraphs: Sequence[Subgraph], where: str, inplace_kinds: Set[str]) -> None:
         self._subgraphs, self._where, self._inplace_kinds = subgraphs, where, inplace_kinds
-        self._workspaces: dict[int, int] = {}
+        self._called: dict[int, tuple[int, float]] = {}
         self._running: list[int] = []
 
     def graph(self, name: str) -> OpGraph:
@@ -143,6 +144,7 @@ class _Builder:
         tensors = self._subgraphs[number].tensors
         shapes = [tensors[place].shape if place >= 0 else () for place in op.places]
         made = tensors[op.outputs[0]] if op.outputs else None
+        needs = [self._needs(called) for called in op.calls]
         return Node(
             name=f"{op.kind}_{index}",
             kind=op.kind,
@@ -150,15 +152,16 @@ class _Builder:
             outputs=op.outputs,
             view=op.kind in VIEWS,
             folds=op.kind in FOLDED,
-            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ()),
-            workspace_bytes=max((self._workspace(called) for called in op.calls), default=0),
+            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ())
+            + sum(flops for _, flops in needs),
+            workspace_bytes=max((size for size, _ in needs), default=0),
             word=COMMON.get(op.kind, ""),
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
             weights=[key for called in op.calls for key in self._weights(called)],
         )
 
     def _weights(self, number: int) -> list[Hashable]:
-        """The constants of a subgraph and of those that it calls, which :meth:`_workspace` has checked."""
+        """The constants of a subgraph and of those that it calls, which :meth:`_needs` has checked."""
         subgraph = self._subgraphs[number]
         made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
         read = dict.fromkeys(tensor for op in subgraph.operators for tensor in op.inputs if tensor not in made)
@@ -167,17 +170,17 @@ class _Builder:
             found |= dict.fromkeys(self._weights(called))
         return list(found)
 
-    def _workspace(self, number: int) -> int:
-        """What a subgraph needs, in the order of the file."""
+    def _needs(self, number: int) -> tuple[int, float]:
+        """Bytes that a subgraph needs in the order of the file, and its floating-point operations."""
         if not 0 <= number < len(self._subgraphs) or number in self._running:
             raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which is missing or calls it")
         if len(self._running) > DEEPEST_CALLS:
             raise InvalidInputError(f"{self._where}: subgraphs call one another more than {DEEPEST_CALLS} deep")
-        if number not in self._workspaces:
+        if number not in self._called:
             self._running.append(number)
             graph = self._graph(number, f"subgraph {number}")
             order = Ordering(order=tuple(op.id for op in graph.operators))
-            needed = MemoryOrdering(graph=graph).evaluate(order)
-            self._workspaces[number] = int(needed.objective or 0)
+            peak = MemoryOrdering(graph=graph).evaluate(order).objective
+            self._called[number] = int(peak or 0), sum(op.flops for op in graph.operators)
             self._running.pop()
-        return self._workspaces[number]
+        return self._called[number]
