@@ -22,6 +22,7 @@ from opweave.adapters.cli.output import stdout as _stdout
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
 from opweave.adapters.cli.settings import (
     DimOption,
+    ExampleOption,
     JsonOption,
     OutputOption,
     Settings,
@@ -30,6 +31,7 @@ from opweave.adapters.cli.settings import (
 )
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
+from opweave.adapters.example_inputs import fed, read_arrays, sizes_given
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
 from opweave.adapters.report.views import show, view_for, view_of
@@ -122,11 +124,12 @@ def solve_command(
 def plan_command(
     model: Annotated[
         Path,
-        typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz; for layout also a .csv.", show_default=False),
+        typer.Argument(help="A model: .onnx, .pt2, .tflite, .xml, .json; for layout also a .csv.", show_default=False),
     ],
     *,
     problem: Annotated[str, typer.Option("--problem", "-p", help=f"What to plan: {PROBLEMS}.")] = "ordering",
     dim: DimOption = None,
+    example_inputs: ExampleOption = None,
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
     ] = False,
@@ -139,15 +142,17 @@ def plan_command(
     """
     view = view_for(problem)
     fields = fields_of(view, flags)
+    inputs = None if example_inputs is None else read_arrays(example_inputs)
+    dims = sizes_given(model, inputs or {}) | dimensions(dim)
     if view.word == "layout":
-        return _solve_and_tell(layout_problem(model, dimensions(dim), fields), settings)
-    counted = None if as_is or view.word != "ordering" else runtime_problem(model, dimensions(dim))
+        return _solve_and_tell(layout_problem(model, dims, inputs, fields), settings)
+    counted = None if as_is or view.word != "ordering" else runtime_problem(model, dims, inputs)
     if counted is not None:
         return _solve_and_tell(validated(view.problem_type, counted | fields, f"problem {view.word}"), settings)
-    graph = load(model, dims=dimensions(dim))
+    graph = load(model, dims=dims, inputs=inputs)
     fields |= missing_costs(graph, fields)
     if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
-        fields["geometry"] = geometry(model, graph=graph, dims=dimensions(dim))
+        fields["geometry"] = geometry(model, graph=graph, dims=dims)
     built = validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
     return _solve_and_tell(built, settings)
 
@@ -222,6 +227,7 @@ def verify_command(
         Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
     ] = None,
     dim: DimOption = None,
+    example_inputs: ExampleOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed for generated inputs.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
     output: OutputOption = None,
@@ -234,7 +240,10 @@ def verify_command(
     if output is not None:
         check_writable(output)
     problem = None if spec is None else load_problem(spec)
-    found = verify(model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads)
+    given = fed(model, example_inputs)
+    found = verify(
+        model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads, **given
+    )
     if output is not None:
         save(found, output)
     if as_json:

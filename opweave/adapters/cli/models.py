@@ -10,6 +10,7 @@ import typer
 
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.error_messages import plain
+from opweave.adapters.example_inputs import Arrays
 from opweave.adapters.files import check_writable
 from opweave.adapters.formats import family_of
 from opweave.adapters.load import load_problem
@@ -30,13 +31,13 @@ def formulations_command(
     return 0
 
 
-def runtime_problem(model: Path, dims: Mapping[str, int]) -> dict[str, object] | None:
+def runtime_problem(model: Path, dims: Mapping[str, int], inputs: Arrays | None) -> dict[str, object] | None:
     """Fields of the problem of ordering an ONNX file as ONNX Runtime will run it; None for what it cannot run."""
     if family_of(model) != "onnx":
         return None
     from opweave.adapters.onnx.optimizer import runtime_form
 
-    found = runtime_form(model, dims)
+    found = runtime_form(model, dims, inputs)
     return (
         None if found is None else {name: getattr(found, name) for name in ("graph", "in_place", "inputs", "outputs")}
     )

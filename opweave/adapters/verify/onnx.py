@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.model import OnnxFile, Shaped
+from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
 from opweave.adapters.onnx.optimizer import form_of_plan
 from opweave.adapters.onnx.pieces import Piece, write_pieces
@@ -23,6 +23,7 @@ from opweave.adapters.onnx.session import (
     default_options,
     import_runtime,
     onnx_session_options,
+    open_session,
     profiled_run,
     random_feeds,
 )
@@ -30,6 +31,7 @@ from opweave.adapters.onnx.write import save_model
 from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
+from opweave.problems.errors import EngineError
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
@@ -95,13 +97,25 @@ def verify_onnx(
     feeds = dict(inputs or {})
     feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        original = save_model(file, with_types(found), Path(folder) / "original.onnx")
+        original = _original(model, file, found, Path(folder) / "original.onnx")
         if not isinstance(solution, Ordering):
             return _verify_pieces(_bench(original, file, found, feeds, threads), solution, problem)
         with form_of_plan(original, solution.order, {}, DEFAULT_LIMITS) as form:
             if form is not original:
                 file, found = shape(form, {}, None, DEFAULT_LIMITS)
             return _verify_order(_bench(original, file, found, feeds, threads), solution, problem)
+
+
+def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path: Path) -> Path:
+    """Write the original with fixed sizes; with open ones if the runtime's optimiser fails on a branch of an If."""
+    save_model(file, with_types(found), path)
+    if any(map(inner_graphs, found.model.graph.node)):
+        try:
+            open_session(path, default_options())
+        except EngineError:
+            fresh = read_model(model, DEFAULT_LIMITS)
+            save_model(fresh, fresh.proto, path)
+    return path
 
 
 def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
