@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
+from opweave.adapters.formats import check_content, family_of, refusal
 from opweave.adapters.graphs.device_placement import (
     MARK,
     from_device_placement,
@@ -109,8 +109,12 @@ def load(
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
-    if dims and family not in ("onnx", "keras"):
-        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    if dims and family not in ("onnx", "keras", "tflite", "openvino"):
+        raise InvalidInputError(
+            f"{name}: dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed"
+        )
+    if isinstance(model, str | os.PathLike):
+        check_content(model, name)
     data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
     if family == "llm" or "model_type" in data:
         from opweave.adapters.llm.reading import read_graph
@@ -134,22 +138,20 @@ def load(
         from opweave.adapters.onnx.read import from_onnx
 
         return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "tflite":
+        from opweave.adapters.tflite.read import from_tflite
+
+        return from_tflite(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "openvino":
+        from opweave.adapters.openvino.read import from_openvino
+
+        return from_openvino(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
     if family != "json":
-        if Path(model).is_dir():
-            raise InvalidInputError(f"{name}: this is a folder; name a file inside it")
-        suffix = Path(model).suffix.lower()
-        if suffix in _WITHOUT_GRAPH:
-            raise InvalidInputError(
-                f"{name}: {_WITHOUT_GRAPH[suffix]} contains weights, but not the operators that use them; export the "
-                "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
-            )
-        raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
-        )
+        raise refusal(cast("PathLike", model), name)
     if MARK in data:
         return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
@@ -227,38 +229,6 @@ def geometry(
 
     program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model
     return torch_geometry(prepare(program, args, kwargs), graph)
-
-
-_WITHOUT_GRAPH = {
-    ".pt": "a .pt file mostly",
-    ".pth": "a .pth file mostly",
-    ".bin": "a .bin file mostly",
-    ".ckpt": "a checkpoint",
-    ".npz": "an .npz file",
-}
-"""Files that people take for models, and how a sentence calls them."""
-
-_SUFFIXES = {
-    ".onnx": "onnx",
-    ".pt2": "torch",
-    ".gguf": "llm",
-    ".safetensors": "llm",
-    ".safetensors.index.json": "llm",
-    ".json": "json",
-    ".json.gz": "json",
-}
-
-
-def family_of(model: object) -> str:
-    """The model's framework, from the file name or the packages of the object's classes; nothing is imported."""
-    if isinstance(model, str | os.PathLike):
-        name = os.fspath(model).lower()
-        if (Path(model) / "config.json").is_file():
-            return "llm"
-        return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
-    packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
-    # A Keras model on the PyTorch backend is also a torch module.
-    return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
 
 
 def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:

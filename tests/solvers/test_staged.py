@@ -37,9 +37,7 @@ def best_in_stages(problem: ow.Placement) -> float | None:
             ends = [0, *cuts, len(names)]
             for devices in permutations([device.name for device in problem.cluster.devices], count):
                 where = {
-                    name: device
-                    for device, (a, b) in zip(devices, pairwise(ends), strict=True)
-                    for name in names[a:b]
+                    name: device for device, (a, b) in zip(devices, pairwise(ends), strict=True) for name in names[a:b]
                 }
                 start, clock = {}, 0.0
                 for i, name in enumerate(names):
