@@ -13,6 +13,7 @@ from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.graphs.device_placement import MARK, from_device_placement, read_device_placement
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.job_shop import load_job_shop
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
@@ -60,7 +61,8 @@ def load(
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
-        :func:`opweave.adapters.llm.reading.read`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
+        :func:`opweave.adapters.llm.reading.read`); a flexible job shop as ``.fjs`` or ``.txt`` (see
+        :mod:`opweave.adapters.graphs.job_shop`; :func:`load_problem` reads its machines and times, too). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
         exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
         :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
@@ -133,6 +135,8 @@ def load(
         from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "job shop":
+        return load_job_shop(model, limits=limits).graph
     if family != "json":
         if Path(model).is_dir():
             raise InvalidInputError(f"{name}: this is a folder; name a file inside it")
@@ -143,7 +147,7 @@ def load(
                 "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
             )
         raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
+            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf, .safetensors and .fjs; rename or export the model"
         )
     if MARK in data:
         return read_device_placement(data, where=name, limits=limits).graph
@@ -241,6 +245,7 @@ _SUFFIXES = {
     ".safetensors.index.json": "llm",
     ".json": "json",
     ".json.gz": "json",
+    **dict.fromkeys((".fjs", ".fjs.gz", ".txt", ".txt.gz"), "job shop"),
 }
 
 
@@ -259,6 +264,7 @@ def family_of(model: object) -> str:
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
+    A flexible job shop (``.fjs`` or ``.txt``, see :mod:`opweave.adapters.graphs.job_shop`) becomes a placement.
     Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
     (see :mod:`opweave.adapters.graphs.device_placement`).
 
@@ -267,6 +273,8 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     InvalidInputError, LimitExceededError
         One sentence says what is wrong, where, and what to do.
     """
+    if family_of(path) == "job shop":
+        return load_job_shop(path, limits=limits)
     name = place(path)
     data = _read_object(path, limits)
     if MARK in data:

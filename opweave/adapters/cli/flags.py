@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -200,7 +200,7 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
     return with_options(command, "flags", [flag.parameter for flag in FLAGS], flags)
 
 
-def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -209,11 +209,13 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
         The problem's view.
     given
         The values from the command line, by flag name.
+    stated
+        Fields that the model's file states itself.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
+        For a flag that the problem does not have or the file makes needless, a required flag that is missing, or a value that cannot be read.
 
     Examples
     --------
@@ -224,8 +226,10 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
     for flag in FLAGS:
         if flag.name in given and view.word not in flag.uses:
             raise InvalidInputError(_useless(flag, view))
+        if flag.name in given and flag.field in stated:
+            raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
     for flag in FLAGS:
-        if flag.required and view.word in flag.uses and flag.name not in given:
+        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in stated:
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
     values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
     return {field: value for field, value in values.items() if value is not None}

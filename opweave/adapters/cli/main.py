@@ -16,7 +16,7 @@ from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.layouts import layout_problem
 from opweave.adapters.cli.llm import llm_command
-from opweave.adapters.cli.models import formulations_command, model_command, runtime_problem
+from opweave.adapters.cli.models import formulations_command, job_shop_problem, model_command, runtime_problem
 from opweave.adapters.cli.output import name_files as _name_files
 from opweave.adapters.cli.output import stdout as _stdout
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
@@ -31,7 +31,7 @@ from opweave.adapters.cli.settings import (
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
-from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
+from opweave.adapters.load import AnyProblem, family_of, geometry, load, load_problem, load_result, save
 from opweave.adapters.report.views import show, view_for, view_of
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
@@ -122,10 +122,18 @@ def solve_command(
 def plan_command(
     model: Annotated[
         Path,
-        typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz; for layout also a .csv.", show_default=False),
+        typer.Argument(
+            help="A model: .onnx, .pt2, .json or .json.gz; a job shop: .fjs; for layout also a .csv.",
+            show_default=False,
+        ),
     ],
     *,
-    problem: Annotated[str, typer.Option("--problem", "-p", help=f"What to plan: {PROBLEMS}.")] = "ordering",
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            "--problem", "-p", help=f"What to plan: {PROBLEMS}. By default the first; of a job shop, placement."
+        ),
+    ] = None,
     dim: DimOption = None,
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
@@ -137,7 +145,9 @@ def plan_command(
 
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
     """
-    view = view_for(problem)
+    if family_of(model) == "job shop":
+        return _solve_and_tell(job_shop_problem(model, problem, flags), settings)
+    view = view_for(problem or "ordering")
     fields = fields_of(view, flags)
     if view.word == "layout":
         return _solve_and_tell(layout_problem(model, dimensions(dim), fields), settings)

@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
+from opweave.adapters.cli.flags import fields_of
 from opweave.adapters.cli.output import name_files, stdout
-from opweave.adapters.error_messages import plain
+from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.files import check_writable
+from opweave.adapters.graphs.job_shop import load_job_shop
 from opweave.adapters.load import family_of, load_problem
 from opweave.adapters.report.views import view_for
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.placement.spec import Placement
 from opweave.problems.units import readable
 
 
@@ -39,6 +42,23 @@ def runtime_problem(model: Path, dims: Mapping[str, int]) -> dict[str, object] |
     return (
         None if found is None else {name: getattr(found, name) for name in ("graph", "in_place", "inputs", "outputs")}
     )
+
+
+def job_shop_problem(path: Path, word: str | None, flags: Mapping[str, object]) -> Placement:
+    """The problem of ``opweave plan`` for a flexible job shop, whose file states machines and times.
+
+    Raises
+    ------
+    InvalidInputError
+        For a problem other than a placement, and for flags that contradict the file.
+    """
+    view = view_for(word or "placement")
+    if view.problem_type is not Placement:
+        raise InvalidInputError(f"{path}: a job shop is a placement; leave out --problem {word}")
+    fields = fields_of(view, flags, stated=("cluster", "costs"))
+    problem = load_job_shop(path)
+    stated = {name: getattr(problem, name) for name in ("graph", "cluster", "costs", "transfers")}
+    return validated(Placement, {**stated, **fields}, "problem placement")
 
 
 def model_command(
