@@ -62,7 +62,7 @@ def load(
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
         :func:`opweave.adapters.llm.reading.read`); a flexible job shop as ``.fjs`` or ``.txt`` (see
-        :mod:`opweave.adapters.graphs.job_shop`; :func:`load_problem` reads its machines and times, too). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
+        :mod:`opweave.adapters.graphs.job_shop`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
         exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
         :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
@@ -147,7 +147,8 @@ def load(
                 "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
             )
         raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf, .safetensors and .fjs; rename or export the model"
+            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf, .safetensors and .fjs; rename or export "
+            "the model"
         )
     if MARK in data:
         return read_device_placement(data, where=name, limits=limits).graph

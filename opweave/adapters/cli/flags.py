@@ -215,7 +215,8 @@ def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collecti
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have or the file makes needless, a required flag that is missing, or a value that cannot be read.
+        For a flag that the problem does not have or that the file makes needless, a required flag that is missing, or
+        a value that cannot be read.
 
     Examples
     --------

@@ -77,7 +77,7 @@ def load_job_shop(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Placeme
 
 
 def read_job_shop(text: str, *, where: str = "job shop", limits: Limits = DEFAULT_LIMITS) -> Placement:
-    """Read a flexible job shop from text; see :func:`load_job_shop`.
+    r"""Read a flexible job shop from text; see :func:`load_job_shop`.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read_job_shop(text: str, *, where: str = "job shop", limits: Limits = DEFAUL
 
     Examples
     --------
-    >>> problem = read_job_shop("1 2\\n2  2 1 4 2 5  1 2 6")
+    >>> problem = read_job_shop("1 2\n2  2 1 4 2 5  1 2 6")
     >>> problem.costs.seconds("job1.1", "machine2"), problem.costs.seconds("job1.2", "machine1")
     (5.0, None)
     """

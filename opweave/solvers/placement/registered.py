@@ -3,7 +3,18 @@
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
-from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
+from opweave.solvers.placement import (
+    auto,
+    baselines,
+    decompose,
+    engines,
+    equal_units,
+    lanes,
+    local,
+    moirai,
+    small,
+    tabu,
+)
 
 __all__ = [
     "auto",
@@ -18,4 +29,5 @@ __all__ = [
     "local",
     "moirai",
     "small",
+    "tabu",
 ]

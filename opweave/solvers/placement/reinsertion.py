@@ -13,32 +13,20 @@ Journal of Scheduling 3(1), 2000; with transfers, memory and any precedences her
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.anneal import CountedPlan, counted_plan, overfull, settle
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, sending
-from opweave.solvers.placement.local import LocalSearch
+from opweave.solvers.placement.anneal import CountedPlan, overfull, settle
+from opweave.solvers.placement.arrays import PlacementArrays, sending
 
 DRAWS = 4
 """Random numbers drawn for each move."""
 
-CHUNK_WORK = 4_000_000
-"""Operators and arcs judged in one call of the loop."""
-
 MOVE_WORK = 40_000
 """Operators and arcs judged for one move, after which the best place so far is taken."""
-
-KICKS = 12
-"""Moves at random from the best schedule with which a round begins."""
-
-PATIENCE = 4_000
-"""Moves without a better schedule after which a round ends; later rounds are more patient."""
 
 TENURE = 10
 """Least number of moves for which an operator does not go back to a device that it left."""
@@ -72,51 +60,12 @@ class Paths(NamedTuple):
     row: IntArray
 
 
-def with_timed_flows(arrays: PlacementArrays) -> PlacementArrays:
-    """The arrays without flows that take no time between any two devices; precedence stays."""
-    timed = np.flatnonzero((durations(arrays) > 0.0).any(axis=(1, 2)))
-    incoming = Adjacency.from_pairs(len(arrays.seconds), arrays.target[timed], timed)
-    outgoing = Adjacency.from_pairs(len(arrays.seconds), arrays.source[timed], timed)
-    return arrays._replace(
-        in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
-    )
-
-
-def reinsert(search: LocalSearch) -> None:
-    """Run rounds from the best plan until the run has to stop; a problem with ports is left alone."""
-    run, arrays = search.run, search.arrays
-    if arrays.model != DELAY or not search.instance.operators or not math.isfinite(search.makespan):
-        return
-    run.enter("reinsertion")
-    arrays = with_timed_flows(arrays)
-    rng = np.random.default_rng((run.seed, 7))
-    count, devices = arrays.seconds.shape
-    moves = max(1, CHUNK_WORK // MOVE_WORK)
-    number = 0
-    while not run.should_stop():
-        plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
-        tabu, state = np.zeros((count, devices), dtype=np.int64), np.zeros(2, dtype=np.int64)
-        kicks, idle, best = (KICKS if number else 0), 0, math.inf
-        while not run.should_stop() and idle < PATIENCE * (1 + number // 4):
-            search.catch_up()
-            order, device = plan.order.copy(), plan.device.copy()
-            length = reinsert_many.sized(CHUNK_WORK)(
-                arrays, plan, tabu, state, rng.random((moves, DRAWS)), kicks, best, run.halt, order, device
-            )
-            kicks, idle = 0, idle + moves
-            if length < best:
-                best, idle = length, 0
-                if length < search.makespan:
-                    search.consider(order, device)
-        number += 1
-
-
 @kernel
 def reinsert_many(
     arrays: PlacementArrays,
     plan: CountedPlan,
     tabu: IntMatrix,
-    state: IntArray,
+    moved: IntArray,
     draws: FloatMatrix,
     kicks: int,
     least: float,
@@ -127,7 +76,7 @@ def reinsert_many(
     """Move one operator for every row of ``draws``; the first ``kicks`` moves are taken at random.
 
     ``plan`` is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
-    its length. ``tabu`` holds the move until which an operator may not go to a device, and ``state`` the moves so far.
+    its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
     """
     count, devices = arrays.seconds.shape
     paths = Paths(
@@ -169,8 +118,8 @@ def reinsert_many(
         for v in range(count):
             paths.end_without[v] = paths.end[v]
             paths.reach_without[v] = paths.reach[v]
-        state[0] += 1
-        now = state[0]
+        moved[0] += 1
+        now = moved[0]
         # the operators whose longest path is the makespan, from a random one on
         length = 0
         for v in range(count):
@@ -220,7 +169,7 @@ def reinsert_many(
                         continue
                 ready = _ready(arrays, plan, paths.end, v, k, -1)
                 left = _left(arrays, plan, paths.reach, v, k, -1)
-                if ready == np.inf or left == np.inf:
+                if max(ready, left) == np.inf:
                     continue
                 # places between the last operator that ends before v is ready and the first whose tail is shorter
                 low, high = -1, -1
@@ -275,7 +224,7 @@ def reinsert_many(
         _take_out(paths, found)
         _put_in(paths, found, goes, after)
         settle(arrays, plan, found, goes)
-        if not _sorted(arrays, paths, plan, waiting, order):
+        if not _sorted(arrays, paths, waiting, order):
             _take_out(paths, found)
             _put_in(paths, found, a, was)
             settle(arrays, plan, found, a)
@@ -367,7 +316,7 @@ def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
 
 
 @inlined
-def _sorted(arrays: PlacementArrays, paths: Paths, plan: CountedPlan, waiting: IntArray, order: IntArray) -> bool:
+def _sorted(arrays: PlacementArrays, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
     """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
     count = len(order)
     top = 0
