@@ -61,10 +61,10 @@ def load(
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
-        :func:`opweave.adapters.llm.reading.read`); a flexible job shop as ``.fjs`` or ``.txt`` (see
-        :mod:`opweave.adapters.graphs.job_shop`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
-        exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
-        :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
+        :func:`opweave.adapters.llm.reading.read`); a job shop as ``.fjs`` or ``.txt``. Or a model in memory: an ONNX
+        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
+        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
+        :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
@@ -230,9 +230,7 @@ def geometry(
 
 
 _WITHOUT_GRAPH = {
-    ".pt": "a .pt file mostly",
-    ".pth": "a .pth file mostly",
-    ".bin": "a .bin file mostly",
+    **{suffix: f"a {suffix} file mostly" for suffix in (".pt", ".pth", ".bin")},
     ".ckpt": "a checkpoint",
     ".npz": "an .npz file",
 }
@@ -241,11 +239,8 @@ _WITHOUT_GRAPH = {
 _SUFFIXES = {
     ".onnx": "onnx",
     ".pt2": "torch",
-    ".gguf": "llm",
-    ".safetensors": "llm",
-    ".safetensors.index.json": "llm",
-    ".json": "json",
-    ".json.gz": "json",
+    **dict.fromkeys((".gguf", ".safetensors", ".safetensors.index.json"), "llm"),
+    **dict.fromkeys((".json", ".json.gz"), "json"),
     **dict.fromkeys((".fjs", ".fjs.gz", ".txt", ".txt.gz"), "job shop"),
 }
 
@@ -265,9 +260,8 @@ def family_of(model: object) -> str:
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
-    A flexible job shop (``.fjs`` or ``.txt``, see :mod:`opweave.adapters.graphs.job_shop`) becomes a placement.
-    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
-    (see :mod:`opweave.adapters.graphs.device_placement`).
+    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`), an instance of
+    msr-fiddle/dnn-partitioning a pipeline (see :mod:`opweave.adapters.graphs.device_placement`).
 
     Raises
     ------

@@ -104,7 +104,7 @@ class Outcome:
     reason: str | None = None
 
 
-GRAIN_SLACK = 1e-8
+GRAIN_SLACK = 1e-9
 """Allowance for the rounding of bounds and of sums of seconds, relative and in grains."""
 
 _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
@@ -253,7 +253,7 @@ class Run:
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
         if self.grain:
-            whole = math.ceil(bound / self.grain * (1.0 - GRAIN_SLACK) - GRAIN_SLACK) * self.grain
+            whole = math.ceil(bound / self.grain * (1.0 - 10.0 * GRAIN_SLACK) - GRAIN_SLACK) * self.grain
             bound = max(bound, whole * (1.0 - GRAIN_SLACK))
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_source = bound, source

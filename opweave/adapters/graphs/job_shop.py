@@ -87,8 +87,8 @@ def read_job_shop(text: str, *, where: str = "job shop", limits: Limits = DEFAUL
     Examples
     --------
     >>> problem = read_job_shop("1 2\n2  2 1 4 2 5  1 2 6")
-    >>> problem.costs.seconds("job1.1", "machine2"), problem.costs.seconds("job1.2", "machine1")
-    (5.0, None)
+    >>> problem.known_seconds
+    {'job1.1': {'machine1': 4.0, 'machine2': 5.0}, 'job1.2': {'machine2': 6.0}}
     """
     rows = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not rows:

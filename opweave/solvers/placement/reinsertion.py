@@ -5,7 +5,7 @@ tell the length of the longest path through it for every device and every place 
 is not tabu is taken, even if the schedule becomes longer. Device and order change together, and one pass over the graph
 judges all places of an operator, where other searches judge one.
 
-Only problems without ports have heads and tails that do not depend on the order of transfers, so it is for ``delay``.
+Heads and tails do not depend on the order of transfers, so ports are not seen; what is found is exact for ``delay``.
 
 Sources: M. Mastrolilli, L. M. Gambardella, "Effective neighbourhood functions for the flexible job shop problem",
 Journal of Scheduling 3(1), 2000; with transfers, memory and any precedences here.

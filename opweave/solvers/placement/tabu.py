@@ -90,15 +90,15 @@ def _round(search: LocalSearch, arrays: PlacementArrays, plan: CountedPlan, numb
         kicks, idle = 0, idle + MOVES
         if length < best:
             best, idle = length, 0
-            if length < search.makespan:
-                search.consider(order, device)
+            search.consider(order, device)
 
 
 @by_best_way(SUPPORTS, "heft")
 def solve_tabu(problem: Placement, run: Run) -> Outcome:
-    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu"."""
-    if problem.transfers != "delay":
-        return Outcome(Termination.COMPLETED, reason="reinsertion needs transfers that do not wait for ports")
+    """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
+
+    Ports do not count while it moves operators, but its plans are timed with them.
+    """
     search = empty_search(problem, run)
     search.consider_solution(run.start)
     search.consider_solution(run.best)
@@ -117,7 +117,7 @@ register(
         problem=Placement.kind,
         kind="algorithm",
         run=solve_tabu,
-        about="tabu search that puts critical operators back elsewhere, for transfers without ports",
+        about="tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=(*SUPPORTS, NARROWED),
     )
