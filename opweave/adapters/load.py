@@ -18,6 +18,7 @@ from opweave.adapters.graphs.device_placement import (
     read_device_placement,
 )
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.job_shop import load_job_shop
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
@@ -25,6 +26,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.placement.spec import Placement
 from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
@@ -65,9 +67,10 @@ def load(
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
-        :func:`opweave.adapters.llm.reading.read`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
-        exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
-        :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
+        :func:`opweave.adapters.llm.reading.read`); a job shop as ``.fjs`` or ``.txt``. Or a model in memory: an ONNX
+        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
+        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
+        :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
@@ -150,6 +153,8 @@ def load(
         from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "job shop":
+        return load_job_shop(model, limits=limits).graph
     if family != "json":
         raise refusal(cast("PathLike", model), name)
     if MARK in data:
@@ -239,8 +244,9 @@ def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:
 def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
-    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load, or
-    placements that are scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
+    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`). Instances of
+    msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load, or placements that are
+    scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
 
     Parameters
     ----------
@@ -254,6 +260,10 @@ def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DE
         One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
+    if family_of(path) == "job shop":
+        if kind not in (None, Placement.kind):
+            raise InvalidInputError(f"{name}: a job shop is a placement, not {kind}")
+        return load_job_shop(path, limits=limits)
     data = _read_object(path, limits)
     if MARK in data:
         makers: Mapping[str, Callable[..., AnyProblem]] = {

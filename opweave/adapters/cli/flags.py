@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -217,9 +216,7 @@ def with_flags(command: Callable[..., int], word: str | None = None) -> Callable
     return with_options(command, "flags", [flag.parameter(word) for flag in taken], flags)
 
 
-def fields_of(
-    view: type[AnyView], given: Mapping[str, object], *, known: AbstractSet[str] = frozenset()
-) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -228,13 +225,14 @@ def fields_of(
         The problem's view.
     given
         The values from the command line, by flag name.
-    known
-        Fields that the model's file states.
+    stated
+        Fields that the model's file states itself.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
+        For a flag that the problem does not have or that the file makes needless, a required flag that is missing, or
+        a value that cannot be read.
 
     Examples
     --------
@@ -245,8 +243,10 @@ def fields_of(
     for flag in FLAGS:
         if flag.name in given and view.word not in flag.uses:
             raise InvalidInputError(_useless(flag, view))
+        if flag.name in given and flag.field in stated:
+            raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
     for flag in FLAGS:
-        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in known:
+        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in stated:
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
     values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
     return {field: value for field, value in values.items() if value is not None}

@@ -18,6 +18,7 @@ from opweave.adapters.cli.solving import solve_and_tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.example_inputs import Arrays, read_arrays, sizes_given
+from opweave.adapters.formats import family_of
 from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
@@ -68,6 +69,7 @@ COMMANDS = (
         (
             "opweave placement model.onnx --cluster moirai-inter -t 60",
             "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
+            "opweave placement shop.fjs -t 60",
         ),
     ),
     ProblemCommand(
@@ -96,12 +98,17 @@ COMMANDS = (
 )
 """The commands of problems, in the order in which the help lists them."""
 
+STATED = {"--cluster", "--costs"}
+"""Flags without which a published instance brings its own devices and costs."""
+
 AsIsOption = Annotated[
     bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
 ]
 ModelArgument = Annotated[
     Path,
-    typer.Argument(help="A model: .onnx, .pt2, .tflite, .xml, .json; for layout also a .csv.", show_default=False),
+    typer.Argument(
+        help="A model: .onnx, .pt2, .tflite, .xml, .json; a .csv for layout, a .fjs for placement.", show_default=False
+    ),
 ]
 
 
@@ -111,14 +118,14 @@ def plan_command(
     model: ModelArgument,
     *,
     problem: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--problem",
             "-p",
-            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}.",
+            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}; the first, or of a job shop the second.",
             autocompletion=problem_words,
         ),
-    ] = "ordering",
+    ] = None,
     dim: DimOption = None,
     example_inputs: ExampleOption = None,
     as_is: AsIsOption = False,
@@ -131,7 +138,10 @@ def plan_command(
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
     A published instance brings its devices and costs.
     """
-    return solve_and_tell(_posed(view_for(problem), Source(model, dim, example_inputs), flags, as_is=as_is), settings)
+    usual = "placement" if family_of(model) == "job shop" else "ordering"
+    return solve_and_tell(
+        _posed(view_for(problem or usual), Source(model, dim, example_inputs), flags, as_is=as_is), settings
+    )
 
 
 def command_of(word: str) -> Callable[..., int]:
@@ -168,9 +178,10 @@ def command_of(word: str) -> Callable[..., int]:
 def _posed(view: type[AnyView], source: Source, flags: Mapping[str, object], *, as_is: bool) -> AnyProblem:
     """Pose the problem of a view about a model file."""
     model = source.model
-    if {"--cluster", "--costs"}.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model):
+    job_shop = family_of(model) == "job shop"
+    if job_shop or (STATED.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model)):
         known = load_problem(model, kind=view.problem_type.kind)
-        fields = fields_of(view, flags, known=known.model_fields_set)
+        fields = fields_of(view, flags, stated=("cluster", "costs"))
         given = {name: getattr(known, name) for name in known.model_fields_set} | fields
         return validated(view.problem_type, given, f"problem {view.word}")
     fields = fields_of(view, flags)

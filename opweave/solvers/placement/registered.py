@@ -4,7 +4,18 @@ from opweave.solvers import staged
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
-from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
+from opweave.solvers.placement import (
+    auto,
+    baselines,
+    decompose,
+    engines,
+    equal_units,
+    lanes,
+    local,
+    moirai,
+    small,
+    tabu,
+)
 from opweave.solvers.placement.blocking import auto as blocking
 
 __all__ = [
@@ -22,4 +33,5 @@ __all__ = [
     "moirai",
     "small",
     "staged",
+    "tabu",
 ]
