@@ -27,8 +27,11 @@ from opweave.problems.constraints import Constraint, MemoryCap
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 
-SLOWEST = 1e6
-"""Units of time of the slowest device that is considered; a unit is the least time of a token."""
+UNITS = 1e3
+"""Units of time in the least time of a token."""
+
+SLOWEST = 1e5
+"""Times of the least time of a token that a device or link may take for it; slower ones are left out."""
 
 Place = tuple[int, int, int]
 
@@ -94,7 +97,9 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         reason = instance.short()
         if reason is not None:
             raise InfeasibleError(reason)
-        blocks = [(k, a, b, speed) for k, a, b, speed in _blocks(instance) if speed * SLOWEST >= instance.bounded]
+        all_blocks = list(_blocks(instance))
+        blocks = [block for block in all_blocks if block[3] * SLOWEST >= instance.bounded]
+        self.restricts = len(blocks) < len(all_blocks)
         links = [
             (i, j, place)
             for i, j in np.argwhere(instance.links > 0.0).tolist()
@@ -102,11 +107,11 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             if i != j
         ]
         check_rows(2 * len(blocks) + 2 * len(links), self.name, self.context.limits)
-        self._unit = 1.0 / instance.bounded
+        self._unit = 1.0 / instance.bounded / UNITS
         model = BlockModel(instance)
         model.check_time = self.check_time
         self._columns(model, blocks, links)
-        token = Linear.of(int(model.reals("token", ["seconds"], [0.0], [SLOWEST])[0]))
+        token = Linear.of(int(model.reals("token", ["seconds"], [0.0], [SLOWEST * UNITS])[0]))
         self._blocks(model, blocks, token)
         self._flows(model, token)
         model.minimise(token, self._unit)
@@ -133,7 +138,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             key = (k, first, end)
             share = Linear.of(model.computes[key])
             model.rows("with_its_block").add(share <= Linear.of(model.holds[key]))
-            busy[k] = busy.get(k, Linear()) + share * (model.instance.bounded / speed)
+            busy[k] = busy.get(k, Linear()) + share * (UNITS * model.instance.bounded / speed)
         for k, seconds in busy.items():
             model.rows("one_block").add(model.uses(model.instance.names[k]) <= 1)
             model.rows("speed").add(seconds <= token)
@@ -177,9 +182,10 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         """Sending a share of the tokens takes no longer than a token; what is far too slow is not used."""
         seconds = model.instance.bounded / rate if rate > 0.0 else np.inf
         if seconds > SLOWEST:
+            self.restricts = self.restricts or rate > 0.0
             model.rows("no_link").add(share <= 0)
         elif seconds > 0.0:
-            model.rows("link").add(share * seconds <= token)
+            model.rows("link").add(share * (UNITS * seconds) <= token)
 
     def extract(self, model: BlockModel, values: FloatArray) -> LayerBlocks:
         """Read the blocks."""

@@ -167,6 +167,12 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
         """Bytes of parameters that every device may hold; None for no limit."""
         return memory_by_cap(self.cluster, self.constraints)
 
+    def memory_by_device(self, solution: LayerBlocks) -> dict[str, int]:
+        """Bytes of the parameters that every device holds."""
+        sizes = dict(zip(self.layers, self.layer_bytes, strict=True))
+        held = {name: sum(sizes.get(op, 0) for op in ops) for name, ops in solution.operators.items()}
+        return {device.name: held.get(device.name, 0) for device in self.cluster.devices}
+
     def play(self, solution: LayerBlocks) -> Timeline | None:
         return play(self, solution)
 

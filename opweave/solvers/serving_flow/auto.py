@@ -14,7 +14,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.baselines import BY_NAME
 from opweave.solvers.serving_flow.bounds import Sets, prove, prove_best
 from opweave.solvers.serving_flow.local import climb
-from opweave.solvers.serving_flow.plans import report
+from opweave.solvers.serving_flow.plans import SUPPORTS, report
 from opweave.solvers.serving_flow.staged import by_region, without_links
 
 logger = logging.getLogger("opweave")
@@ -24,6 +24,9 @@ CLIMB_ROUNDS = 3
 
 CLIMB_SHARE = 0.8
 """Share of the remaining time for local search where an engine may follow."""
+
+TINY_CELLS = 60
+"""Most devices times layers for which an engine is called at once."""
 
 ENGINE_CELLS = 1500
 """Most devices times layers for which an engine is called."""
@@ -38,16 +41,21 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     reason = instance.short()
     if reason is not None:
         return Outcome(infeasible=True, reason=reason)
+    last: Blocks | None = None
     for plan in _by_rules(instance):
         report(instance, plan, run)
+        last = plan
     if not run.should_stop():
-        _stages(instance, run)
-    small = len(instance.names) * instance.layers <= ENGINE_CELLS
-    if run.objective is not None and not run.should_stop():
+        last = _stages(instance, run) or last
+    cells = len(instance.names) * instance.layers
+    if cells <= TINY_CELLS and not run.should_stop():
+        return _by_engine(problem, run)
+    small = cells <= ENGINE_CELLS
+    if last is not None and not run.should_stop():
         run.enter("local search")
         timed = run.remaining() is not None
         with run.share(CLIMB_SHARE if small else 1.0):
-            climb(instance, _best(instance, run), run, 10**9 if timed else CLIMB_ROUNDS)
+            climb(instance, _best(instance, run) or list(last), run, 10**9 if timed else CLIMB_ROUNDS)
         prove_best(Sets(instance, run), run)
     if not small or run.should_stop():
         return Outcome(run.termination())
@@ -62,22 +70,23 @@ def _by_rules(instance: ServingInstance) -> Iterator[Blocks]:
             continue
 
 
-def _stages(instance: ServingInstance, run: Run) -> None:
-    """The bound, and plans in stages."""
+def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
+    """The bound, and plans in stages; returns the last one, which may break side constraints."""
+    last: Blocks | None = None
     sets = Sets(instance, run)
     most = prove(sets, instance.bounded, run)
     run.enter("stages")
-    for plan in without_links(instance, most, run):
-        report(instance, plan, run)
+    for last in without_links(instance, most, run):
+        report(instance, last, run)
     prove_best(sets, run)
     if not instance.unhindered and not run.should_stop():
-        for plan in by_region(instance, most, run):
-            report(instance, plan, run)
+        for last in by_region(instance, most, run):
+            report(instance, last, run)
+    return last
 
 
-def _best(instance: ServingInstance, run: Run) -> list[tuple[int, int]]:
-    assert isinstance(run.best, LayerBlocks)
-    return instance.blocks(run.best)
+def _best(instance: ServingInstance, run: Run) -> list[tuple[int, int]] | None:
+    return instance.blocks(run.best) if isinstance(run.best, LayerBlocks) else None
 
 
 def _by_engine(problem: ServingFlow, run: Run) -> Outcome:
@@ -101,5 +110,6 @@ register(
         about="rules, sets of devices for a layer as a bound, stages, local search, then an engine if it may help",
         proves="optimum",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=SUPPORTS,
     )
 )

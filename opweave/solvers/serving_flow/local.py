@@ -6,35 +6,44 @@ import numpy as np
 
 from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance
 from opweave.solvers.run import Run
-from opweave.solvers.serving_flow.plans import report
+from opweave.solvers.serving_flow.plans import report, times_broken
 
 WARM = 0.02
 """Share of the flow that a step may lose at first."""
 
-ROUNDS = 6_000
-"""Steps of a round; then the search begins again with its best plan."""
+STEPS = 150
+"""Steps of a round for each device; then the search begins again with its best plan."""
 
 Plan = list[tuple[int, int]]
 
 
 def climb(instance: ServingInstance, blocks: Plan, run: Run, rounds: int) -> None:
-    """Improve a plan for some rounds, and report what is better."""
-    random = np.random.default_rng(run.seed)
-    best, highest = list(blocks), instance.flow(blocks)
+    """Improve a plan for some rounds, and report what is better; it may break side constraints at first."""
+    random, steps = np.random.default_rng(run.seed), STEPS * len(blocks)
+    best, highest = list(blocks), _worth(instance, blocks)
     for _ in range(rounds):
-        now, flow = list(best), highest
-        for step in range(ROUNDS):
+        now, worth = list(best), highest
+        for step in range(steps):
             if run.should_stop():
                 return
             other = _changed(instance, now, random)
             if other is None:
                 continue
-            reached = instance.flow(other)
-            if reached >= flow * (1.0 - WARM * random.random() * (1.0 - step / ROUNDS)):
-                now, flow = other, reached
-                if flow > highest * (1.0 + 1e-7):
-                    best, highest = list(now), flow
-                    report(instance, best, run, highest)
+            reached = _worth(instance, other)
+            if reached >= worth * (1.0 - WARM * random.random() * (1.0 - step / steps)):
+                now, worth = other, reached
+                if worth > highest * (1.0 + 1e-7):
+                    best, highest = list(now), worth
+                    report(instance, best, run)
+
+
+def _worth(instance: ServingInstance, blocks: Plan) -> float:
+    """Tokens per second, halved for every broken rule."""
+    flow, problem = instance.flow(blocks), instance.problem
+    if not problem.constraints or not flow:
+        return flow
+    solution = instance.solution(blocks)
+    return flow * 0.5 ** sum(times_broken(problem, rule, solution) for rule in problem.constraints)
 
 
 def _changed(instance: ServingInstance, blocks: Plan, random: np.random.Generator) -> Plan | None:
@@ -74,16 +83,15 @@ def _move_place(instance: ServingInstance, blocks: Plan, random: np.random.Gener
         if place in (first, end):
             blocks[k] = (first + step if first == place else first, end + step if end == place else end)
             if not 0 <= blocks[k][0] < blocks[k][1] <= instance.layers:
-                blocks[k] = (first, first)  # impossible
+                return []
             changed.append(k)
     return changed
 
 
 def _take_block(_: ServingInstance, blocks: Plan, random: np.random.Generator) -> list[int]:
     """A device holds the layers of another one, too."""
-    used = _used(blocks)
-    device = int(random.integers(len(blocks)))
-    blocks[device] = blocks[_any(used, random)]
+    device, other = (int(each) for each in random.integers(len(blocks), size=2))
+    blocks[device] = blocks[other]
     return [device]
 
 

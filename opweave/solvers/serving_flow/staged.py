@@ -238,7 +238,7 @@ def _widths(tokens: np.ndarray, regions: Sequence[IntArray], order: tuple[int, .
     ways: list[Line] = [Line(order, (), ())]
     for source, target in pairwise(order):
         usual = float(np.median(tokens[np.ix_(regions[source], regions[target])]))
-        if usual <= 0.0:
+        if usual * len(regions[source]) * len(regions[target]) < flow:
             return
         pairs = int(np.ceil(flow / usual))
         root = int(np.ceil(np.sqrt(pairs)))
