@@ -38,6 +38,10 @@ PROGRAMS_SHARE = 0.6
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
 short, a list rule called by name may give a better plan."""
 
+STAGES_SHARE, STAGES_SECONDS = 0.2, 5.0
+"""Share of the time left, and most seconds without a limit, for consecutive stages; they need milliseconds on up to a
+dozen devices."""
+
 CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
@@ -106,6 +110,10 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
         if not run.should_stop():
             more_list_plans(search)
+    if instance.operators > SMALL and len(instance.devices) > 1 and not run.should_stop():
+        with run.share(STAGES_SHARE, STAGES_SECONDS):
+            go_on_with(problem, "stages", run)
+        search.consider_solution(run.best)
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)

@@ -1,5 +1,6 @@
 """All solvers of placement: importing this module registers them."""
 
+from opweave.solvers import staged
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
@@ -18,4 +19,5 @@ __all__ = [
     "local",
     "moirai",
     "small",
+    "staged",
 ]
