@@ -13,6 +13,7 @@ from rich.console import Console
 
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import Settings
+from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import make_folder, write_text
 from opweave.adapters.load import save
@@ -26,7 +27,6 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
 
-FOUND, NOTHING_FOUND = 0, 1
 MAX = "max"
 MORE_SECONDS = 5.0
 """Time limit of each solve with more memory."""
@@ -167,7 +167,7 @@ def _answer(
         files.append(settings.output)
     if settings.as_json:
         typer.echo(result.model_dump_json())
-        return FOUND if result.verified else NOTHING_FOUND
+        return VERIFIED if result.verified else NOTHING_FOUND
     _show(console, question, problem, result, bound)
     _words(console, question, problem, result, limit)
     if result.solution is None:
@@ -182,7 +182,7 @@ def _answer(
         write_text(runtimes, json.dumps(_settings_of(question, result.solution, file), indent=2) + "\n")
         files.append(runtimes)
     name_files(console, files)
-    return FOUND
+    return VERIFIED
 
 
 def _solved(question: Question, settings: Settings, limit: float) -> tuple[Placement, Result[Schedule], float | None]:

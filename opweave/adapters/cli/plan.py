@@ -1,0 +1,157 @@
+"""The commands that plan a model file: one for each problem, with its own options, and ``opweave plan`` for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opweave.adapters.cli.completion import problem_words
+from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.layouts import layout_problem
+from opweave.adapters.cli.models import runtime_problem
+from opweave.adapters.cli.settings import DimOption, Settings, dimensions, with_settings
+from opweave.adapters.cli.solving import solve_and_tell
+from opweave.adapters.costs.default_costs import missing_costs
+from opweave.adapters.error_messages import validated
+from opweave.adapters.load import AnyProblem, geometry, load
+from opweave.adapters.report.view import AnyView
+from opweave.adapters.report.views import view_for
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemCommand:
+    """The command of one problem.
+
+    Attributes
+    ----------
+    word
+        Its name; also the problem's name for ``opweave plan --problem``.
+    about
+        What it decides, in one sentence.
+    examples
+        Command lines for the end of its help.
+    """
+
+    word: str
+    about: str
+    examples: tuple[str, ...]
+
+
+COMMANDS = (
+    ProblemCommand(
+        "ordering",
+        "In which order should operators run? The least peak memory, or the least memory over time.",
+        ("opweave ordering model.onnx", "opweave ordering model.pt2 --in-place first --limit 6MiB --report page"),
+    ),
+    ProblemCommand(
+        "placement",
+        "On which device should each operator run? The least seconds for one input.",
+        (
+            "opweave placement model.onnx --cluster moirai-inter -t 60",
+            "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
+        ),
+    ),
+    ProblemCommand(
+        "batched",
+        "Which device runs how many inputs of each operator? The least seconds for a batch.",
+        ("opweave batched model.onnx --cluster home --batch 16",),
+    ),
+    ProblemCommand(
+        "pipeline",
+        "Where should a model be cut into stages? The shortest bottleneck, or the least latency.",
+        (
+            "opweave pipeline model.onnx --cluster boards",
+            "opweave pipeline model.onnx --cluster home --objective latency -t 10",
+        ),
+    ),
+    ProblemCommand(
+        "slicing",
+        "How should operators be cut across devices? The least seconds for one input.",
+        ("opweave slicing model.onnx --cluster boards --weights streamed",),
+    ),
+    ProblemCommand(
+        "layout",
+        "At which address should each tensor lie? The smallest arena, of a model or of lifetimes in a CSV.",
+        ("opweave layout model.onnx", "opweave layout lifetimes.csv --capacity 1MiB"),
+    ),
+)
+"""The commands of problems, in the order in which the help lists them."""
+
+AsIsOption = Annotated[
+    bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
+]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz; for layout also a .csv.", show_default=False),
+]
+
+
+@with_settings
+@with_flags
+def plan_command(
+    model: ModelArgument,
+    *,
+    problem: Annotated[
+        str,
+        typer.Option(
+            "--problem",
+            "-p",
+            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}.",
+            autocompletion=problem_words,
+        ),
+    ] = "ordering",
+    dim: DimOption = None,
+    as_is: AsIsOption = False,
+    flags: Mapping[str, object],
+    settings: Settings,
+) -> int:
+    """Plan a model file in one step: load it, solve the problem, verify and show the plan.
+
+    It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
+    For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    """
+    return solve_and_tell(_posed(view_for(problem), model, dim, flags, as_is=as_is), settings)
+
+
+def command_of(word: str) -> Callable[..., int]:
+    """Make the command of a problem, with the flags of that problem alone."""
+    view = view_for(word)
+    if word == "ordering":
+
+        def ordering(
+            model: ModelArgument,
+            *,
+            dim: DimOption = None,
+            as_is: AsIsOption = False,
+            flags: Mapping[str, object],
+            settings: Settings,
+        ) -> int:
+            return solve_and_tell(_posed(view, model, dim, flags, as_is=as_is), settings)
+
+        return with_settings(with_flags(ordering, word))
+
+    def command(model: ModelArgument, *, dim: DimOption = None, flags: Mapping[str, object], settings: Settings) -> int:
+        return solve_and_tell(_posed(view, model, dim, flags, as_is=False), settings)
+
+    return with_settings(with_flags(command, word))
+
+
+def _posed(
+    view: type[AnyView], model: Path, dim: list[str] | None, flags: Mapping[str, object], *, as_is: bool
+) -> AnyProblem:
+    """Pose the problem of a view about a model file."""
+    fields, sizes = fields_of(view, flags), dimensions(dim)
+    if view.word == "layout":
+        return layout_problem(model, sizes, fields)
+    counted = None if as_is or view.word != "ordering" else runtime_problem(model, sizes)
+    if counted is not None:
+        return validated(view.problem_type, counted | fields, f"problem {view.word}")
+    graph = load(model, dims=sizes)
+    fields |= missing_costs(graph, fields)
+    if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
+        fields["geometry"] = geometry(model, graph=graph, dims=sizes)
+    return validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
