@@ -18,20 +18,28 @@ if TYPE_CHECKING:
 TOKENS = 32
 """Length of the sequences of tokens."""
 
-TEXT = """
+KINDS = """
     albert bert roberta distilbert electra deberta-v2 modernbert mpnet xlnet fnet convbert
     gpt2 gpt_neo gpt_neox gptj opt bloom falcon llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi3 olmo2 stablelm
     starcoder2 cohere mamba
-""".split()
-MIXTURES = "mixtral qwen2_moe qwen3_moe gpt_oss olmoe deepseek_v3 granitemoe".split()
-TRANSLATION = "t5 bart pegasus m2m_100".split()
-VISION = "vit beit swin convnextv2 dinov2 segformer mobilevit resnet efficientnet detr yolos".split()
-SPEECH = "wav2vec2 hubert wavlm whisper audio-spectrogram-transformer".split()
-PAIRS = "clip llava".split()
+    mixtral qwen2_moe qwen3_moe gpt_oss olmoe deepseek_v3 granitemoe
+    t5 bart pegasus m2m_100
+    vit beit swin convnextv2 dinov2 segformer mobilevit resnet efficientnet detr yolos
+    wav2vec2 hubert wavlm whisper audio-spectrogram-transformer
+    clip llava
+"""
+"""Encoders and decoders of text, mixtures of experts, translation, vision, speech, pairs of text and images."""
 
-DEPTHS = """
-    num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers num_encoder_layers
-""".split()
+DEPTHS = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_decoder_layers",
+    "num_encoder_layers",
+)
 """Fields that count layers; a configuration that has one gets two layers."""
 
 ROWS: Mapping[str, Mapping[str, object]] = {
@@ -50,7 +58,7 @@ ROWS: Mapping[str, Mapping[str, object]] = {
 
 def transformer_cases() -> Iterator[tuple[str, Callable[[], ow.OpGraph]]]:
     """Yield the name and the loader of each architecture."""
-    for kind in (*TEXT, *MIXTURES, *TRANSLATION, *VISION, *SPEECH, *PAIRS):
+    for kind in KINDS.split():
         yield kind, partial(load_kind, kind)
 
 

@@ -37,11 +37,10 @@ def load_torchvision(name: str) -> ow.OpGraph:
     import torch
     from torchvision import models
 
-    weights = {} if name in models.list_models(module=models) else {"weights_backbone": None}
-    if any(word in name for word in ("raft", "mvit", "s3d", "swin3d", "_18")) and "resnet18" != name:
-        weights = {}
+    on_backbones = models.list_models(module=models.segmentation) + models.list_models(module=models.detection)
+    more = {"weights_backbone": None} if name in on_backbones else {}
     with torch.device("meta"):
-        model = models.get_model(name, weights=None, **weights).eval()
+        model = models.get_model(name, weights=None, **more).eval()
         return ow.load(model, args=_images(name, model))
 
 

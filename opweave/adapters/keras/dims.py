@@ -20,9 +20,7 @@ _AXES = {2: ("length",), 3: ("length",), 4: ("height", "width"), 5: ("depth", "h
 _USUAL = {"batch": 1, "length": 128, "depth": 16}
 
 
-def closed_shapes(
-    inputs: Sequence[keras.KerasTensor], dims: Mapping[str, int], where: str
-) -> list[tuple[int, ...]]:
+def closed_shapes(inputs: Sequence[keras.KerasTensor], dims: Mapping[str, int], where: str) -> list[tuple[int, ...]]:
     """Shapes of a model's inputs, with given sizes for open dimensions.
 
     Raises

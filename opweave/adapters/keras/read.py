@@ -199,8 +199,8 @@ class _Builder:
         for position, dim in enumerate(tensor.shape):
             if dim is None:
                 raise InvalidInputError(
-                    f"{self._where}: {what} leaves dimension {position} open, although the inputs are closed; give the layer "
-                    "sizes that do not depend on values"
+                    f"{self._where}: {what} leaves dimension {position} open, although the inputs have sizes; give the "
+                    "layer sizes that do not depend on values"
                 )
         shape = tuple(int(dim) for dim in tensor.shape)
         size = math.prod(shape) * _bytes(tensor.dtype)

@@ -111,7 +111,11 @@ def _in_place_of(tensor: torch.Tensor, first: dict[int, torch.Tensor]) -> torch.
     if tensor.layout != torch.strided:
         return _like(tensor)
     held = first.setdefault(int(tensor.untyped_storage()._cdata), made := _like(tensor))
-    if held is made or held.dtype != tensor.dtype or held.untyped_storage().nbytes() != tensor.untyped_storage().nbytes():
+    if (
+        held is made
+        or held.dtype != tensor.dtype
+        or held.untyped_storage().nbytes() != tensor.untyped_storage().nbytes()
+    ):
         return made
     return torch.as_strided(held, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
