@@ -20,6 +20,7 @@ from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.ejection import ejected
 from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
@@ -30,6 +31,9 @@ from opweave.solvers.run import Outcome, Run
 
 FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
+
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""Shares of its distance from the bound by which local search lowers a layout."""
 
 LARGE = 1_500
 """Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
@@ -94,7 +98,7 @@ class Arena:
             np.where(fixed >= 0, fixed // grain, fixed),
             run.halt,
         )
-        self.states = 0
+        self.states = self.turns = 0
         self.capacity = int(instance.capacity[0]) // grain
         self.parts: list[Part] = []
 
@@ -160,7 +164,9 @@ class Arena:
         while not self.settled():
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
+                before = self.states
                 self._narrow(part, rounds, per_storage * len(part.rows))
+                self._eject(part, max(self.states - before, per_storage * len(part.rows)))
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
@@ -180,6 +186,19 @@ class Arena:
             if part.height - failed <= 1:
                 return
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
+
+    def _eject(self, part: Part, budget: int) -> None:
+        """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
+        self.turns += 1
+        for share in SHARES:
+            while part.height > self.bound and not self.settled():
+                height = part.height - max(1, int((part.height - self.bound) * share))
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget // len(SHARES))
+                self.states += budget // len(SHARES)
+                if offset is None:
+                    break
+                part.offset, part.height = offset, int((offset + part.space.size).max())
+                self._report()
 
     def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
