@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
+from opweave.solvers.memory_layout.allocators import Taste, allocated
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import ejected
@@ -27,10 +29,17 @@ from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
 from opweave.solvers.memory_layout.sections import Space, part_of, sections_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
 FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
+
+UNTIMED_TASTES = 4
+"""Tastes of allocators that are tried without a time limit."""
+
+WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
+"""What waste counts for different allocators."""
 
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
@@ -129,8 +138,7 @@ class Arena:
             self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
         self.parts.sort(key=lambda part: -part.bound)
         self._prove("live bytes")
-        for rule in QUICK:
-            places = rule(self.instance)
+        for places in plans_of(partial(rule, self.instance) for rule in QUICK):
             if places is not None:
                 self.consider(places.offset[self.rows] // self.grain)
                 self._report()  # of tens of thousands of storages, a rule takes a second
@@ -166,7 +174,7 @@ class Arena:
                 rounds = [next(source) for _ in PORTFOLIO]
                 before = self.states
                 self._narrow(part, rounds, per_storage * len(part.rows))
-                self._eject(part, max(self.states - before, per_storage * len(part.rows)))
+                self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
@@ -193,8 +201,8 @@ class Arena:
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
-                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget // len(SHARES))
-                self.states += budget // len(SHARES)
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
+                self.states += budget
                 if offset is None:
                     break
                 part.offset, part.height = offset, int((offset + part.space.size).max())
@@ -279,7 +287,8 @@ def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
     solid = instance.solid
     first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
     if int((after - first).sum()) > MOST_MEMBERS:
-        return by_rules(problem, run)
+        outcome = by_rules(problem, run)
+        return outcome if run.should_stop() else by_allocators(problem, run)
     arena = Arena(problem, run)
     arena.start()
     return arena.finish()
@@ -291,12 +300,28 @@ def by_rules(problem: MemoryLayout, run: Run) -> Outcome:
     if len(instance.capacity) == 1 and problem.objective == "arena":
         run.proved(int(instance.live.max(initial=0)), "live bytes")
     run.enter("greedy rules")
-    for rule in QUICK:
-        places = rule(instance)
+    for places in plans_of(partial(rule, instance) for rule in QUICK):
         if places is not None:
             report(problem, instance, places, run)
         if run.should_stop():
             return Outcome(run.termination())
+    return Outcome(Termination.BUDGET)
+
+
+def by_allocators(problem: MemoryLayout, run: Run) -> Outcome:
+    """Report the layouts of allocators with different tastes."""
+    run.enter("allocators")
+    noise, instance = np.random.default_rng(run.seed), lower(problem)
+    for turn in range(UNTIMED_TASTES if run.time_limit is None else 2**62):
+        if run.should_stop():
+            return Outcome(run.termination())
+        look, waste = int(noise.integers(8, 65)), float(noise.choice(WASTES))
+        try:
+            places = allocated(instance, Taste(look, waste, turn % 2 == 1))
+        except NoPlanError:
+            break
+        if places is not None:
+            report(problem, instance, places, run)
     return Outcome(Termination.BUDGET)
 
 
