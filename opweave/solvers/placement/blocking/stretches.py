@@ -68,6 +68,13 @@ class Stretches:
         reach = np.minimum.accumulate(first[::-1])[::-1][: self.length]
         return np.where(reach < self.length, np.maximum(reach, np.arange(self.length)), self.length)
 
+    def _in_call(self, members: IntArray) -> IntArray:
+        """As :meth:`_reach`, for operators that are between i and j or tied to one that is."""
+        reach = self._reach(members)
+        for number in {*self.tie[members].tolist()} - {-1}:
+            reach = np.minimum(reach, self.tied[number][1])
+        return reach
+
     def _sums(self, weights: FloatArray) -> FloatMatrix:
         """The sum of weights of operators between i and j, and of those tied to them."""
         table = np.zeros((self.length, self.length))
@@ -86,6 +93,10 @@ class Stretches:
         table += self._brought(self.instance.bring[:, k]) + self._given(self.instance.give[:, k])
         table[self._sums(np.where(known, 0.0, 1.0)) > 0.0] = np.inf
         table[self.held * (1.0 - SUMMATION) > self.capacity(k)] = np.inf
+        for members, reach in self.tied:  # nothing in the call is before or behind the stretch
+            first, last = int(self.above[members].min()), int(self.below[members].max())
+            for i in np.flatnonzero(reach < self.length).tolist():
+                table[i, reach[i] : self.length if first < i else max(reach[i], last)] = np.inf
         table[np.tril_indices(self.length, -1)] = np.inf
         return table
 
@@ -113,14 +124,29 @@ class Stretches:
         return extra
 
     def beside_exactly(self, k: int, i: int, j: int) -> float:
-        """As :meth:`beside` for one stretch, with the best choice of what is brought in."""
-        cost, inner, bring = self._either(k, 0.0)
-        able = [v for v, reach, forced in self.choices if reach[i] <= j < forced[i] and np.isfinite(cost[v])]
-        saved = np.maximum(0.0, bring[able] - inner[able])
-        saved[~np.isfinite(saved)] = 0.0
+        """As :meth:`beside` for one stretch, with the best choice of what is brought in.
+
+        Operators that are tied together are brought in, or run, all at once.
+        """
+        _, inner, bring = self._either(k, 0.0)
+        able = [v for v, reach, forced in self.choices if reach[i] <= j < forced[i]]
+        things: dict[tuple[int, int], list[int]] = {}
+        for v in able:
+            things.setdefault((-1, v) if self.tie[v] < 0 else (int(self.tie[v]), -1), []).append(v)
+        rows = []
+        for (tie, _), members in things.items():
+            whole = members if tie < 0 else self.tied[tie][0].tolist()
+            apart = self.above[whole].min() < i or self.below[whole].max() > j  # its call is another one
+            drawn = sum(float(self.instance.seconds[v, k]) for v in whole if v not in members)
+            run = math.inf if apart else sum(float(inner[v]) for v in members) + drawn
+            rows.append((sum(float(self._own[v]) for v in whole), float(bring[members].sum()), run))
+        size, outside, running = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        least = np.minimum(running, outside)
+        known = np.isfinite(least)
+        saved = np.where(known & np.isfinite(outside), np.maximum(0.0, outside - least), 0.0)[known]
         room = self.capacity(k) - float(self.held[i, j]) * (1.0 - SUMMATION)
-        paid = cost[able] + saved  # where something is brought in for which there is an alternative
-        return float(paid.sum()) * (1.0 - SUMMATION) - most_saved(self._own[able], saved, room) * (1.0 + SUMMATION)
+        best = most_saved(size[known], saved, room) * (1.0 + SUMMATION)
+        return float((least[known] + saved).sum()) * (1.0 - SUMMATION) - best
 
     def _prices(self, k: int) -> list[float]:
         """Prices at which bringing something in costs as much as the memory for what makes it, for some of them."""
@@ -185,23 +211,29 @@ class Stretches:
         return cost, inner, bring
 
     def _brought(self, seconds: FloatArray) -> FloatMatrix:
-        """Transfers of tensors that are made before i and read between i and j."""
+        """Transfers of tensors that are made before i and read in the call."""
         table = np.zeros((self.length, self.length))
         made = self.above[self.instance.producer]
         for t in np.flatnonzero((made < self.length - 1) & (seconds > 0.0)).tolist():
-            reach = self._reach(self.instance.readers[t])
+            reach = self._in_call(self.instance.readers[t])
             there = made[t] + 1 + np.flatnonzero(reach[made[t] + 1 :] < self.length)
             table[there, reach[there]] += seconds[t]
         return np.cumsum(table, axis=1)
 
     def _given(self, seconds: FloatArray) -> FloatMatrix:
-        """Transfers of tensors that are made between i and j and read behind j."""
-        table = np.zeros((self.length, self.length))
-        below, above = self.below[self.instance.producer], self.above[self.instance.producer]
-        for t in np.flatnonzero((below >= 0) & (seconds > 0.0)).tolist():
+        """Transfers of tensors that are made in the call and read behind j."""
+        table, apart = (np.zeros((self.length, self.length)) for _ in range(2))
+        makers = self.instance.producer
+        below, above, tie = (each[makers] for each in (self.below, self.above, self.tie))
+        for t in np.flatnonzero(((below >= 0) | (tie >= 0)) & (seconds > 0.0)).tolist():
             last = int(self.below[self.instance.readers[t]].max())
-            table[below[t], above[t] : last] += seconds[t]
-        return np.cumsum(table[::-1], axis=0)[::-1]
+            if tie[t] < 0:
+                table[below[t], above[t] : last] += seconds[t]
+                continue
+            forced = self.tied[tie[t]][1]
+            for i in np.flatnonzero(forced < last).tolist():
+                apart[i, forced[i] : last] += seconds[t]
+        return np.cumsum(table[::-1], axis=0)[::-1] + apart
 
     def _parameters(self) -> FloatMatrix:
         """Bytes of the parameters of operators between i and j, each once."""
@@ -209,9 +241,7 @@ class Stretches:
         table = np.zeros((self.length, self.length))
         users = whole.parameters.reversed(len(whole.parameter_bytes))
         for p in np.flatnonzero(whole.parameter_bytes > 0).tolist():
-            reach = self._reach(users[p])
-            for number in {*self.tie[users[p]].tolist()} - {-1}:
-                reach = np.minimum(reach, self.tied[number][1])
+            reach = self._in_call(users[p])
             there = np.flatnonzero(reach < self.length)
             table[there, reach[there]] += float(whole.parameter_bytes[p])
         return np.cumsum(table, axis=1)
@@ -228,7 +258,8 @@ def most_saved(sizes: FloatArray, savings: FloatArray, room: float) -> float:
     free = (sizes <= 0.0) & (savings > 0.0)
     able = np.flatnonzero((sizes > 0.0) & (sizes <= room) & (savings > 0.0))
     order = able[np.argsort(-savings[able] / sizes[able], kind="stable")]
-    size, gain = sizes[order].tolist(), savings[order].tolist()
+    size: list[float] = sizes[order].tolist()
+    gain: list[float] = savings[order].tolist()
 
     def relaxed(at: int, left: float) -> float:
         total = 0.0
@@ -238,7 +269,8 @@ def most_saved(sizes: FloatArray, savings: FloatArray, room: float) -> float:
             left, total = left - s, total + g
         return total
 
-    best, stack, looked = 0.0, [(0, room, 0.0)], 0
+    best, looked = 0.0, 0
+    stack = [(0, room, 0.0)]
     while stack:
         at, left, won = stack.pop()
         looked += 1
@@ -250,7 +282,7 @@ def most_saved(sizes: FloatArray, savings: FloatArray, room: float) -> float:
             stack.append((at + 1, left, won))
             if size[at] <= left:
                 stack.append((at + 1, left - size[at], won + gain[at]))
-    return float(best + savings[free].sum())
+    return best + float(savings[free].sum())
 
 
 Stretch = tuple[int, int, int]
