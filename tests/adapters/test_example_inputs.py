@@ -30,7 +30,7 @@ def test_sizes_of_open_dimensions(tmp_path: Path) -> None:
 
 def test_what_is_no_array_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "objects.npz", x=np.array([{}], object))
-    with pytest.raises(ow.InvalidInputError, match="not an .npz file of arrays"):
+    with pytest.raises(ow.InvalidInputError, match=r"not an \.npz file of arrays"):
         read_arrays(tmp_path / "objects.npz")
     np.savez_compressed(tmp_path / "large.npz", x=np.zeros(10_000))
     with pytest.raises(ow.LimitExceededError, match="over the limit of 1,000"):

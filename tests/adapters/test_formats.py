@@ -74,7 +74,7 @@ def test_content_counts_for_more_than_the_name(tmp_path: Path, name: str, head: 
 def test_folders_and_archives(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved/saved_model.pb").touch()
-    with pytest.raises(ow.InvalidInputError, match="SavedModel of TensorFlow.*tf2onnx"):
+    with pytest.raises(ow.InvalidInputError, match=r"SavedModel of TensorFlow.*tf2onnx"):
         ow.load(tmp_path / "saved")
     (tmp_path / "net.mlpackage").mkdir()
     with pytest.raises(ow.InvalidInputError, match="Core ML"):
