@@ -2,7 +2,8 @@
 
 Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes counts random machines prima``;
 ``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
-sheets, of which they reach the share that published runs of llama.cpp reach (:mod:`opweave.problems.language.published`).
+sheets, of which they reach the share that published runs of llama.cpp reach
+(:mod:`opweave.problems.language.published`).
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from opweave.solvers.serving_flow.staged import by_region, without_links
 logger = logging.getLogger("opweave")
 
 CLIMB_ROUNDS = 3
-"""Rounds of local search without a time limit; with one, it goes on until the time is up."""
+"""Rounds of local search without a time limit, or where an engine follows; else it goes on until the time is up."""
 
-CLIMB_SHARE = 0.8
-"""Share of the remaining time for local search where an engine may follow."""
+CLIMB_SHARE = 0.5
+"""Largest share of the remaining time for local search where an engine follows."""
 
 TINY_CELLS = 60
 """Most devices times layers for which an engine is called at once."""
@@ -53,9 +53,9 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     small = cells <= ENGINE_CELLS
     if last is not None and not run.should_stop():
         run.enter("local search")
-        timed = run.remaining() is not None
+        endless = run.remaining() is not None and not small
         with run.share(CLIMB_SHARE if small else 1.0):
-            climb(instance, _best(instance, run) or list(last), run, 10**9 if timed else CLIMB_ROUNDS)
+            climb(instance, _best(instance, run) or list(last), run, 10**9 if endless else CLIMB_ROUNDS)
         prove_best(Sets(instance, run), run)
     if not small or run.should_stop():
         return Outcome(run.termination())

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from opweave.formulations.serving_flow.instance import ServingInstance, lower
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
@@ -86,7 +86,7 @@ class Sets:
         The price is infinite if no devices are fast enough, and 0 if there are too many sets to list.
         """
         enough = flow * (1.0 - SUMMATION)
-        kinds, counts = np.nonzero(self._speeds)
+        kinds, counts = np.nonzero(_useful(np.minimum(self._speeds, flow)))
         speed = np.minimum(self._speeds[kinds, counts], flow)
         cost = price[kinds] / counts
         order = np.argsort(cost / speed, kind="stable")
@@ -133,6 +133,13 @@ class Sets:
             column[kind] += float(taken[at]) / count
             at = int(origin[at])
         return column
+
+
+def _useful(speeds: FloatMatrix) -> BoolMatrix:
+    """Which numbers of layers are faster than all larger ones, which cost less; the last number comes first."""
+    after = np.maximum.accumulate(speeds[:, ::-1], axis=1)[:, ::-1]
+    beyond = np.concatenate([after[:, 1:], np.zeros((len(speeds), 1))], axis=1)
+    return np.asarray(speeds > beyond)
 
 
 def prove(sets: Sets, most: float, run: Run) -> float:
