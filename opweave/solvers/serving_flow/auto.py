@@ -19,6 +19,9 @@ from opweave.solvers.serving_flow.staged import by_region, without_links
 
 logger = logging.getLogger("opweave")
 
+STAGES_SHARE, PROOF_SHARE = 0.4, 0.5
+"""Largest shares of the remaining time for plans in stages, and for the bound."""
+
 CLIMB_ROUNDS = 3
 """Rounds of local search without a time limit, or where an engine follows; else it goes on until the time is up."""
 
@@ -71,15 +74,20 @@ def _by_rules(instance: ServingInstance) -> Iterator[Blocks]:
 
 
 def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
-    """The bound, and plans in stages; returns the last one, which may break side constraints."""
+    """Plans in stages, and the bound; returns the last plan, which may break side constraints."""
     last: Blocks | None = None
-    sets = Sets(instance, run)
-    most = prove(sets, instance.bounded, run)
     run.enter("stages")
-    for last in without_links(instance, most, run):
-        report(instance, last, run)
+    with run.share(STAGES_SHARE):
+        for last in without_links(instance, instance.bounded, run):
+            report(instance, last, run)
+    sets = Sets(instance, run)
     prove_best(sets, run)
+    most = instance.bounded
+    if not run.should_stop():
+        with run.share(PROOF_SHARE):
+            most = prove(sets, most, run)
     if not instance.unhindered and not run.should_stop():
+        run.enter("stages by region")
         for last in by_region(instance, most, run):
             report(instance, last, run)
     return last
