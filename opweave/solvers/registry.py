@@ -185,7 +185,16 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout")
+_KINDS = (
+    "memory_ordering",
+    "placement",
+    "batched_mapping",
+    "pipeline",
+    "slicing",
+    "memory_layout",
+    "ordered_layout",
+    "serving_flow",
+)
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 _HOMES = {"ordered_layout": "memory_layout"}
