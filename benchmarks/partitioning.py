@@ -166,7 +166,7 @@ def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             name,
             len(problem.graph.operators),
             shown[0],
-            published,
+            known,
             shown[1],
             again,
             shown[2],
