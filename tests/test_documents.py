@@ -35,7 +35,8 @@ FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "tflite_micro", "executor
 """Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
 
 FENCE = re.compile(
-    r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -100,7 +101,9 @@ def rewrite(page: Path, block: Block, printed: str) -> None:
     text = "".join(lines)
     assert text[start:].startswith(before), block
     after = "\n".join(squeezed(printed)) + "\n"
-    page.write_text(text[:start] + before.replace(f"text\n{block.code}```", f"text\n{after}```") + text[start + len(before) :])
+    page.write_text(
+        text[:start] + before.replace(f"text\n{block.code}```", f"text\n{after}```") + text[start + len(before) :]
+    )
 
 
 def squeezed(text: str) -> list[str]:

@@ -34,16 +34,22 @@ def paper(width: float, height: float) -> tuple[Figure, Axes]:
 def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, size: float = 10) -> None:
     """A rounded box with a text in it."""
     style = "round,pad=0,rounding_size=0.06"
-    patch = FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=PALE[colour], edgecolor=colour, linewidth=1.2)
+    patch = FancyBboxPatch(
+        (x, y), width, height, boxstyle=style, facecolor=PALE[colour], edgecolor=colour, linewidth=1.2
+    )
     axes.add_patch(patch)
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size)
 
 
-def arrow(axes: Axes, begin: tuple[float, float], end: tuple[float, float], colour: str = GREY, bend: float = 0.0) -> None:
+def arrow(
+    axes: Axes, begin: tuple[float, float], end: tuple[float, float], colour: str = GREY, bend: float = 0.0
+) -> None:
     """An arrow, straight or bent."""
     style = f"arc3,rad={bend}"
     axes.add_patch(
-        FancyArrowPatch(begin, end, arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3, connectionstyle=style)
+        FancyArrowPatch(
+            begin, end, arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3, connectionstyle=style
+        )
     )
 
 
@@ -92,7 +98,16 @@ def bound_cut() -> Figure:
     """The cheapest state in which an operator can run, by trying all orders."""
     problem = cut_example()
     figure, axes = paper(8.4, 3.7)
-    places = {"x": (0.6, 1.75), "a": (2.0, 2.75), "b": (2.0, 0.85), "c": (3.5, 0.85), "d": (5.0, 0.85), "v": (4.6, 2.75), "e": (6.2, 2.75), "y": (7.6, 1.75)}
+    places = {
+        "x": (0.6, 1.75),
+        "a": (2.0, 2.75),
+        "b": (2.0, 0.85),
+        "c": (3.5, 0.85),
+        "d": (5.0, 0.85),
+        "v": (4.6, 2.75),
+        "e": (6.2, 2.75),
+        "y": (7.6, 1.75),
+    }
     sizes = {tensor.id: tensor.bytes for tensor in problem.graph.tensors}
     colours = dict.fromkeys("xa", BLUE) | dict.fromkeys("bcd", GREY) | {"v": RED} | dict.fromkeys("ey", GREEN)
     for op in problem.graph.operators:
@@ -135,13 +150,20 @@ def bound_energetic() -> Figure:
     rows = [
         (2.6, "critical path", [(6.5, "longest path", BLUE)], 6.5),
         (1.6, "area", [(5.8, "all work / all devices", ORANGE)], 5.8),
-        (0.6, "energetic", [(1.9, "head a", BLUE), (4.6, "work that has to run between: E", ORANGE), (2.1, "tail q", BLUE)], 8.6),
+        (
+            0.6,
+            "energetic",
+            [(1.9, "head a", BLUE), (4.6, "work that has to run between: E", ORANGE), (2.1, "tail q", BLUE)],
+            8.6,
+        ),
     ]
     for y, name, parts, total in rows:
         axes.text(left - 0.12, y + 0.25, name, ha="right", va="center", fontsize=10.5)
         x = left
         for length, text, colour in parts:
-            axes.add_patch(Rectangle((x, y), length * unit, 0.5, facecolor=PALE[colour], edgecolor=colour, linewidth=1.2))
+            axes.add_patch(
+                Rectangle((x, y), length * unit, 0.5, facecolor=PALE[colour], edgecolor=colour, linewidth=1.2)
+            )
             axes.text(x + length * unit / 2, y + 0.25, text, ha="center", va="center", fontsize=9.5)
             x += length * unit
         axes.text(x + 0.1, y + 0.25, f"{total} s", va="center", fontsize=10)
@@ -164,20 +186,36 @@ def bound_windows() -> Figure:
         for row, begin in enumerate((1.15, 0.45)):
             for other, end in enumerate((1.15, 0.45)):
                 chosen = (number, row, other) in {(0, 0, 1), (1, 1, 1), (2, 1, 0)}
-                axes.plot([x + 0.2, following - 0.2], [begin, end], color=RED if chosen else "#c4c4c4", linewidth=2.2 if chosen else 0.9, zorder=1)
+                axes.plot(
+                    [x + 0.2, following - 0.2],
+                    [begin, end],
+                    color=RED if chosen else "#c4c4c4",
+                    linewidth=2.2 if chosen else 0.9,
+                    zorder=1,
+                )
     for number, x in enumerate(xs, 1):
         node(axes, x, 2.4, f"$u_{number}$", BLUE)
         for y, name in ((1.15, "a"), (0.45, "b")):
             axes.add_patch(Circle((x, y), 0.19, facecolor="white", edgecolor=GREY, linewidth=1.1, zorder=3))
             axes.text(x, y, name, ha="center", va="center", fontsize=9.5, zorder=4)
-    axes.text(4.2, 0.03, "every line: a lower bound of the window with both devices fixed; red: the cheapest chain", ha="center", fontsize=9.5, color=GREY)
+    axes.text(
+        4.2,
+        0.03,
+        "every line: a lower bound of the window with both devices fixed; red: the cheapest chain",
+        ha="center",
+        fontsize=9.5,
+        color=GREY,
+    )
     return figure
 
 
 def bound_walk() -> Figure:
     """A walk that repeats a device, beside a pipeline."""
     figure, axes = paper(8.4, 2.9)
-    for x0, title, order, colour in ((0.3, "a walk: pays for A twice", "ABCA", ORANGE), (4.5, "a pipeline: each device once", "ABCD", BLUE)):
+    for x0, title, order, colour in (
+        (0.3, "a walk: pays for A twice", "ABCA", ORANGE),
+        (4.5, "a pipeline: each device once", "ABCD", BLUE),
+    ):
         axes.text(x0, 2.62, title, fontsize=10.5)
         for stage, name in enumerate(order):
             box(axes, x0 + stage * 0.95, 1.75, 0.8, 0.5, f"stage {stage + 1}", GREY, 9)
@@ -199,7 +237,9 @@ def bound_live_peak() -> Figure:
     colours = (BLUE, ORANGE, GREEN, SKY, RED, GREY)
     for (name, begin, end, size), colour in zip(storages, colours, strict=True):
         offset = result.solution.offset[name]
-        axes.add_patch(Rectangle((begin, offset), end - begin, size, facecolor=PALE[colour], edgecolor=colour, linewidth=1.3))
+        axes.add_patch(
+            Rectangle((begin, offset), end - begin, size, facecolor=PALE[colour], edgecolor=colour, linewidth=1.3)
+        )
         axes.text((begin + end) / 2, offset + size / 2, f"{name}: {size} B", ha="center", va="center", fontsize=10)
     axes.axhline(problem.live_peak, color=BLACK, linestyle="--", linewidth=1.4)
     axes.text(10.2, problem.live_peak + 0.25, f"live peak {problem.live_peak} B", ha="right", fontsize=10)
@@ -224,10 +264,29 @@ def architecture() -> Figure:
         axes.add_patch(Rectangle((0.1, y), 8.4, 1.0, facecolor=PALE[colour], edgecolor=colour, linewidth=1.2))
         axes.text(0.25, y + 0.78, name, fontsize=11.5, fontweight="bold", va="center")
         axes.text(0.25, y + 0.22, about, fontsize=8.5, va="center", color="#333333")
-    steps = [(4.1, 4.05, "model file"), (4.1, 0.6, "problem"), (5.35, 1.75, "program"), (5.35, 2.9, "engine or\nalgorithm"), (6.6, 0.6, "timeline,\nverdict"), (6.6, 2.9, "result"), (7.5, 4.05, "report,\nplan")]
+    steps = [
+        (4.1, 4.05, "model file"),
+        (4.1, 0.6, "problem"),
+        (5.35, 1.75, "program"),
+        (5.35, 2.9, "engine or\nalgorithm"),
+        (6.6, 0.6, "timeline,\nverdict"),
+        (6.6, 2.9, "result"),
+        (7.5, 4.05, "report,\nplan"),
+    ]
     for x, y, text in steps:
         style = "round,pad=0,rounding_size=0.05"
-        axes.add_patch(FancyBboxPatch((x - 0.05, y - 0.12), 0.95, 0.6, boxstyle=style, facecolor="white", edgecolor=BLACK, linewidth=0.9, zorder=3))
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - 0.05, y - 0.12),
+                0.95,
+                0.6,
+                boxstyle=style,
+                facecolor="white",
+                edgecolor=BLACK,
+                linewidth=0.9,
+                zorder=3,
+            )
+        )
         axes.text(x + 0.425, y + 0.18, text, ha="center", va="center", fontsize=8.5, zorder=4)
     for begin, end, bend in (
         ((4.5, 3.93), (4.5, 1.1), 0.0),

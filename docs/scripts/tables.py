@@ -98,11 +98,31 @@ def devices() -> str:
     return code(DEVICES) + "\n"
 
 
+def commands() -> str:
+    """The commands of the command line, in their groups."""
+    import typer
+
+    from opweave.adapters.cli.main import app
+
+    group = typer.main.get_command(app)
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        panel = getattr(command, "rich_help_panel", None) or "Commands"
+        about = (command.help or "").partition("\n\n")[0].replace("\n", " ").partition("\x0c")[0]
+        panels.setdefault(panel, []).append((f"`opweave {name}`", sentence(about)))
+    return "".join(f"**{panel}**\n\n{table(('command', 'what it does'), rows)}\n" for panel, rows in panels.items())
+
+
 def pages() -> dict[str, str]:
     """All generated files, by name."""
     made = {f"solvers_{kind}.md": solvers(kind) for kind in KINDS}
     made |= {f"constraints_{kind}.md": constraints(kind) for kind in KINDS}
-    return made | {"formulations.md": formulations(), "sources.md": sources(), "devices.md": devices()}
+    return made | {
+        "formulations.md": formulations(),
+        "sources.md": sources(),
+        "devices.md": devices(),
+        "commands.md": commands(),
+    }
 
 
 if __name__ == "__main__":
