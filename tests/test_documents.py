@@ -13,6 +13,7 @@ Of console blocks, the lines that call opweave are run.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -33,6 +34,17 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "tflite_micro", "executorch"}
 """Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
+
+HEAVY = (
+    "opweave.adapters.cli.main",
+    "highspy",
+    "matplotlib.figure",
+    "numba",
+    "pandas",
+    "pyomo.environ",
+    "scipy.optimize",
+)
+"""What many pages import; it is imported once, before pages run in forked processes."""
 
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
@@ -137,9 +149,8 @@ def run_command(arguments: list[str], where: str) -> str:
 
 def run_pages(*, frameworks: bool, pages: list[Path]) -> None:
     """Run every page in a forked process and an empty folder: pages register rules and solvers, and write files."""
-    import opweave as ow
-
-    _ = ow.solve
+    for name in HEAVY:
+        importlib.import_module(name)
     failed = []
     for page in pages:
         child = os.fork()
@@ -164,14 +175,15 @@ def _run_child(page: Path, frameworks: bool) -> None:
             os._exit(1)
         os.chdir(ROOT)
     if os.environ.get("SHOW_SECONDS"):
-        print(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}", file=sys.stderr)
+        sys.stderr.write(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}\n")
     os._exit(0)
 
 
 def run_elsewhere(frameworks: bool) -> None:
     """Run all pages in a process of its own."""
     pages = [page for page in PAGES if not frameworks or any(block.needs & FRAMEWORKS for block in blocks_of(page))]
-    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=[{', '.join(f'Path({str(page)!r})' for page in pages)}])"
+    listed = [str(page) for page in pages]
+    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=list(map(Path, {listed})))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", call],
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
@@ -218,3 +230,14 @@ def test_every_picture_is_made_by_a_script_and_used() -> None:
     for picture in (ROOT / "docs/figures").iterdir():
         assert picture.stem in scripts, picture
         assert picture.name in pages, picture
+
+
+def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
+    fetched = runpy.run_path(str(ROOT / "docs/scripts/hooks.py"))["fetched"]
+    (tmp_path / "index.html").write_text(
+        '<a href="https://example.org">a link</a> <script src="own.js"></script> <img src="figures/a.svg">'
+        '<script src="https://a.example/x.js"></script> <link href="//b.example/y.css" rel="stylesheet">'
+    )
+    (tmp_path / "site.css").write_text("@import url(https://c.example/z.css); a { background: url(own.png) }")
+    found = [address for _, address in fetched(tmp_path)]
+    assert found == ["https://a.example/x.js", "//b.example/y.css", "https://c.example/z.css"]

@@ -1,4 +1,4 @@
-"""Write the tables of the site that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
+"""Write the tables that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ KINDS = {
     "ordered_layout": "OrderedLayout",
 }
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
-PROVES = {"nothing": "plan", "bound": "plan and bound", "optimum": "plan, bound, optimum"}
+PROVES = {
+    "nothing": "plan",
+    "bound": "plan and bound",
+    "optimum": "plan, bound, optimum",
+}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table in Markdown."""
     lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
+        for line in lines
+    )
 
 
 def code(words: Iterable[str]) -> str:
@@ -46,13 +53,22 @@ def solvers(kind: str) -> str:
     lines = [(f"`{row.name}`", sentence(row.about), PROVES[row.proves]) for row in own]
     if engines:
         program = sentence(engines[0].about.partition(": ")[2])
-        lines.append((code(row.name for row in engines), f"Engines: {program}", PROVES[engines[0].proves]))
+        lines.append(
+            (
+                code(row.name for row in engines),
+                f"Engines: {program}",
+                PROVES[engines[0].proves],
+            )
+        )
     return table(("solver", "what it does", "gives"), lines)
 
 
 def formulations() -> str:
     """Problem, formulation, kind of program, handles, engines and what it needs."""
-    rows = sorted(ow.list_formulations(), key=lambda row: (list(KINDS).index(row.problem), not row.default))
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
     return table(
         ("problem", "formulation", "kind", "handles", "engines", "needs"),
         (
@@ -71,10 +87,21 @@ def formulations() -> str:
 
 def sources() -> str:
     """What each formulation is, and where it comes from."""
-    rows = sorted(ow.list_formulations(), key=lambda row: (list(KINDS).index(row.problem), not row.default))
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
     return table(
         ("problem", "formulation", "what it is", "source"),
-        ((f"`{KINDS[row.problem]}`", f"`{row.name}`", sentence(row.about), row.source) for row in rows),
+        (
+            (
+                f"`{KINDS[row.problem]}`",
+                f"`{row.name}`",
+                sentence(row.about),
+                row.source,
+            )
+            for row in rows
+        ),
     )
 
 
@@ -87,8 +114,17 @@ def constraints(kind: str) -> str:
     lines = []
     for held, names in groups.items():
         split = held.index("")
-        lines.append((code(names), code(held[:split]) or "none", code(held[split + 1 :]) or "none"))
-    return table(("solvers", "honoured exactly", "honoured through a simpler, stricter rule"), lines)
+        lines.append(
+            (
+                code(names),
+                code(held[:split]) or "none",
+                code(held[split + 1 :]) or "none",
+            )
+        )
+    return table(
+        ("solvers", "honoured exactly", "honoured through a simpler, stricter rule"),
+        lines,
+    )
 
 
 def devices() -> str:
@@ -108,9 +144,17 @@ def commands() -> str:
     panels: dict[str, list[tuple[str, str]]] = {}
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         panel = getattr(command, "rich_help_panel", None) or "Commands"
-        about = (command.help or "").partition("\n\n")[0].replace("\n", " ").partition("\x0c")[0]
+        about = (
+            (command.help or "")
+            .partition("\n\n")[0]
+            .replace("\n", " ")
+            .partition("\x0c")[0]
+        )
         panels.setdefault(panel, []).append((f"`opweave {name}`", sentence(about)))
-    return "".join(f"**{panel}**\n\n{table(('command', 'what it does'), rows)}\n" for panel, rows in panels.items())
+    return "".join(
+        f"**{panel}**\n\n{table(('command', 'what it does'), rows)}\n"
+        for panel, rows in panels.items()
+    )
 
 
 def pages() -> dict[str, str]:
