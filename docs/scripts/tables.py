@@ -19,6 +19,11 @@ KINDS = {
     "ordered_layout": "OrderedLayout",
 }
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
+ENGINES_OF = {
+    "linear": "linear",
+    "pyomo": "linear, in plain Pyomo",
+    "constraint program": "`cp-sat`",
+}
 PROVES = {
     "nothing": "plan",
     "bound": "plan and bound",
@@ -64,21 +69,21 @@ def solvers(kind: str) -> str:
 
 
 def formulations() -> str:
-    """Problem, formulation, kind of program, handles, engines and what it needs."""
+    """Problem, formulation with what it needs, engines and handles."""
     rows = sorted(
         ow.list_formulations(),
         key=lambda row: (list(KINDS).index(row.problem), not row.default),
     )
     return table(
-        ("problem", "formulation", "kind", "handles", "engines", "needs"),
+        ("problem", "formulation", "engines", "handles"),
         (
             (
                 f"`{KINDS[row.problem]}`",
-                f"`{row.name}`{', default' if row.default else ''}",
-                row.kind,
+                f"`{row.name}`"
+                + ", default" * row.default
+                + (f", for `{row.requires}`" if row.requires else ""),
+                ENGINES_OF[row.kind],
                 code(row.handles),
-                "linear engines" if len(row.engines) > 1 else code(row.engines),
-                row.requires or "",
             )
             for row in rows
         ),
