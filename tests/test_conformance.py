@@ -16,10 +16,12 @@ from tests.oracles.memory_layout import best_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
+from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
 from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.memory_layout import memory_layouts
 from tests.strategies.pipeline import pipelines
+from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
 from tests.tiny import PROBLEMS
@@ -101,6 +103,12 @@ SUBJECTS = {
             memory_layouts(5, pools=2),
             lambda problem: best_layout(problem)[0],
             ("first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"),
+        ),
+        Subject(
+            "serving_flow",
+            serving_flows(4, 3),
+            lambda problem: best_serving(problem)[0],
+            ("equal_layers", "by_capacity", "swarm", "petals", "separate"),
         ),
     )
 }

@@ -223,6 +223,7 @@ def _show(
         rate = work.tokens / result.objective if result.objective else float("inf")
         what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
         rows.append((work.phase, f"{precise_seconds(result.objective)} for {what}: {readable_rate(rate)} tokens/s"))
+        rows.append(("measured, if data sheets are the source", _spread(question.rig, result.objective)))
         gap = None if bound is None or not result.objective else max(0.0, 1.0 - bound / result.objective)
         proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
         rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
@@ -233,6 +234,16 @@ def _show(
     if result.solution is not None:
         found = holdings(model, question.rig, work, problem, result.solution)
         console.print(section_table(holdings_section(found)))
+
+
+def _spread(rig: Rig, seconds: float) -> str:
+    """What published runs would have taken where this is predicted."""
+    from opweave.problems.language.published import published_spread
+
+    spread = published_spread(rig.efficiency)
+    low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
+    off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
+    return f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
 
 
 def _words(console: Console, question: Question, problem: Placement, result: Result[Schedule], limit: float) -> None:

@@ -6,10 +6,12 @@ import io
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, read_bytes
+from opweave.adapters.torch.twin import fake_mode, faked, on_meta, plain_outputs, tensors_in, twin
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
@@ -118,14 +120,6 @@ def advice(error: BaseException) -> str:
     return _FALLBACK
 
 
-def tensors_in(value: object) -> list[torch.Tensor]:
-    """All tensors in nested arguments, in order."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def title(node: Node) -> str:
     """Name a node for people, with its module if known."""
     module = module_path(node)
@@ -148,19 +142,31 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
         raise InvalidInputError(
             f"{name}: give example inputs, e.g. load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
         )
-    places, words = _beside(model, (tuple(args), dict(kwargs)))
+    where, (places, words) = _tensors_somewhere(model, (tuple(args), dict(kwargs)))
+    hook = where.register_forward_hook(lambda _module, _inputs, made: plain_outputs(made))
     try:
-        with torch.no_grad():
-            return torch.export.export(model, places, words, strict=False)
+        with torch.no_grad(), torch.device("cpu") if where is not model else nullcontext():
+            return torch.export.export(where, places, words, strict=False)
     except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
         raise InvalidInputError(
             f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}"
         ) from error
+    finally:
+        hook.remove()
+
+
+def _tensors_somewhere(model: torch.nn.Module, inputs: Any) -> tuple[torch.nn.Module, Any]:
+    """The model and its inputs on one device; for models on the meta device, their twins on the CPU."""
+    held = [*model.parameters(), *model.buffers()]
+    if on_meta(held or tensors_in(inputs)):
+        with fake_mode():
+            return twin(model), faked(inputs)
+    return model, _beside(model, inputs)
 
 
 def _beside(model: torch.nn.Module, inputs: Any) -> Any:
-    """Example inputs on the device of the model if either is the meta device; their values do not matter."""
+    """Example inputs, on the device of the model where they are on the meta device; their values do not matter."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -169,7 +175,7 @@ def _beside(model: torch.nn.Module, inputs: Any) -> Any:
     def moved(value: object) -> object:
         if held is None or not isinstance(value, torch.Tensor) or value.device == held:
             return value
-        if "meta" not in (value.device.type, held.type):
+        if value.device.type != "meta":
             return value
         return torch.zeros(value.shape, dtype=value.dtype, device=held)
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.torch.ledger import Call, Ledger
-from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, tensors_in, title
+from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, title
+from opweave.adapters.torch.twin import fake_mode, tensors_in
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -108,10 +109,9 @@ class _Replay:
     def outputs(self) -> list[str]:
         """Run the whole program and return the ids of its output tensors."""
         import torch
-        from torch._subclasses.fake_tensor import FakeTensorMode
 
         found: list[str] = []
-        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.no_grad(), fake_mode():
             self._enter()
             for node in self._program.graph.nodes:
                 if node.op == "call_function":

@@ -29,7 +29,8 @@ MACHINES: dict[str, Any] = {
     "shared": 1e6,
 }
 
-WORDS = [view.word for view in views() if view.word != "memory_layout"]  # its lifetimes are no model
+WORDS = [view.word for view in views() if view.word not in ("memory_layout", "serving")]
+"""The others are not asked with a model alone: lifetimes are none, and token rates are no costs."""
 
 ALONE = ("ordering", "layout")
 """Problems that need no cluster."""
