@@ -241,3 +241,11 @@ def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
     (tmp_path / "site.css").write_text("@import url(https://c.example/z.css); a { background: url(own.png) }")
     found = [address for _, address in fetched(tmp_path)]
     assert found == ["https://a.example/x.js", "//b.example/y.css", "https://c.example/z.css"]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_the_links_of_the_files_at_the_root_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert all(link.startswith("http") or (ROOT / link).exists() for link in links), links
