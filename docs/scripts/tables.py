@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,15 +10,7 @@ import opweave as ow
 
 FOLDER = Path(__file__).parents[1] / "generated"
 
-KINDS = {
-    "memory_ordering": "MemoryOrdering",
-    "placement": "Placement",
-    "batched_mapping": "BatchedMapping",
-    "pipeline": "Pipeline",
-    "slicing": "Slicing",
-    "memory_layout": "MemoryLayout",
-    "ordered_layout": "OrderedLayout",
-}
+KINDS = {name: kind.__name__ for name, kind in ow.Problem.kinds().items()}
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
 ENGINES_OF = {
     "linear": "linear",
@@ -175,6 +168,6 @@ def pages() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
