@@ -23,9 +23,13 @@ _SUFFIXES = {
     ".safetensors.index.json": "llm",
     ".json": "json",
     ".json.gz": "json",
+    ".fjs": "job shop",
+    ".fjs.gz": "job shop",
+    ".txt": "job shop",
+    ".txt.gz": "job shop",
 }
 
-_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf and .safetensors"
+_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf, .safetensors and .fjs"
 
 _TO_ONNX = "export the model with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
 _TENSORFLOW = "convert it with 'python -m tf2onnx.convert --saved-model FOLDER --output model.onnx' (package tf2onnx)"
@@ -109,6 +113,8 @@ def check_content(path: PathLike, name: str) -> None:
         Says what the file is, and what to do.
     """
     content, family = content_of(path), family_of(path)
+    if content is not None and content[1] == ".json.gz" and os.fspath(path).lower().endswith(".gz"):
+        return  # packed, as its name says
     if content is not None and content[1] and family and _SUFFIXES.get(content[1]) != family:
         raise refusal(path, name)
 

@@ -1,4 +1,4 @@
-"""The layout problem of ``opweave plan``: of a model, whose order is open, or of lifetimes in a CSV."""
+"""Problems of files that are no models: a layout of lifetimes in a CSV, and the placement of a job shop."""
 
 from __future__ import annotations
 

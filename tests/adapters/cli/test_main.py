@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from opweave.adapters.cli import main as cli
 from opweave.adapters.load import load_result
@@ -210,7 +211,7 @@ def test_files_that_are_none(opweave: Run, spec: Path, tmp_path: Path) -> None:
 
 
 def test_places_are_tried_before_the_solver_runs(opweave: Run, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_solve_and_tell", lambda *_: pytest.fail("solved in vain"))
+    monkeypatch.setattr("opweave.solvers.solve.solve", lambda *_, **__: pytest.fail("solved in vain"))
     assert_polite(opweave("solve", spec, "-o", spec.parent), "it is a folder")
 
 
@@ -243,3 +244,14 @@ def test_python_m_opweave_is_the_command_line() -> None:
     command = [sys.executable, "-m", "opweave", "solve", "no.json"]
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+
+
+COMMANDS = sorted(typer.main.get_command(cli.app).commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_json_and_examples(opweave: Run, name: str) -> None:
+    shown = opweave(name, "--help").out
+    assert "--json" in shown
+    assert "Examples:" in shown
+    assert f"opweave {name}" in shown.partition("Examples:")[2]
