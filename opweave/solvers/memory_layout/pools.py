@@ -17,6 +17,7 @@ from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.memory_layout.assignment import best_assignment, prove_assignment
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.exact import stacked
 from opweave.solvers.memory_layout.greedy import Places
@@ -30,6 +31,12 @@ MOST_ROWS = 2_000_000
 
 EVICTIONS = 40
 """Most storages that leave a pool because it cannot be stacked."""
+
+FILLED = (1.0, 0.97, 0.94, 0.9)
+"""Parts of the pools that assignments may fill, the later ones where an earlier one could not be stacked."""
+
+PATIENT = 64
+"""How many times longer than others the best assignment is tried to be stacked."""
 
 UNTIMED_ROUNDS = 200
 """Rounds of local search without a time limit."""
@@ -86,8 +93,8 @@ class Pools:
         self.apart = np.unique(pairs, axis=0) if len(pairs) else pairs.reshape(0, 2)
         self.noise = np.random.default_rng(run.seed)
 
-    def program(self) -> LinearProgram | None:
-        """Shares of teams in pools, and heights if they count; None if it is too large."""
+    def program(self, filled: float = 1.0) -> LinearProgram | None:
+        """Shares of teams in pools, of which a part is filled, and heights if they count; None if it is too large."""
         teams, pools = self.teams.allowed.shape
         heights = self.problem.objective == "arena"
         counted = np.arange(pools) if heights else self.limited
@@ -105,7 +112,7 @@ class Pools:
         equal.put(equal.open(np.ones(teams))[:, None], column, 1.0)
         team, section = np.nonzero(self.teams.load)
         for pool in counted.tolist():
-            limit = 0.0 if heights else float(self.instance.capacity[pool])
+            limit = 0.0 if heights else filled * float(self.instance.capacity[pool])
             rows = most.open(np.full(self.teams.load.shape[1], limit))
             most.put(rows[section], column[team, pool], self.teams.load[team, section].astype(np.float64))
             if heights:
@@ -125,24 +132,44 @@ class Pools:
         if found is None:
             return None
         prices = np.concatenate([found.most_price, found.equal_price])
-        bound = proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
+        self._prove(proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices))
+        return found.point[: self.teams.allowed.size].reshape(self.teams.allowed.shape)
+
+    def _prove(self, bound: float) -> None:
+        """Report a bound of the linear program, rounded safely."""
         if self.problem.objective == "arena":
             grain = self.instance.grain
             self.run.proved(max(0, math.ceil(bound / grain * (1.0 - SUMMATION))) * grain, "linear program")
         else:
             self.run.proved(max(0.0, bound * (1.0 - SUMMATION)), "linear program")
-        return found.point[: self.teams.allowed.size].reshape(self.teams.allowed.shape)
+
+    def assign(self) -> None:
+        """Lay out the best assignment that an engine finds, and prove what no assignment can undercut."""
+        program, whole = self.program(), self.teams.allowed.size
+        if program is None or not whole:
+            return
+        for filled in FILLED:
+            tight = self.program(filled)
+            shares = None if tight is None or self.run.should_stop() else best_assignment(tight, whole, self.run)
+            if shares is None:
+                break
+            choice = self._rounded(shares.reshape(self.teams.allowed.shape))
+            if self._stack(choice, PATIENT) is None:
+                break
+            self._settle(choice)
+        bound = None if self.run.should_stop() else prove_assignment(program, whole, self.run)
+        if bound is not None:
+            self._prove(bound)
 
     def search(self, shares: FloatMatrix | None) -> None:
         """Round the shares, then improve single storages as long as time is left."""
         self.run.enter("pools")
-        best = self._rounded(shares)
-        found = self._settle(best)
-        if found is None and self.run.best is not None:
-            found = self._known()
-        if found is None:
+        self._settle(self._rounded(shares))
+        if shares is not None and not self.run.should_stop():
+            self.assign()
+        if self.run.best is None:
             return
-        best = found
+        best = self._known()
         rounds = 0
         while not self.run.should_stop() and (self.run.time_limit is not None or rounds < UNTIMED_ROUNDS):
             rounds += 1
@@ -249,7 +276,7 @@ class Pools:
         choice[team] = int(np.where(barred[team], np.inf, self.teams.cost[team]).argmin())
         return True
 
-    def _stack(self, choice: IntArray) -> int | None:
+    def _stack(self, choice: IntArray, effort: int = 1) -> int | None:
         """Stack all pools and report the layout; the number of a pool that could not be stacked, else None."""
         instance, pool = self.instance, choice[self.instance.team]
         offset = np.maximum(instance.fixed, 0)
@@ -268,7 +295,7 @@ class Pools:
                 np.where(fixed >= 0, fixed // grain, fixed),
                 self.run.halt,
             )
-            found = stacked(space, self._heights(space, number), self.run.seed)
+            found = stacked(space, self._heights(space, number), self.run.seed, effort)
             if found is None:
                 return number
             offset[rows] = found * grain
