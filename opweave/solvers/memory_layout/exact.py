@@ -19,11 +19,10 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
-from opweave.solvers.memory_layout.allocators import Taste, allocated
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import ejected
-from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
