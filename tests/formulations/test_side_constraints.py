@@ -65,7 +65,8 @@ def built(kind: str):
     for takes in (LinearModel, IntervalModel):
         for name in formulation_names(kind, takes):
             made = find_formulation(type(problem), name, takes)
-            if not issubclass(made, PyomoFormulation):  # papers' programs have the handles that they need
+            # papers' programs have the handles that they need
+            if made.reading == problem.reading and not issubclass(made, PyomoFormulation):
                 written = made(BuildContext(extended=True))
                 yield written, written.build(problem)
 

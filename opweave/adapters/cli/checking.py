@@ -12,9 +12,10 @@ from rich.console import Console
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.completion import solver_names
 from opweave.adapters.cli.output import name_files, stdout
-from opweave.adapters.cli.settings import DimOption, JsonOption, OutputOption, dimensions
+from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, OutputOption, dimensions
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
+from opweave.adapters.example_inputs import fed
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem, load_result, save
 from opweave.problems.units import readable
@@ -93,6 +94,7 @@ def verify_command(
         Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
     ] = None,
     dim: DimOption = None,
+    example_inputs: ExampleOption = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed for generated inputs.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
     output: OutputOption = None,
@@ -105,7 +107,10 @@ def verify_command(
     if output is not None:
         check_writable(output)
     problem = None if spec is None else load_problem(spec)
-    found = verify(model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads)
+    given = fed(model, example_inputs)
+    found = verify(
+        model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads, **given
+    )
     if output is not None:
         save(found, output)
     if as_json:

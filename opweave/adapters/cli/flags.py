@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -154,7 +154,7 @@ FLAGS = (
         "--transfers",
         "transfers",
         {
-            "placement": "one_port_tensor, one_port_edge or delay",
+            "placement": "one_port_tensor, one_port_edge, delay or blocking",
             "batched": "delay or delay_per_input",
             "slicing": "refined or paper",
         },
@@ -167,6 +167,8 @@ FLAGS = (
     Flag("--cuts", "cuts", {"pipeline": "prefix, dominators or ideals"}),
     Flag("--load", "load", {"pipeline": "overlap or sum"}),
     Flag("--delivery", "delivery", {"pipeline": "relay or host"}),
+    Flag("--host", "host", {"placement": "for blocking transfers: the device with the memory that all pass through"}),
+    Flag("--max-calls", "max_calls", {"placement": "for blocking transfers: most calls of an accelerator"}, int),
     Flag("--max-visits", "max_visits", {"pipeline": "most stages of a device"}, int),
     Flag("--max-replicas", "max_replicas", {"pipeline": "most devices that take turns in a stage"}, int),
     Flag("--max-tensors", "max_tensors", {"pipeline": "most tensors across a prefix cut"}, int),
@@ -214,7 +216,7 @@ def with_flags(command: Callable[..., int], word: str | None = None) -> Callable
     return with_options(command, "flags", [flag.parameter(word) for flag in taken], flags)
 
 
-def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -223,11 +225,14 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
         The problem's view.
     given
         The values from the command line, by flag name.
+    stated
+        Fields that the model's file states itself.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
+        For a flag that the problem does not have or that the file makes needless, a required flag that is missing, or
+        a value that cannot be read.
 
     Examples
     --------
@@ -238,8 +243,10 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
     for flag in FLAGS:
         if flag.name in given and view.word not in flag.uses:
             raise InvalidInputError(_useless(flag, view))
+        if flag.name in given and flag.field in stated:
+            raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
     for flag in FLAGS:
-        if flag.required and view.word in flag.uses and flag.name not in given:
+        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in stated:
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
     values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
     return {field: value for field, value in values.items() if value is not None}

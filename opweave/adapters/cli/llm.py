@@ -211,7 +211,7 @@ def _show(
     console: Console, question: Question, problem: Placement, result: Result[Schedule], bound: float | None
 ) -> None:
     """The facts, and the devices."""
-    from opweave.adapters.llm.holdings import holdings, holdings_section
+    from opweave.adapters.llm.held import holdings, holdings_section
     from opweave.adapters.report.tables import facts_table, section_table
 
     model, work = question.model, question.work
@@ -307,7 +307,7 @@ def _command(console: Console, question: Question, schedule: Schedule, file: Pat
 
 def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:
     """The report of the placement, and the picture of who holds what."""
-    from opweave.adapters.llm.holdings import holdings
+    from opweave.adapters.llm.held import holdings
     from opweave.adapters.llm.picture import language_figure
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.report import write_report

@@ -13,19 +13,21 @@ from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import JsonOption
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
+from opweave.adapters.example_inputs import Arrays
 from opweave.adapters.files import check_writable
-from opweave.adapters.load import family_of, load_problem
+from opweave.adapters.formats import family_of
+from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.units import readable
 
 
-def runtime_problem(model: Path, dims: Mapping[str, int]) -> dict[str, object] | None:
+def runtime_problem(model: Path, dims: Mapping[str, int], inputs: Arrays | None) -> dict[str, object] | None:
     """Fields of the problem of ordering an ONNX file as ONNX Runtime will run it; None for what it cannot run."""
     if family_of(model) != "onnx":
         return None
     from opweave.adapters.onnx.optimizer import runtime_form
 
-    found = runtime_form(model, dims)
+    found = runtime_form(model, dims, inputs)
     return (
         None if found is None else {name: getattr(found, name) for name in ("graph", "in_place", "inputs", "outputs")}
     )

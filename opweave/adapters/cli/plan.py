@@ -13,11 +13,13 @@ from opweave.adapters.cli.completion import problem_words
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.layouts import layout_problem
 from opweave.adapters.cli.models import runtime_problem
-from opweave.adapters.cli.settings import DimOption, Settings, dimensions, with_settings
+from opweave.adapters.cli.settings import DimOption, ExampleOption, Settings, dimensions, with_settings
 from opweave.adapters.cli.solving import solve_and_tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
-from opweave.adapters.load import AnyProblem, geometry, load
+from opweave.adapters.example_inputs import Arrays, read_arrays, sizes_given
+from opweave.adapters.formats import family_of
+from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
 
@@ -41,6 +43,20 @@ class ProblemCommand:
     examples: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model file, and what the command line says of the sizes of its inputs."""
+
+    model: Path
+    dim: list[str] | None
+    example_inputs: Path | None
+
+    def read(self) -> tuple[Arrays | None, dict[str, int]]:
+        """The example inputs, and the sizes of open dimensions."""
+        inputs = None if self.example_inputs is None else read_arrays(self.example_inputs)
+        return inputs, {**sizes_given(self.model, inputs or {}), **dimensions(self.dim)}
+
+
 COMMANDS = (
     ProblemCommand(
         "ordering",
@@ -53,6 +69,7 @@ COMMANDS = (
         (
             "opweave placement model.onnx --cluster moirai-inter -t 60",
             "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
+            "opweave placement shop.fjs -t 60",
         ),
     ),
     ProblemCommand(
@@ -81,12 +98,17 @@ COMMANDS = (
 )
 """The commands of problems, in the order in which the help lists them."""
 
+STATED = {"--cluster", "--costs"}
+"""Flags without which a published instance brings its own devices and costs."""
+
 AsIsOption = Annotated[
     bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
 ]
 ModelArgument = Annotated[
     Path,
-    typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz; for layout also a .csv.", show_default=False),
+    typer.Argument(
+        help="A model: .onnx, .pt2, .tflite, .xml, .json; a .csv for layout, a .fjs for placement.", show_default=False
+    ),
 ]
 
 
@@ -96,15 +118,16 @@ def plan_command(
     model: ModelArgument,
     *,
     problem: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--problem",
             "-p",
-            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}.",
+            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}; the first, or of a job shop the second.",
             autocompletion=problem_words,
         ),
-    ] = "ordering",
+    ] = None,
     dim: DimOption = None,
+    example_inputs: ExampleOption = None,
     as_is: AsIsOption = False,
     flags: Mapping[str, object],
     settings: Settings,
@@ -113,8 +136,12 @@ def plan_command(
 
     It takes the options of every problem; 'opweave PROBLEM --help' lists those of one, as in 'opweave pipeline --help'.
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
+    A published instance brings its devices and costs.
     """
-    return solve_and_tell(_posed(view_for(problem), model, dim, flags, as_is=as_is), settings)
+    usual = "placement" if family_of(model) == "job shop" else "ordering"
+    return solve_and_tell(
+        _posed(view_for(problem or usual), Source(model, dim, example_inputs), flags, as_is=as_is), settings
+    )
 
 
 def command_of(word: str) -> Callable[..., int]:
@@ -126,32 +153,46 @@ def command_of(word: str) -> Callable[..., int]:
             model: ModelArgument,
             *,
             dim: DimOption = None,
+            example_inputs: ExampleOption = None,
             as_is: AsIsOption = False,
             flags: Mapping[str, object],
             settings: Settings,
         ) -> int:
-            return solve_and_tell(_posed(view, model, dim, flags, as_is=as_is), settings)
+            return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=as_is), settings)
 
         return with_settings(with_flags(ordering, word))
 
-    def command(model: ModelArgument, *, dim: DimOption = None, flags: Mapping[str, object], settings: Settings) -> int:
-        return solve_and_tell(_posed(view, model, dim, flags, as_is=False), settings)
+    def command(
+        model: ModelArgument,
+        *,
+        dim: DimOption = None,
+        example_inputs: ExampleOption = None,
+        flags: Mapping[str, object],
+        settings: Settings,
+    ) -> int:
+        return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=False), settings)
 
     return with_settings(with_flags(command, word))
 
 
-def _posed(
-    view: type[AnyView], model: Path, dim: list[str] | None, flags: Mapping[str, object], *, as_is: bool
-) -> AnyProblem:
+def _posed(view: type[AnyView], source: Source, flags: Mapping[str, object], *, as_is: bool) -> AnyProblem:
     """Pose the problem of a view about a model file."""
-    fields, sizes = fields_of(view, flags), dimensions(dim)
+    model = source.model
+    job_shop = family_of(model) == "job shop"
+    if job_shop or (STATED.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model)):
+        known = load_problem(model, kind=view.problem_type.kind)
+        fields = fields_of(view, flags, stated=("cluster", "costs"))
+        given = {name: getattr(known, name) for name in known.model_fields_set} | fields
+        return validated(view.problem_type, given, f"problem {view.word}")
+    fields = fields_of(view, flags)
+    inputs, dims = source.read()
     if view.word == "layout":
-        return layout_problem(model, sizes, fields)
-    counted = None if as_is or view.word != "ordering" else runtime_problem(model, sizes)
+        return layout_problem(model, dims, inputs, fields)
+    counted = None if as_is or view.word != "ordering" else runtime_problem(model, dims, inputs)
     if counted is not None:
         return validated(view.problem_type, counted | fields, f"problem {view.word}")
-    graph = load(model, dims=sizes)
+    graph = load(model, dims=dims, inputs=inputs)
     fields |= missing_costs(graph, fields)
     if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
-        fields["geometry"] = geometry(model, graph=graph, dims=sizes)
+        fields["geometry"] = geometry(model, graph=graph, dims=dims)
     return validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")

@@ -20,6 +20,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 DimOption = Annotated[
     list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
 ]
+ExampleOption = Annotated[
+    Path | None,
+    typer.Option("--example-inputs", help="An .npz file with arrays by input name, as numpy.savez writes it."),
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
 
 

@@ -8,7 +8,7 @@ from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
     from opweave.adapters.llm.bench import bench_device
-    from opweave.adapters.llm.holdings import holdings
+    from opweave.adapters.llm.held import holdings
     from opweave.adapters.llm.machine import this_machine
     from opweave.adapters.llm.picture import language_figure
     from opweave.adapters.llm.reading import read
@@ -115,7 +115,7 @@ __getattr__, __dir__ = lazily(
         "fastest_in_blocks": f"{_SOLVERS}.questions",
         "fastest_pass": f"{_DATA}.posed",
         "fastest_request": f"{_DATA}.posed",
-        "holdings": "holdings",
+        "holdings": "held",
         "language_costs": f"{_DATA}.costs",
         "language_figure": "picture",
         "language_graph": f"{_DATA}.graph",

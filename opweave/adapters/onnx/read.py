@@ -241,6 +241,7 @@ def onnx_runtime_problem(
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
       input. A view that is a graph output is a copy.
     * What no operator reads is never freed before the end.
+    * The maps that a classifier returns (``ZipMap``) are not in the arena.
 
     Parameters
     ----------
@@ -263,7 +264,13 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     outputs = frozenset(graph.outputs)
     read = {name for op in graph.operators for name in op.inputs}
     unread = [name for op in graph.operators for name in op.outputs if name not in read]
-    tensors = (each.model_copy(update={"alias_of": None}) if each.id in outputs else each for each in graph.tensors)
+    maps = {name for op in graph.operators if op.kind == "ZipMap" for name in op.outputs}
+    tensors = (
+        each.model_copy(update={"alias_of": None, "bytes": 0 if each.id in maps else each.bytes})
+        if each.id in outputs
+        else each
+        for each in graph.tensors
+    )
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
     fresh = outputs | prepared.measured.keys()
     operators = (

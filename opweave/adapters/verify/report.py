@@ -114,7 +114,9 @@ class Verification(Spec):
     outputs_equal
         Whether every output of the planned model equals the original model's, bit for bit, with optimisations off.
     outputs_close
-        The same against the runtime's own optimised run, up to :data:`CLOSE`; None for runtimes that do not optimise.
+        The same up to :data:`CLOSE` against the runtime's own optimised run or, where optimising alone changes the
+        outputs by more, against its run of the original model without optimisations; None for runtimes that do not
+        optimise.
     difference
         The largest absolute difference from that run (or from the original model if there is none).
     memory

@@ -4,11 +4,24 @@ from opweave.solvers import staged
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
-from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
+from opweave.solvers.placement import (
+    auto,
+    baselines,
+    decompose,
+    engines,
+    equal_units,
+    lanes,
+    local,
+    moirai,
+    small,
+    tabu,
+)
+from opweave.solvers.placement.blocking import auto as blocking
 
 __all__ = [
     "auto",
     "baselines",
+    "blocking",
     "decompose",
     "engines",
     "equal_units",
@@ -20,4 +33,5 @@ __all__ = [
     "moirai",
     "small",
     "staged",
+    "tabu",
 ]

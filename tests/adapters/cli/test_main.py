@@ -149,7 +149,7 @@ def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: lis
         (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
         (["--in-place", "maybe"], "in_place should be 'none', 'first' or 'any'"),
         (["--dim", "batch=-1"], "a dimension is a whole number"),
-        (["--dim", "batch=1"], "dims are for .onnx files"),
+        (["--dim", "batch=1"], "dims are for .onnx, .tflite and .xml files"),
     ],
 )
 def test_bad_plan_arguments_are_one_sentence(

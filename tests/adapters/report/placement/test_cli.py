@@ -49,7 +49,7 @@ def test_plan_from_files(opweave: Run, model: Path, cluster: Path, costs: Path, 
     assert json.loads((tmp_path / "report" / "device_map.json").read_text()) == {"": "a"}
     page = (tmp_path / "report" / "report.html").read_text()
     assert "The bottleneck is device" in page
-    assert "<h2>Devices</h2>" in page
+    assert "<h3>Devices</h3>" in page
     assert opweave("check", tmp_path / "report" / "problem.json", tmp_path / "result.json").status == 0
 
 

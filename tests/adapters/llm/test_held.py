@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.adapters.llm.holdings import holdings, in_words, ranges
+from opweave.adapters.llm.held import holdings, in_words, ranges
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.workload import Workload, parts
 from tests.solvers.language.test_questions import model_of, rig_of
