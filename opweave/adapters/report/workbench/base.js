@@ -107,7 +107,7 @@ function tint(colour, share) {
   return "#" + rgb(colour).map((part, k) => Math.round(part * share + ground[k] * (1 - share)).toString(16).padStart(2, "0")).join("");
 }
 
-const deviceColour = (row) => hues[(row % 6) + 1];
+const deviceColour = (row) => tint(hues[(row % 6) + 1], row % 12 < 6 ? 1 : 0.5);
 
 /** Black or white, whichever can be read on a colour. */
 function inkOn(colour) {

@@ -83,7 +83,7 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
         if floor is not None and unit == "seconds" and result.objective == timeline.end:
             keys.append(Key("dashed", f"lower bound: no {view.noun} ends before {floor}"))
         if (timeline.activities.count > 1).any():
-            keys.append(Key("shades", "larger batches are darker"))
+            keys.append(Key("shades", "stronger colour: a larger batch"))
         tools = [("c", "Critical path", "Mark the critical path")] if view.path else []
         yield "schedule", "Schedule", _card("schedule", "Schedule", about, tools, legend=keys, keys=KEYS["schedule"])
     marks = [] if floor is None or unit != "bytes" else [Key("dashed", f"lower bound: {floor}")]
@@ -114,7 +114,7 @@ def _model(view: AnyView, drawings: Sequence[Drawing]) -> str:
     grains = [counted(len(each.names), "module") for each in drawings[:-1]] + ["Operators"]
     tools = [(str(number), name, "Choose the grain") for number, name in enumerate(grains, 1)]
     about = "Operators or modules in levels from left to right, line by line. A double click opens a module."
-    keys = [Key("shades", "darker: writes more bytes")]
+    keys = [Key("shades", "stronger colour: writes more bytes")]
     if view.result.solution is not None and len(view.uses) > 1:
         keys = _device_keys(view.timeline)
     grain = tools if len(tools) > 1 else []
@@ -146,8 +146,9 @@ def _device_keys(timeline: Timeline) -> list[Key]:
 
 
 def colour_of(row: int) -> str:
-    """The colour of a device in the style sheet."""
-    return f"var(--device-{row % COLOURS + 1})"
+    """The colour of a device in the style sheet; after six devices come the same ones, paler."""
+    own = f"var(--device-{row % COLOURS + 1})"
+    return own if row % (2 * COLOURS) < COLOURS else f"color-mix(in srgb, {own} 50%, var(--surface))"
 
 
 Tools = Iterable[tuple[str, str, str]]

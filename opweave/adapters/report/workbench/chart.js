@@ -151,8 +151,8 @@ function fitted(pen, text, width) {
     if (pen.measureText("…" + text.slice(-middle)).width <= width) low = middle;
     else high = middle - 1;
   }
-  const [end, dot] = [text.slice(-low), text.slice(-low).search(/[./]/)];
-  return low < 2 ? "" : dot >= 0 && dot < 0.5 * low ? end.slice(dot + 1) : "…" + end; // whole parts of a path read best
+  const [end, dot] = [text.slice(-low), text.slice(-low).search(/[./ ]/)];
+  return low < 2 ? "" : dot >= 0 && dot < 0.35 * low ? end.slice(dot + 1) : "…" + end; // whole parts of a path read best
 }
 
 /** A text inside a box, if there is room for a part of it. */

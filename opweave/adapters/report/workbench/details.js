@@ -2,10 +2,10 @@
 
 const MOST_LISTED = 60;
 
-const link = (text, click) => el("button", { type: "button", class: "link", title: text, click }, text);
+const link = (text, click) => el("button", { type: "button", class: "link", click }, text);
 const opLink = (op) => link(graph.operators[op], () => selectOperator(op));
 const opItem = (op) => el("li", {}, opLink(op));
-const fact = (name, ...value) => (value[0] || value[0] === 0 ? [el("dt", {}, name), el("dd", {}, ...value)] : []);
+const fact = (name, ...value) => (value[0] ? [el("dt", {}, name), el("dd", {}, ...value)] : []);
 const facts = (...found) => el("dl", {}, found);
 const item = (name, size, note = "") => el("li", {}, el("span", {}, name, note && el("small", {}, note)), el("span", { class: "size" }, size));
 
@@ -18,7 +18,7 @@ function listed(title, items, make) {
 const notesOf = (plan, row) => (plan === plans[0] ? Object.entries(data.notes) : []).flatMap(([word, note]) => fact(word, note.of.get(row)));
 
 function runFact(plan, run) {
-  const when = link(momentText(plan.start[run]), () => (selectActivity(plan, run), reveal(plan.start[run], plan.end[run])));
+  const when = link(momentText(plan.start[run]), () => (selectRun(plan, run), reveal(plan.start[run], plan.end[run])));
   if (data.steps) return fact(plan.name, when);
   const inputs = plan.inputs[run] > 1 ? `, ${countText(plan.inputs[run], "input")}` : "";
   const lasts = `, ${secondsText(plan.end[run] - plan.start[run])} on ${placeName(plan.resource[run])}`;
@@ -94,7 +94,7 @@ function aboutMoment({ plan, resource, time }) {
     el("h2", {}, `${bytesText(held)} at ${momentText(time)}`),
     el("p", {}, share + `${countText(rows.length, "storage")} on ${placeName(resource)}, ${plan.name}. `, held === peak ? "" : link("Go to the peak", () => goToPeak(plan, resource))),
     el("div", { class: "why" }, groups.map(bar)),
-    listed("Runs", running, (run) => el("li", {}, link(nameOf(plan.what[run]), () => selectActivity(plan, run)))),
+    listed("Runs", running, (run) => el("li", {}, link(nameOf(plan.what[run]), () => selectRun(plan, run)))),
     groups.map(([name, some]) => listed(name, some, storage)),
   ];
 }
@@ -103,7 +103,7 @@ function aboutActivity({ plan, row }) {
   const what = plan.what[row];
   return [
     el("h2", {}, nameOf(what)),
-    activityWords(plan, row).slice(1).map((words) => el("p", {}, words)),
+    wordsOf(plan, row).slice(1).map((words) => el("p", {}, words)),
     facts(notesOf(plan, row)),
     isTensor(what) ? link("More about this tensor", () => selectStorage(storageOf(tensorOf(what)))) : "",
   ];
@@ -112,7 +112,7 @@ function aboutActivity({ plan, row }) {
 /** A module, or a stage: what its operators take together. */
 function showModule(name, ops) {
   const sum = (value) => ops.reduce((total, op) => total + value(op), 0);
-  showDetails([
+  tell([
     el("h2", {}, name),
     facts(
       fact("operators", digits(ops.length)),
@@ -124,7 +124,7 @@ function showModule(name, ops) {
   ]);
 }
 
-function showDetails(parts) {
+function tell(parts) {
   const place = byId("details");
   const close = el("button", { type: "button", "aria-label": "Close", click: () => change(NOTHING) }, "×");
   place.replaceChildren(close, ...parts.flat(9).filter((part) => part !== ""));
@@ -133,11 +133,11 @@ function showDetails(parts) {
   document.body.classList.toggle("open", !place.hidden);
 }
 
-function updateDetails(has) {
+function retell(has) {
   if (!has("operator", "storage", "activity", "moment")) return;
   const { moment, storage, operator, activity } = state;
-  if (moment) showDetails([storage >= 0 ? [aboutStorage(storage), el("hr")] : [], aboutMoment(moment)]);
-  else if (operator >= 0) showDetails(aboutOperator(operator));
-  else if (activity) showDetails(aboutActivity(activity));
-  else showDetails(storage >= 0 ? aboutStorage(storage) : []);
+  if (moment) tell([storage >= 0 ? [aboutStorage(storage), el("hr")] : [], aboutMoment(moment)]);
+  else if (operator >= 0) tell(aboutOperator(operator));
+  else if (activity) tell(aboutActivity(activity));
+  else tell(storage >= 0 ? aboutStorage(storage) : []);
 }

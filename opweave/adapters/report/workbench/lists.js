@@ -139,7 +139,7 @@ function showParts(panel, body) {
       return [
         cell("", el("span", { title: name }, name)),
         cell("wide", panel.words[k]),
-        cell("bar", panel.shares[k].map((share, d) => bar(`device-${(d % 6) + 1}`, 100 * share, `${placeName(d)}: ${shareText(share)}`))),
+        cell("bar", panel.shares[k].map((share, d) => bar(`device-${(d % 12) + 1}`, 100 * share, `${placeName(d)}: ${shareText(share)}`))),
         cell("bar", bar("wait", wait / longest, `waits ${secondsText(wait)}`), bar("work", work / longest, `computes ${secondsText(work)}`), el("span", {}, secondsText(wait + work))),
       ];
     },

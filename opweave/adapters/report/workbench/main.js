@@ -39,13 +39,13 @@ function start(found) {
   data.panels.forEach((panel, number) => {
     const card = byId(`panel-${number}`);
     if (panel.kind === "parts") showParts(panel, card.querySelector(".body"));
-    for (const box of card.querySelectorAll("[data-box]")) box.addEventListener("click", () => showModule(box.textContent, panel.boxes[box.dataset.box].operators));
+    for (const box of card.querySelectorAll("[data-box]")) box.addEventListener("click", () => showModule(box.firstChild.textContent, panel.boxes[box.dataset.box].operators));
   });
   for (const [id, Kind] of Object.entries({ schedule: Schedule, addresses: Addresses, memory: Memory, model: Model })) {
     if (byId(id)) views[id] = new Kind();
   }
   if (byId("search")) views.table = new Table();
-  listeners.push(updateDetails);
+  listeners.push(retell);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") change(NOTHING);
     if (event.key !== "/" || event.target.matches("input")) return;

@@ -57,7 +57,7 @@ class Memory extends ByteView {
     const { edge, value } = plan.curve(panel.resource);
     pen.beginPath();
     for (let x = this.gutter; x < this.width; x++) {
-      let k = Math.max(0, lastAtMost(edge, this.time(x)));
+      let k = Math.max(0, atMost(edge, this.time(x)));
       let high = value[k] ?? 0;
       for (k++; k < value.length && edge[k] < this.time(x + 1); k++) high = Math.max(high, value[k]);
       pen.lineTo(x, this.y(panel, high));
@@ -129,7 +129,7 @@ class Memory extends ByteView {
     pen.arc(x, y, 4.5, 0, 7);
     pen.fillStyle = hues.mark;
     pen.fill();
-    this.label(pen, `peak ${bytesText(peak)}`, x > this.width - 110 ? x - 110 : x + 10, Math.max(panel.y + 9, y - 10));
+    this.label(pen, `peak ${bytesText(peak)}`, x > this.width - 110 ? x - 110 : Math.max(x + 10, 62), Math.max(panel.y + 9, y - 10));
   }
 
   /** The storage at a place; -1 for none. */
@@ -164,7 +164,7 @@ class Memory extends ByteView {
     } else if (step && state.moment) {
       const { plan, resource, time } = state.moment;
       const { edge } = plan.curve(resource);
-      selectMoment(plan, resource, edge[clamp(lastAtMost(edge, time) + step, 0, edge.length - 2)]);
+      selectMoment(plan, resource, edge[clamp(atMost(edge, time) + step, 0, edge.length - 2)]);
     } else return super.key(name);
     return true;
   }

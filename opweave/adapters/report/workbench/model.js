@@ -53,7 +53,7 @@ class Model extends View {
   }
 
   fit() {
-    this.fitted = false; // when it is drawn, its size is known
+    this.fitted = 0; // when it is drawn, its size is known
     this.draw();
   }
 
@@ -77,7 +77,7 @@ class Model extends View {
     this.scale = Math.min(largest, this.width / ((x2 - x1) * wide), this.height / ((y2 - y1) * tall));
     this.left = this.width / 2 - ((x1 + x2) / 2) * wide * this.scale;
     this.top = this.height / 2 - ((y1 + y2) / 2) * tall * this.scale;
-    this.fitted = true;
+    this.fitted = this.width;
     this.draw();
   }
 
@@ -102,7 +102,7 @@ class Model extends View {
 
   paint(pen) {
     const { drawing } = this;
-    if (!this.fitted) this.focus(0, drawing.wide, 0, drawing.high + 0.2, 1.3);
+    if (this.fitted !== this.width) this.focus(0, drawing.wide, 0, drawing.high + 0.2, 1.3);
     const boxes = drawing.names.map((_, node) => this.box(node));
     const seen = boxes.map(([left, top, wide, tall]) => left + wide > 0 && left < this.width && top + tall > 0 && top < this.height);
     const chosen = this.chosen() < 0 ? -1 : drawing.node[this.chosen()];
@@ -176,7 +176,9 @@ class Model extends View {
   }
 
   click(x, y) {
-    const node = this.at(x, y);
+    if (!(Date.now() < this.again)) this.node = this.at(x, y); // details move the drawing under a double click
+    this.again = Date.now() + 500;
+    const { node } = this;
     if (node < 0) change(NOTHING);
     else if (this.drawing.finest) selectOperator(this.drawing.members[node][0]);
     else showModule(this.drawing.names[node], this.drawing.members[node]);
@@ -184,7 +186,7 @@ class Model extends View {
 
   /** Opens a module: shows its operators at the next finer grain. */
   open(x, y) {
-    const node = this.at(x, y);
+    const { node } = this;
     if (node < 0 || this.drawing.finest) return this.zoom(2, x, y);
     const ops = this.drawing.members[node];
     this.show(this.number + 1);

@@ -106,8 +106,8 @@ class Plan {
     const edge = Array.from(new Float64Array([0, ...times]).sort()).filter((time, k, all) => time < Infinity && time !== all[k - 1]);
     const changes = new Float64Array(edge.length + 1);
     rows.forEach((row, k) => {
-      changes[lastAtMost(edge, times[2 * k])] += bytes[row];
-      if (times[2 * k + 1] < Infinity) changes[lastAtMost(edge, times[2 * k + 1])] -= bytes[row];
+      changes[atMost(edge, times[2 * k])] += bytes[row];
+      if (times[2 * k + 1] < Infinity) changes[atMost(edge, times[2 * k + 1])] -= bytes[row];
     });
     const value = sums(changes.subarray(0, edge.length));
     edge.push(Math.max(edge.at(-1) + (whole ? 1 : 0), this.last));
@@ -123,7 +123,7 @@ class Plan {
 
   held(resource, moment) {
     const { edge, value } = this.curve(resource);
-    return moment <= edge.at(-1) ? (value[Math.min(lastAtMost(edge, moment), value.length - 1)] ?? 0) : 0;
+    return moment <= edge.at(-1) ? (value[Math.min(atMost(edge, moment), value.length - 1)] ?? 0) : 0;
   }
 
   /** Rows of the lifetimes that count at a moment, the largest first. */
@@ -148,7 +148,7 @@ function nameOf(what) {
 }
 
 /** The last index whose value is at most the one asked for; -1 if there is none. */
-function lastAtMost(values, asked) {
+function atMost(values, asked) {
   let [low, high] = [-1, values.length - 1];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
@@ -187,7 +187,7 @@ const selectOperator = (operator) => change({ ...NOTHING, operator });
 const selectStorage = (storage) => change({ ...NOTHING, storage });
 const selectMoment = (plan, resource, time, storage = -1) => change({ ...NOTHING, moment: { plan, resource, time }, storage });
 
-function selectActivity(plan, row) {
+function selectRun(plan, row) {
   const what = plan.what[row];
   change({ ...NOTHING, activity: { plan, row }, operator: isOperator(what) ? what : -1 });
 }

@@ -83,7 +83,7 @@ class Schedule extends TimeView {
     const [first, last] = state.window;
     const tall = height / row.lanes;
     let drawn = -1;
-    for (let k = Math.max(0, lastAtMost(row.starts, first - row.longest)); k < row.items.length && row.starts[k] <= last; k++) {
+    for (let k = Math.max(0, atMost(row.starts, first - row.longest)); k < row.items.length && row.starts[k] <= last; k++) {
       const item = row.items[k];
       if (plan.end[item] < first) continue;
       const [left, right] = [Math.max(this.x(row.starts[k]), this.gutter - 2), Math.min(this.x(plan.end[item]), this.width + 2)];
@@ -123,7 +123,7 @@ class Schedule extends TimeView {
     pen.lineWidth = 1.5;
     for (const plan of shownPlans()) {
       const middle = new Map(this.placed.filter((row) => row.plan === plan).map((row) => [row.resource, row.y + row.height / 2]));
-      const runs = (op) => (plan.runs.get(op) ?? []).slice(0, 8).filter((run) => middle.has(plan.resource[run]));
+      const runs = (op) => (plan.runs.get(op) ?? []).slice(0, 2).filter((run) => middle.has(plan.resource[run]));
       const join = (from, to) => {
         const [x1, y1, x2, y2] = [this.x(plan.end[from]), middle.get(plan.resource[from]), this.x(plan.start[to]), middle.get(plan.resource[to])];
         const bend = Math.max(12, Math.abs(x2 - x1) / 2);
@@ -147,7 +147,7 @@ class Schedule extends TimeView {
     const near = this.time(x + 2) - time;
     const lane = Math.floor(((y - row.y) / row.height) * row.lanes);
     let best = null;
-    for (let k = lastAtMost(row.starts, time + near); k >= 0 && row.starts[k] >= time - near - row.longest; k--) {
+    for (let k = atMost(row.starts, time + near); k >= 0 && row.starts[k] >= time - near - row.longest; k--) {
       const item = row.items[k];
       const off = Math.max(row.starts[k] - time, time - row.plan.end[item], 0);
       if (off <= near && (row.lanes === 1 || lane === row.lane[k]) && (!best || off < best.off)) best = { plan: row.plan, row: item, off };
@@ -159,12 +159,12 @@ class Schedule extends TimeView {
   hover(x, y) {
     this.hoverTime(x);
     const found = this.at(x, y);
-    return found && activityWords(found.plan, found.row);
+    return found && wordsOf(found.plan, found.row);
   }
 
   click(x, y) {
     const found = this.at(x, y);
-    if (found) selectActivity(found.plan, found.row);
+    if (found) selectRun(found.plan, found.row);
     else change(NOTHING);
   }
 
@@ -179,14 +179,14 @@ class Schedule extends TimeView {
     const line = this.rows(plan).find((each) => (row < 0 ? each.items.length : each.resource === plan.resource[row]));
     const item = line?.items[clamp(line.items.indexOf(row) + (name === "." ? 1 : -1), 0, line.items.length - 1)];
     if (item === undefined) return true;
-    selectActivity(plan, item);
+    selectRun(plan, item);
     reveal(plan.start[item], plan.end[item]);
     return true;
   }
 }
 
 /** What a tip says of an activity. */
-function activityWords(plan, row) {
+function wordsOf(plan, row) {
   const what = plan.what[row];
   const place = placeName(plan.resource[row]);
   const other = plan.twin[row] < 0 ? "" : placeName(plan.resource[plan.twin[row]]);
