@@ -28,6 +28,7 @@ AT_MOST = {
     "pipeline": 44,
     "slicing": 46,
     "memory_layout": 36,
+    "serving_flow": 36,
 }
 """Largest number of files in the closure of a problem's ``auto``: lower it with every file that a plan can spare."""
 

@@ -8,7 +8,8 @@ models and machines
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
     ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
-    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``); ``layout_of``, ``load_lifetimes``, ``load_problem``
+    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``);
+    ``layout_of``, ``load_lifetimes``, ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -95,6 +96,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.rows import Rows
+from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
 from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
@@ -192,6 +194,7 @@ __all__ = [
     "Incumbent",
     "InvalidInputError",
     "InvalidSpecError",
+    "LayerBlocks",
     "Layout",
     "Lifetime",
     "LimitExceededError",
@@ -226,6 +229,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Separate",
+    "ServingFlow",
     "Share",
     "Slice",
     "Slices",
@@ -259,6 +263,7 @@ __all__ = [
     "express",
     "geometry",
     "keras",
+    "layer_chain",
     "layout_of",
     "list_formulations",
     "list_solvers",

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.import_closure import AT_MOST, ROOT, counted, imported_by, modules
 
-PROBLEMS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout")
+PROBLEMS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "serving_flow")
 FILES = {
     "problems": ("details.py", "play.py", "rules.py", "spec.py"),
     "formulations": ("instance.py", "shortage.py", "milp.py", "cp.py"),

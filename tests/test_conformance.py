@@ -16,10 +16,12 @@ from tests.oracles.memory_layout import best_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
+from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
 from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.memory_layout import memory_layouts
 from tests.strategies.pipeline import pipelines
+from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
 from tests.tiny import PROBLEMS
@@ -39,7 +41,10 @@ PLANLESS = {
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
-REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact"}
+BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
+"""Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
+
+REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
@@ -88,7 +93,7 @@ SUBJECTS = {
             "pipeline",
             pipelines(5, 4),
             lambda problem: best_pipeline(problem)[0],
-            ("one_device", "by_memory", "greedy", "random", "sorting", "kpath"),
+            ("one_device", "by_memory", "filling", "greedy", "random", "sorting", "kpath"),
         ),
         Subject(
             "slicing",
@@ -101,6 +106,12 @@ SUBJECTS = {
             memory_layouts(5, pools=2),
             lambda problem: best_layout(problem)[0],
             ("first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"),
+        ),
+        Subject(
+            "serving_flow",
+            serving_flows(4, 3),
+            lambda problem: best_serving(problem)[0],
+            ("equal_layers", "by_capacity", "swarm", "petals", "separate"),
         ),
     )
 }

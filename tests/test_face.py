@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import pydoc
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +95,10 @@ def test_every_option_has_a_meaning() -> None:
     assert "MemoryCap" in next(row.constraints for row in rows if (row.problem, row.name) == ("placement", "highs"))
     with pytest.raises(ow.InvalidInputError, match="did you mean 'placement'"):
         ow.list_solvers("placment")
+
+
+@pytest.mark.parametrize("namespace", ["keras", "llm", "onnx", "runtimes", "torch"])
+def test_no_name_of_a_namespace_is_that_of_its_own_module(namespace: str) -> None:
+    package = importlib.import_module(f"opweave.adapters.{namespace}")
+    modules = {path.stem for path in Path(package.__file__).parent.glob("*.py")}
+    assert not modules & set(package.__all__), "an import of the module would hide the function"

@@ -18,6 +18,15 @@ GRAPH = ow.OpGraph(
     outputs=["c"],
 )
 
+CHAIN = ow.OpGraph(
+    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 2, "a": 8, "b": 4, "c": 1}.items()],
+    operators=[
+        ow.Operator(id=name, inputs=[read], outputs=[name]) for read, name in (("x", "a"), ("a", "b"), ("b", "c"))
+    ],
+    outputs=["c"],
+)
+"""The same operators, each of which reads what the one before it makes."""
+
 PROBLEMS: dict[str, ow.Problem] = {
     problem.kind: problem
     for problem in (
@@ -41,6 +50,11 @@ PROBLEMS: dict[str, ow.Problem] = {
             ],
             pools=[ow.Pool(name="d", bytes=12), ow.Pool(name="e", bytes=40, speed=10.0)],
             objective="traffic",
+        ),
+        ow.ServingFlow(
+            graph=CHAIN,
+            cluster=ow.Cluster(devices=CLUSTER.devices, bandwidth=[[0.0, 100.0], [60.0, 0.0]]),
+            rates={"d": [8.0, 3.0, 2.0], "e": [9.0, 5.0, 1.0]},
         ),
     )
 }

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
-from opweave.adapters.graphs.device_placement import MARK, from_device_placement, read_device_placement
+from opweave.adapters.formats import check_content, family_of, refusal
+from opweave.adapters.graphs.device_placement import (
+    MARK,
+    from_device_placement,
+    latency_from_device_placement,
+    read_device_placement,
+)
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.job_shop import load_job_shop
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
@@ -20,6 +26,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.placement.spec import Placement
 from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
@@ -59,15 +66,16 @@ def load(
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
-        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
-        :func:`opweave.adapters.llm.reading.read`). Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or
-        exported program (see :mod:`opweave.adapters.torch.read`), a functional Keras model (see
-        :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
+        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups; a job shop as
+        ``.fjs`` or ``.txt``. Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see
+        :mod:`opweave.adapters.torch.read`), a functional Keras model (see :mod:`opweave.adapters.keras.read`), a
+        networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
         Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
-        :mod:`opweave.adapters.onnx.dims`); for Keras only ``batch``.
+        :mod:`opweave.adapters.onnx.dims`), or of a Keras model, for example
+        ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.dims`).
     inputs
         Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
         and shapes that depend on values.
@@ -104,17 +112,19 @@ def load(
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
-    if dims and family not in ("onnx", "keras"):
-        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
+    if dims and family not in ("onnx", "keras", "tflite", "openvino"):
+        raise InvalidInputError(
+            f"{name}: dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed"
+        )
+    if isinstance(model, str | os.PathLike):
+        check_content(model, name)
     data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
     if family == "llm" or "model_type" in data:
         from opweave.adapters.llm.reading import read_graph
 
         return read_graph(model, context=context, phase=phase, limits=limits)
     if context is not None or phase is not None:
-        raise InvalidInputError(
-            f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
-        )
+        raise InvalidInputError(f"{name}: context and phase are for language models; its inputs have fixed sizes")
     if inputs is not None and family != "onnx":
         raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":
@@ -129,22 +139,22 @@ def load(
         from opweave.adapters.onnx.read import from_onnx
 
         return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "tflite":
+        from opweave.adapters.tflite.read import from_tflite
+
+        return from_tflite(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "openvino":
+        from opweave.adapters.openvino.read import from_openvino
+
+        return from_openvino(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "job shop":
+        return load_job_shop(model, limits=limits).graph
     if family != "json":
-        if Path(model).is_dir():
-            raise InvalidInputError(f"{name}: this is a folder; name a file inside it")
-        suffix = Path(model).suffix.lower()
-        if suffix in _WITHOUT_GRAPH:
-            raise InvalidInputError(
-                f"{name}: {_WITHOUT_GRAPH[suffix]} contains weights, but not the operators that use them; export the "
-                "model itself, with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
-            )
-        raise InvalidInputError(
-            f"{name}: opweave reads .onnx, .json and .json.gz, .pt2, .gguf and .safetensors; rename or export the model"
-        )
+        raise refusal(cast("PathLike", model), name)
     if MARK in data:
         return read_device_placement(data, where=name, limits=limits).graph
     if "nodes" in data:
@@ -224,43 +234,23 @@ def geometry(
     return torch_geometry(prepare(program, args, kwargs), graph)
 
 
-_WITHOUT_GRAPH = {
-    ".pt": "a .pt file mostly",
-    ".pth": "a .pth file mostly",
-    ".bin": "a .bin file mostly",
-    ".ckpt": "a checkpoint",
-    ".npz": "an .npz file",
-}
-"""Files that people take for models, and how a sentence calls them."""
-
-_SUFFIXES = {
-    ".onnx": "onnx",
-    ".pt2": "torch",
-    ".gguf": "llm",
-    ".safetensors": "llm",
-    ".safetensors.index.json": "llm",
-    ".json": "json",
-    ".json.gz": "json",
-}
+def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Whether a file is an instance of msr-fiddle/dnn-partitioning, with devices and costs."""
+    return family_of(path) == "json" and MARK in _read_object(path, limits)
 
 
-def family_of(model: object) -> str:
-    """The model's framework, from the file name or the packages of the object's classes; nothing is imported."""
-    if isinstance(model, str | os.PathLike):
-        name = os.fspath(model).lower()
-        if (Path(model) / "config.json").is_file():
-            return "llm"
-        return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
-    packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
-    # A Keras model on the PyTorch backend is also a torch module.
-    return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
-
-
-def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
+def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
-    Instances of msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load
-    (see :mod:`opweave.adapters.graphs.device_placement`).
+    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`). Instances of
+    msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load, or placements that are
+    scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
+
+    Parameters
+    ----------
+    kind
+        The kind of problem that is wanted; None for that of the file, which is ``"pipeline"`` for an instance of
+        dnn-partitioning.
 
     Raises
     ------
@@ -268,18 +258,30 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
         One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
+    if family_of(path) == "job shop":
+        if kind not in (None, Placement.kind):
+            raise InvalidInputError(f"{name}: a job shop is a placement, not {kind}")
+        return load_job_shop(path, limits=limits)
     data = _read_object(path, limits)
     if MARK in data:
-        return from_device_placement(data, where=name, limits=limits)
-    kind = data.get("kind")
+        makers: Mapping[str, Callable[..., AnyProblem]] = {
+            "pipeline": from_device_placement,
+            "placement": latency_from_device_placement,
+        }
+        if kind not in (None, *makers):
+            raise InvalidInputError(f"{name}: an instance of dnn-partitioning is a {' or a '.join(makers)}, not {kind}")
+        return makers[kind or "pipeline"](data, where=name, limits=limits)
+    stated = data.get("kind")
+    if kind is not None and kind != stated:
+        raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")
     load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
-    found = kinds.get(kind) if isinstance(kind, str) else None
+    found = kinds.get(stated) if isinstance(stated, str) else None
     if found is None:
         known = ", ".join(kinds)
-        if kind is not None:
+        if stated is not None:
             raise InvalidInputError(
-                f"{name}: kind {kind!r:.60} is not a problem of opweave; the problems are: {known}; the module of a "
+                f"{name}: kind {stated!r:.60} is not a problem of opweave; the problems are: {known}; the module of a "
                 "problem of your own must be imported first ('opweave --import FILE solve ...')"
             )
         raise InvalidInputError(f"{name}: a problem needs a 'kind', one of: {known}; {_instead(data)}")

@@ -12,7 +12,7 @@ from opweave.formulations.export.values import named_values
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
-    find_formulation,
+    formulation_for,
     formulation_names,
     load_formulations,
 )
@@ -128,7 +128,7 @@ def _named(problem: Problem[Any, Any], formulation: str | None) -> type[Formulat
     """
     load_formulations(problem.kind)
     whole = formulation in formulation_names(problem.kind, IntervalModel)
-    return find_formulation(type(problem), formulation, IntervalModel if whole else LinearModel)
+    return formulation_for(problem, formulation, IntervalModel if whole else LinearModel)
 
 
 def written_model(problem: Problem[Any, Any], formulation: type[Formulation[Any, Any]]) -> Any:

@@ -21,7 +21,12 @@ from opweave.formulations.modeling.pyomo import from_pyomo
 from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError
+from opweave.problems.errors import (
+    Interruption,
+    InvalidInputError,
+    UnsupportedConstraintError,
+    UnsupportedFeatureError,
+)
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
@@ -97,6 +102,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The paper and its equations, with its DOI; empty if the formulation was not published.
     requires
         The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
+    reading
+        The :attr:`Problem.reading` that it is for.
     whole
         The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
         out.
@@ -113,6 +120,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     source: ClassVar[str] = ""
     requires: ClassVar[str] = ""
+    reading: ClassVar[str | None] = None
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 
@@ -299,6 +307,28 @@ ten times the tolerance that they allow in a row."""
 FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 
 
+def formulation_for(
+    problem: Problem[Any, Any], name: str | None, takes: type[LinearModel] = LinearModel
+) -> type[Formulation[Any, Any]]:
+    """As :func:`find_formulation`, for one problem; None names the default for its reading.
+
+    Raises
+    ------
+    InvalidInputError
+        If the problem has no such formulation for these engines.
+    UnsupportedFeatureError
+        If the formulation is not for the problem's reading.
+    """
+    known = [find_formulation(type(problem), each, takes) for each in formulation_names(problem.kind, takes)]
+    able = [each for each in known if each.reading == problem.reading]
+    found = able[0] if name is None and able else find_formulation(type(problem), name, takes)
+    if found.reading != problem.reading:
+        lacks = f"is only for {found.reading}" if problem.reading is None else f"does not know {problem.reading}"
+        names = ", ".join(repr(each.name) for each in able) or "none"
+        raise UnsupportedFeatureError(f"formulation {found.name!r} {lacks}; for this problem: {names}")
+    return found
+
+
 def load_formulations(kind: str) -> None:
     """Import the formulations of a problem kind, opweave's own and those of other packages; each registers itself."""
     _load_own(kind)
@@ -353,11 +383,12 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
 
 def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tuple[str, ...]:
     """Names of a problem kind's formulations for engines that solve a given kind of model, the default first."""
-    return tuple(
-        name
-        for (problem, name), formulation in _FORMULATIONS.items()
+    found = [
+        formulation
+        for (problem, _), formulation in _FORMULATIONS.items()
         if problem == kind and issubclass(formulation.model_type, IntervalModel) == issubclass(takes, IntervalModel)
-    )
+    ]
+    return tuple(each.name for each in sorted(found, key=lambda each: each.reading is not None))
 
 
 def find_formulation(

@@ -1,4 +1,4 @@
-"""Two clusters from the literature, made of well-known devices."""
+"""Clusters by name: two from the literature, and two that people have at home, made of well-known devices."""
 
 from __future__ import annotations
 
@@ -29,19 +29,42 @@ _TESTBEDS = {
 }
 """Device names with their kinds, and the Gbps between them."""
 
-CLUSTERS = tuple(_TESTBEDS)
+_ON_ETHERNET = {
+    "home": {
+        "desktop": ("rtx3060", "12 GiB"),
+        "laptop": ("apple-m2", "16 GiB"),
+        "jetson": ("jetson-orin-nano", "8 GiB"),
+        "board": ("raspberry-pi-5", "8 GiB"),
+    },
+    "boards": {
+        "a": ("raspberry-pi-5", "8 GiB"),
+        "b": ("raspberry-pi-5", "8 GiB"),
+        "c": ("raspberry-pi-4", "4 GiB"),
+        "d": ("raspberry-pi-4", "4 GiB"),
+    },
+}
+"""Device names with their kinds and memory; a switch connects them."""
+
+ETHERNET = 0.94 * GBPS
+"""Bytes per second of payload over gigabit Ethernet: TCP with frames of 1,500 bytes."""
+
+ETHERNET_LATENCY = 200e-6
+"""Seconds before the first byte arrives; our assumption for a switch and two network stacks."""
+
+CLUSTERS = (*_TESTBEDS, *_ON_ETHERNET)
 """Names that :func:`preset` accepts."""
 
 
 def preset(name: str, precision: Precision = "fp32") -> Cluster:
-    """A cluster from the literature.
+    """A cluster by name.
 
     Parameters
     ----------
     name
         ``"moirai-inter"``: four different GPUs in four servers, connected by InfiniBand. ``"moirai-intra"``: two V100
         and two P100 in one server, connected by NVLink and NVSwitch. Devices are named A to D, as in the paper's Table
-        III.
+        III. ``"home"``: a desktop with an RTX 3060, a MacBook with an M2, a Jetson Orin Nano and a Raspberry Pi 5;
+        ``"boards"``: two Raspberry Pi 5 and two Raspberry Pi 4; both on gigabit Ethernet.
     precision
         Precision whose peak becomes the devices' speed.
 
@@ -56,8 +79,15 @@ def preset(name: str, precision: Precision = "fp32") -> Cluster:
     >>> round(cluster.transfer_seconds(44_260_000_000, "A", "B"), 9)
     8.0
     """
-    if name not in _TESTBEDS:
+    if name not in CLUSTERS:
         raise InvalidInputError(f"no cluster is called {name!r:.60}; there are: {', '.join(CLUSTERS)}")
+    if name in _ON_ETHERNET:
+        kept = _ON_ETHERNET[name].items()
+        return Cluster(
+            devices=tuple(DEVICES[kind].device(device, kind, precision, memory) for device, (kind, memory) in kept),
+            rates=(ETHERNET,) * len(kept),
+            latency=ETHERNET_LATENCY,
+        )
     kinds, gbps = _TESTBEDS[name]
     return Cluster(
         devices=tuple(DEVICES[kind].device(device, kind, precision) for device, kind in kinds.items()),

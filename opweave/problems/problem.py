@@ -127,6 +127,11 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         return timeline.end
 
     @property
+    def reading(self) -> str | None:
+        """A setting under which only solvers and formulations made for it apply; None for all others."""
+        return None
+
+    @property
     def size(self) -> int:
         """How many things a plan decides about: the operators, unless a problem knows better."""
         return len(self.graph.operators)

@@ -103,7 +103,8 @@ def _simple_plans(problem: Problem[Any, Any], run: Run) -> None:
     """Run the baselines that obey all rules, exactly or by simpler ones, so that no result is worse than theirs."""
     with run.share(SIMPLE_SHARE, SEARCH_SECONDS):
         for row in registered(problem.kind):
-            knows = all(expressible(type(rule), row.supports) for rule in problem.constraints)
+            knows = problem.reading in row.readings
+            knows &= all(expressible(type(rule), row.supports) for rule in problem.constraints)
             if row.baseline and knows and not run.should_stop():
                 go_on_with(problem, row.name, run)
 

@@ -36,8 +36,10 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
     if not cut_short or run.candidates or run.extend is not None:
         return outcome
     own = [solver.name for solver in registered(problem.kind) if solver.baseline]
-    for name in BASELINES.get(problem.kind, own):
+    for name in own if problem.reading is not None else BASELINES.get(problem.kind, own):
         solver = find_solver(problem, name)
+        if problem.reading not in solver.readings:
+            continue
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:

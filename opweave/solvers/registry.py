@@ -138,6 +138,8 @@ class Solver:
         Returns the version of the engine, if it is one.
     lanes
         The lanes that run side by side on several cores or an executor; None for solvers that run alone.
+    readings
+        What :attr:`Problem.reading` may be.
     """
 
     name: str
@@ -153,6 +155,7 @@ class Solver:
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
     baseline: bool = False
+    readings: tuple[str | None, ...] = (None,)
 
     def beyond(self, problem: Problem[Any, Any]) -> tuple[Constraint, ...]:
         """The side constraints that its own methods do not understand; it leaves them to models and the referee."""
@@ -182,7 +185,16 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout")
+_KINDS = (
+    "memory_ordering",
+    "placement",
+    "batched_mapping",
+    "pipeline",
+    "slicing",
+    "memory_layout",
+    "ordered_layout",
+    "serving_flow",
+)
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 _HOMES = {"ordered_layout": "memory_layout"}
@@ -282,7 +294,8 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     Parameters
     ----------
     problem
-        A problem, its class or its kind; None for all.
+        A problem, its class or its kind; None for all. For a problem, solvers that do not know its
+        :attr:`Problem.reading` are left out.
 
     Returns
     -------
@@ -308,7 +321,10 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
         raise InvalidInputError(
             f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
         )
-    return Rows(solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
+    rows = (solver for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
+    if isinstance(problem, Problem):
+        rows = (solver for solver in rows if problem.reading in solver.readings)
+    return Rows(solver.info() for solver in rows)
 
 
 def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
@@ -337,7 +353,7 @@ def is_available(problem: Problem[Any, Any], name: str) -> bool:
     """Whether the problem has a solver of that name that can run on this machine."""
     _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
-    return solver is not None and solver.missing() is None
+    return solver is not None and solver.missing() is None and problem.reading in solver.readings
 
 
 def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: OptionValue) -> Outcome:
@@ -370,7 +386,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     UnsupportedConstraintError
         For a side constraint that it does not support; the message names the solvers that do.
     UnsupportedFeatureError
-        For an argument or option that it does not support.
+        For a reading, an argument or an option that it does not support.
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
@@ -384,6 +400,11 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
                 constraint.check(problem)
             except ValueError as error:
                 raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
+    if problem.reading not in solver.readings:
+        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
+        only = ", ".join(map(str, solver.readings))
+        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
+        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):

@@ -39,6 +39,7 @@ def register_rule(
     supports: tuple[str, ...] = (),
     options: Mapping[str, str] = FrozenDict(),
     baseline: bool = False,
+    readings: tuple[str | None, ...] = (None,),
 ) -> None:
     """Make a rule available by name.
 
@@ -46,7 +47,7 @@ def register_rule(
     ----------
     problem
         The class of problems that it supports.
-    name, about, supports, options, baseline
+    name, about, supports, options, baseline, readings
         As in :class:`~opweave.solvers.registry.Solver`.
     carry_out
         Builds its plan and reports it.
@@ -61,6 +62,7 @@ def register_rule(
             supports=supports,
             options=options,
             baseline=baseline,
+            readings=readings,
         )
     )
 

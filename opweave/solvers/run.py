@@ -104,6 +104,9 @@ class Outcome:
     reason: str | None = None
 
 
+GRAIN_SLACK = 1e-9
+"""Allowance for the rounding of bounds and of sums of seconds, relative and in grains."""
+
 _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
 
 
@@ -113,9 +116,9 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. ``kept`` holds what solvers
-    keep between their turns in this run, by their names,
-    and ``asked`` what engines have learned of users' rules.
+    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. Where ``grain`` is not
+    0, the optimum is a multiple of it, and bounds are rounded up. ``kept`` holds what solvers keep between their turns
+    in this run, by their names, and ``asked`` what engines have learned of users' rules.
     """
 
     time_limit: float | None = None
@@ -142,6 +145,7 @@ class Run:
     engine_version: str | None = None
     callback_error: Exception | None = None
     on_first: Callable[[Solution], None] | None = None
+    grain: float = 0.0
     kept: dict[str, object] = field(default_factory=dict)
     asked: dict[int, Any] = field(default_factory=dict)
     _stopped: float | None = None
@@ -248,6 +252,9 @@ class Run:
 
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
+        if self.grain:
+            whole = math.ceil(bound / self.grain * (1.0 - 10.0 * GRAIN_SLACK) - GRAIN_SLACK) * self.grain
+            bound = max(bound, whole * (1.0 - GRAIN_SLACK))
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_source = bound, source
             if self.exchange is not None:

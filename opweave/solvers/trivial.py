@@ -87,10 +87,11 @@ def _summed(pairs: IntArray, size: IntArray, operators: int) -> IntArray:
 
 @trivial_bound.register
 def _(problem: Placement) -> float:
-    """The longest path, and all work divided among the devices."""
+    """The longest path, and all work divided among the devices, unless a host runs any number of operators at once."""
     seconds = problem.costs.array([op.id for op in problem.graph.operators], [d.name for d in problem.cluster.devices])
     least = _least(seconds)
-    return _safe(max(_longest_path(problem.graph, least), float(least.sum()) / len(problem.cluster.devices)))
+    shared = 0.0 if problem.host is not None else float(least.sum()) / len(problem.cluster.devices)
+    return _safe(max(_longest_path(problem.graph, least), shared))
 
 
 @trivial_bound.register

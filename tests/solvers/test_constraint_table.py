@@ -34,7 +34,9 @@ ROWS = [row for row in constraint_table() if row.available and row.problem in PR
 
 def bare(kind: str) -> ow.Problem:
     problem = PROBLEMS[kind]
-    more = {"pipeline": {"cuts": "prefix"}}.get(kind, {})  # else nothing in this graph can be cut apart
+    more: dict[str, object] = {"pipeline": {"cuts": "prefix"}}.get(kind, {})  # else nothing here can be cut apart
+    if kind == "serving_flow":
+        more = {"cluster": ow.Cluster(devices=CLUSTER.devices, bandwidth=[[0.0, 100.0], [60.0, 0.0]])}
     return problem if kind == "memory_ordering" else problem.model_copy(update={"cluster": CLUSTER, **more})
 
 

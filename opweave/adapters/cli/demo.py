@@ -1,17 +1,28 @@
-"""The demonstration: a real model that ships with the package, planned by several solvers."""
+"""``opweave demo``: a real model that ships with the package, ordered and cut into stages by several solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from opweave.adapters.load import load
+import typer
+from rich.console import Console
+
+from opweave.adapters import clusters
+from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.cli.settings import JsonOption
+from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
+from opweave.adapters.costs.default_costs import missing_costs
+from opweave.adapters.files import check_folder_writable
+from opweave.adapters.load import AnyProblem, load
 from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.tables import Entry
 from opweave.problems.errors import OpweaveError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.result import Result
 from opweave.solvers.run import Observer
 from opweave.solvers.solve import solve
@@ -19,8 +30,11 @@ from opweave.solvers.solve import solve
 MODEL = "nasnetmobile.json.gz"
 """keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1. Its many branches make the order matter."""
 
+BOARDS = "boards"
+"""The cluster of the second part."""
+
 ENGINE = "highs"
-ENGINE_SECONDS = 10.0
+ENGINE_SECONDS = 6.0
 PLAN_SECONDS = 60.0
 """The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
@@ -31,7 +45,17 @@ class Stage:
 
     solver: str
     label: str
-    seconds: float
+    seconds: float = PLAN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One question of the demonstration: a problem, and who answers it."""
+
+    name: str
+    question: str
+    problem: AnyProblem
+    stages: tuple[Stage, ...]
 
 
 LABELS = {
@@ -41,24 +65,80 @@ LABELS = {
     "bfs": "breadth first",
     "dfs": "depth first, by size",
     "reverse": "greedy from the end",
+    "one_device": "the fastest board alone",
+    "by_memory": "in proportion to memory",
+    "filling": "one board after another, filled",
+    "random": "random parts that fit",
+    "kpath": "SEIFER's matching of cuts to links",
+    "greedy": "one cut after another",
     "auto": "opweave's own search",
     "highs": "the embedded HiGHS on an ILP",
 }
 
 
-def demo_problem() -> MemoryOrdering:
-    """Load the model that ships with the package, as a memory-ordering problem."""
+def demo_parts() -> tuple[Part, ...]:
+    """Load the model that ships with the package, and ask two questions about it."""
     with resources.as_file(resources.files("opweave.adapters") / "data" / MODEL) as path:
-        return MemoryOrdering(graph=load(path))
+        graph = load(path)
+    size = f"{graph.name}, {len(graph.operators)} operators"
+    boards = clusters.load(BOARDS)
+    ordering = MemoryOrdering(graph=graph)
+    pipeline = Pipeline.model_validate({"graph": graph, "cluster": boards, **missing_costs(graph, {"cluster": boards})})
+    engine = Stage(ENGINE, LABELS[ENGINE], ENGINE_SECONDS)
+    return (
+        Part("ordering", f"{size}: which order needs the least memory?", ordering, (*_stages(ordering), engine)),
+        Part("pipeline", f"{size}: where to cut it for four Raspberry Pis?", pipeline, _stages(pipeline)),
+    )
 
 
-def demo_stages(problem: MemoryOrdering) -> list[Stage]:
-    """List who plans the model: the usual orders, opweave's own search, and the embedded engine."""
-    names = [(name, PLAN_SECONDS) for name in (*baselines(problem), "auto")] + [(ENGINE, ENGINE_SECONDS)]
-    return [Stage(name, LABELS.get(name, ""), seconds) for name, seconds in names]
+def _stages(problem: AnyProblem) -> tuple[Stage, ...]:
+    """The baselines, then opweave's own search."""
+    return tuple(Stage(name, LABELS.get(name, "")) for name in (*baselines(problem), "auto"))
 
 
-def run_stage(problem: MemoryOrdering, stage: Stage, progress: Observer | None) -> Entry:
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the report files.")] = Path("opweave-report"),
+    *,
+    as_json: JsonOption = False,
+) -> int:
+    """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
+    check_folder_writable(out)
+    found = [_shown(part, out / part.name, as_json=as_json) for part in demo_parts()]
+    return VERIFIED if all(found) else NOTHING_FOUND
+
+
+def _shown(part: Part, folder: Path, *, as_json: bool) -> bool:
+    """Answer one question, show who found what, and write its report."""
+    from opweave.adapters.report.progress_line import live_progress
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.tables import comparison_table, result_table
+    from opweave.adapters.report.views import show
+
+    console, errors, problem = stdout(), Console(stderr=True), part.problem
+    if not as_json:
+        console.print(part.question, highlight=False)
+    entries = []
+    for stage in part.stages:
+        with live_progress(errors, problem.unit, f"{stage.solver}: {stage.label}") as observer:
+            entries.append(run_stage(problem, stage, observer))
+    best = best_result(entries, favourite="auto")
+    if as_json:
+        for entry in entries:
+            if entry.result is not None:
+                typer.echo(entry.result.model_dump_json())
+    else:
+        console.print(comparison_table(entries, problem.unit))
+    if best is None:
+        return False
+    view = show(problem, best)
+    files = write_report(view, folder, comparison=entries)
+    if not as_json:
+        console.print(result_table(view))
+        name_files(console, files)
+    return True
+
+
+def run_stage(problem: AnyProblem, stage: Stage, progress: Observer | None) -> Entry:
     """Let one solver plan the model; a solver that cannot run here gets a note instead of a result."""
     try:
         result = solve(problem, solver=stage.solver, time_limit=stage.seconds, progress=progress)

@@ -1,13 +1,14 @@
-"""The options of ``opweave plan`` that describe a problem: every flag once, with the problems that accept it.
+"""The options that describe a problem: every flag once, with the problems that accept it.
 
-A further problem adds its word to the flags that it shares and new rows for its own flags; no command changes.
+``opweave plan`` takes all of them, the command of a problem only its own. A further problem adds its word to the flags
+that it shares and new rows for its own flags; no command changes.
 """
 
 from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,7 +33,7 @@ def _as_given(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of ``opweave plan``, and the field that it sets.
+    """A flag of planning commands, and the field that it sets.
 
     Attributes
     ----------
@@ -65,16 +66,20 @@ class Flag:
             words.setdefault(use, []).append(word)
         return "; ".join(f"{', '.join(group)}: {use}" for use, group in words.items()) + "."
 
-    @property
-    def parameter(self) -> inspect.Parameter:
-        """The flag as a typer parameter."""
-        option = typer.Option(self.name, help=self.help, show_default=False, rich_help_panel="The problem")
+    def parameter(self, word: str | None) -> inspect.Parameter:
+        """The flag as a typer parameter of one problem's command; without a word, one that the help leaves out."""
+        told, hidden = (self.help, True) if word is None else (self._told(word), False)
+        option = typer.Option(self.name, help=told, show_default=False, rich_help_panel="The problem", hidden=hidden)
         return inspect.Parameter(
             _variable(self.name),
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[self.takes | None, option],
         )
+
+    def _told(self, word: str) -> str:
+        use = self.uses[word]
+        return f"{use}; required." if self.required else f"{use}."
 
 
 def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
@@ -149,7 +154,7 @@ FLAGS = (
         "--transfers",
         "transfers",
         {
-            "placement": "one_port_tensor, one_port_edge or delay",
+            "placement": "one_port_tensor, one_port_edge, delay or blocking",
             "batched": "delay or delay_per_input",
             "slicing": "refined or paper",
         },
@@ -162,6 +167,8 @@ FLAGS = (
     Flag("--cuts", "cuts", {"pipeline": "prefix, dominators or ideals"}),
     Flag("--load", "load", {"pipeline": "overlap or sum"}),
     Flag("--delivery", "delivery", {"pipeline": "relay or host"}),
+    Flag("--host", "host", {"placement": "for blocking transfers: the device with the memory that all pass through"}),
+    Flag("--max-calls", "max_calls", {"placement": "for blocking transfers: most calls of an accelerator"}, int),
     Flag("--max-visits", "max_visits", {"pipeline": "most stages of a device"}, int),
     Flag("--max-replicas", "max_replicas", {"pipeline": "most devices that take turns in a stage"}, int),
     Flag("--max-tensors", "max_tensors", {"pipeline": "most tensors across a prefix cut"}, int),
@@ -190,17 +197,26 @@ FLAGS = (
 """All flags of problems, in the order in which the help lists them."""
 
 
-def with_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command all of :data:`FLAGS`; it receives the given ones as its argument ``flags``."""
+def with_flags(command: Callable[..., int], word: str | None = None) -> Callable[..., int]:
+    """Give a command :data:`FLAGS`; it receives the given ones as its argument ``flags``.
+
+    Parameters
+    ----------
+    command
+        The command.
+    word
+        The problem whose flags it takes; None for those of all problems, which the help then leaves out.
+    """
+    taken = [flag for flag in FLAGS if word is None or word in flag.uses]
 
     def flags(given: dict[str, object]) -> dict[str, object]:
-        typed = {flag.name: given.pop(_variable(flag.name)) for flag in FLAGS}
+        typed = {flag.name: given.pop(_variable(flag.name)) for flag in taken}
         return {name: value for name, value in typed.items() if value is not None}
 
-    return with_options(command, "flags", [flag.parameter for flag in FLAGS], flags)
+    return with_options(command, "flags", [flag.parameter(word) for flag in taken], flags)
 
 
-def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -209,11 +225,14 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
         The problem's view.
     given
         The values from the command line, by flag name.
+    stated
+        Fields that the model's file states itself.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
+        For a flag that the problem does not have or that the file makes needless, a required flag that is missing, or
+        a value that cannot be read.
 
     Examples
     --------
@@ -224,8 +243,10 @@ def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, obj
     for flag in FLAGS:
         if flag.name in given and view.word not in flag.uses:
             raise InvalidInputError(_useless(flag, view))
+        if flag.name in given and flag.field in stated:
+            raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
     for flag in FLAGS:
-        if flag.required and view.word in flag.uses and flag.name not in given:
+        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in stated:
             raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
     values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
     return {field: value for field, value in values.items() if value is not None}

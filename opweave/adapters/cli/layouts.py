@@ -1,4 +1,4 @@
-"""The layout problem of ``opweave plan``: of a model, whose order is open, or of lifetimes in a CSV."""
+"""Problems of files that are no models: a layout of lifetimes in a CSV, and the placement of a job shop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opweave.adapters.error_messages import validated
+from opweave.adapters.example_inputs import Arrays
 from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import load
 from opweave.problems.errors import InvalidInputError
@@ -17,7 +18,9 @@ OF_ORDERS = ("in_place", "inputs", "outputs")
 """Fields that say how the storages of an order live."""
 
 
-def layout_problem(path: Path, dims: Mapping[str, int], fields: Mapping[str, Any]) -> MemoryLayout | OrderedLayout:
+def layout_problem(
+    path: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: Mapping[str, Any]
+) -> MemoryLayout | OrderedLayout:
     """Read the problem from a file.
 
     Parameters
@@ -26,6 +29,8 @@ def layout_problem(path: Path, dims: Mapping[str, int], fields: Mapping[str, Any
         A CSV of lifetimes, or a model.
     dims
         Sizes of the dimensions of an ONNX model.
+    inputs
+        Example inputs of an ONNX model.
     fields
         ``limit_bytes``, ``alignment`` and :data:`OF_ORDERS`, as far as they are given.
 
@@ -35,7 +40,7 @@ def layout_problem(path: Path, dims: Mapping[str, int], fields: Mapping[str, Any
         If the file cannot be read, or flags do not fit it.
     """
     if not path.name.lower().endswith((".csv", ".csv.gz")):
-        return validated(OrderedLayout, {"graph": load(path, dims=dims), **fields}, "problem layout")
+        return validated(OrderedLayout, {"graph": load(path, dims=dims, inputs=inputs), **fields}, "problem layout")
     needless = [name for name in OF_ORDERS if name in fields]
     if needless:
         flag = needless[0].replace("_", "-")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import Settings
+from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import make_folder, write_text
 from opweave.adapters.load import save
@@ -26,7 +27,6 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
 
-FOUND, NOTHING_FOUND = 0, 1
 MAX = "max"
 MORE_SECONDS = 5.0
 """Time limit of each solve with more memory."""
@@ -167,7 +167,7 @@ def _answer(
         files.append(settings.output)
     if settings.as_json:
         typer.echo(result.model_dump_json())
-        return FOUND if result.verified else NOTHING_FOUND
+        return VERIFIED if result.verified else NOTHING_FOUND
     _show(console, question, problem, result, bound)
     _words(console, question, problem, result, limit)
     if result.solution is None:
@@ -182,7 +182,7 @@ def _answer(
         write_text(runtimes, json.dumps(_settings_of(question, result.solution, file), indent=2) + "\n")
         files.append(runtimes)
     name_files(console, files)
-    return FOUND
+    return VERIFIED
 
 
 def _solved(question: Question, settings: Settings, limit: float) -> tuple[Placement, Result[Schedule], float | None]:
@@ -211,7 +211,7 @@ def _show(
     console: Console, question: Question, problem: Placement, result: Result[Schedule], bound: float | None
 ) -> None:
     """The facts, and the devices."""
-    from opweave.adapters.llm.holdings import holdings, holdings_section
+    from opweave.adapters.llm.held import holdings, holdings_section
     from opweave.adapters.report.tables import facts_table, section_table
 
     model, work = question.model, question.work
@@ -223,6 +223,7 @@ def _show(
         rate = work.tokens / result.objective if result.objective else float("inf")
         what = "a token" if work.phase == "decode" else f"{work.tokens:,} tokens of the prompt"
         rows.append((work.phase, f"{precise_seconds(result.objective)} for {what}: {readable_rate(rate)} tokens/s"))
+        rows.append(("measured, if data sheets are the source", _spread(question.rig, result.objective)))
         gap = None if bound is None or not result.objective else max(0.0, 1.0 - bound / result.objective)
         proof = "proved: no plan is faster" if gap is not None and gap < PROVED else f"gap {readable_share(gap)}"
         rows.append(("lower bound", f"{readable(bound, 'seconds')}, {proof}"))
@@ -233,6 +234,16 @@ def _show(
     if result.solution is not None:
         found = holdings(model, question.rig, work, problem, result.solution)
         console.print(section_table(holdings_section(found)))
+
+
+def _spread(rig: Rig, seconds: float) -> str:
+    """What published runs would have taken where this is predicted."""
+    from opweave.problems.language.published import published_spread
+
+    spread = published_spread(rig.efficiency)
+    low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
+    off = f"{spread.least:.2f} to {spread.most:.2f} times what is predicted like this"
+    return f"{low} to {high}: {spread.runs} published runs of llama.cpp took {off}"
 
 
 def _words(console: Console, question: Question, problem: Placement, result: Result[Schedule], limit: float) -> None:
@@ -296,7 +307,7 @@ def _command(console: Console, question: Question, schedule: Schedule, file: Pat
 
 def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:
     """The report of the placement, and the picture of who holds what."""
-    from opweave.adapters.llm.holdings import holdings
+    from opweave.adapters.llm.held import holdings
     from opweave.adapters.llm.picture import language_figure
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.report import write_report

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 
 from opweave.adapters.error_messages import plain
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from rich.table import Table
 
 PIPED_WIDTH = 120
 """Columns of a table that is not written to a terminal."""
@@ -23,3 +31,25 @@ def name_files(console: Console, files: Sequence[Path]) -> None:
     """Name the files that were written, if any."""
     if files:
         console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
+
+
+def print_rows(rows: Sequence[DataclassInstance], table: Table, *, as_json: bool) -> None:
+    """Print a table, or its rows as a JSON list of objects."""
+    if not as_json:
+        stdout().print(table)
+        return
+    typer.echo(json.dumps([{name: _jsonable(value) for name, value in _fields(row).items()} for row in rows]))
+
+
+def _fields(row: DataclassInstance) -> dict[str, object]:
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(each) for key, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(str(_jsonable(each)) for each in value)
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(each) for each in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import JsonOption, OutputOption, Settings, option_value, pairs
+from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem, save
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 SpecArgument = Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)]
 PlotOption = Annotated[Path | None, typer.Option("--plot", help="Draw a picture into this file (.png).")]
 Values = str | None
-
-FOUND, NOTHING_FOUND = 0, 1
 
 
 def compare_command(
@@ -180,4 +179,4 @@ def _tell(found: Answered, output: Path | None, plot: Path | None, report: Path 
         console.print(table_of(found))
         console.print(plain(explain(found)), markup=False, highlight=False)
         name_files(console, [file for file in (output, plot, page) if file is not None])
-    return FOUND if any(row.solution is not None for row in found.rows) else NOTHING_FOUND
+    return VERIFIED if any(row.solution is not None for row in found.rows) else NOTHING_FOUND

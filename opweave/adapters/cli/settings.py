@@ -11,6 +11,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
+from opweave.adapters.cli.completion import solver_names
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
@@ -19,6 +20,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 DimOption = Annotated[
     list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
 ]
+ExampleOption = Annotated[
+    Path | None,
+    typer.Option("--example-inputs", help="An .npz file with arrays by input name, as numpy.savez writes it."),
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
 
 
@@ -26,7 +31,9 @@ OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write
 class Settings:
     """How to solve and where the result goes; every field is an option of the command line."""
 
-    solver: Annotated[str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.")] = "auto"
+    solver: Annotated[
+        str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.", autocompletion=solver_names)
+    ] = "auto"
     time_limit: Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")] = None
     gap: Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")] = 0.0
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same result.")] = 0

@@ -29,6 +29,7 @@ from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.placement.spec import Placement
 
 MILLISECONDS = 1e-3
 
@@ -96,9 +97,14 @@ class DevicePlacement(NamedTuple):
 
 
 def read_device_placement(
-    data: Mapping[str, object], *, where: str = "instance", limits: Limits = DEFAULT_LIMITS
+    data: Mapping[str, object], *, where: str = "instance", hosts: int | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> DevicePlacement:
     """Read an instance.
+
+    Parameters
+    ----------
+    hosts
+        Number of host devices; None for that of the file. Where the file has none, nothing can run on them.
 
     Raises
     ------
@@ -125,11 +131,14 @@ def read_device_placement(
             raise LimitExceededError(f"{where}: {len(rows):,} {key} are more than the limit of {most:,}")
     instance = validated(_Instance, data, where)
     _check(instance, where)
+    idle = not instance.maxCPUs
+    if hosts is not None:
+        instance = instance.model_copy(update={"maxCPUs": hosts})
     try:
         return DevicePlacement(
             graph=_graph(instance, where),
             cluster=_cluster(instance),
-            costs=_costs(instance),
+            costs=_costs(instance, idle=idle),
             together=_together(instance),
             backward=tuple(str(node.id) for node in instance.nodes if node.isBackwardNode),
         )
@@ -162,6 +171,54 @@ def from_device_placement(
             delivery="host",
             memory="parameters",
             max_visits=2 if read.backward else 1,
+        )
+    except ValidationError as error:
+        raise complaint(error, where) from None
+
+
+def latency_from_device_placement(
+    data: Mapping[str, object], *, where: str = "instance", limits: Limits = DEFAULT_LIMITS
+) -> Placement:
+    """Make a placement of an instance, scored as there for latency: the time of one input.
+
+    An accelerator is called once, with all its inputs in host memory, and returns its outputs at the end. The host
+    runs any number of operators at the same time, whatever ``maxCPUs`` says, as in the authors' integer program.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        One sentence names the place.
+
+    Examples
+    --------
+    >>> node = {"fpgaLatency": 1, "cpuLatency": 8, "size": 64}
+    >>> problem = latency_from_device_placement(
+    ...     {
+    ...         "maxFPGAs": 1,
+    ...         "nodes": [{"id": 1, **node, "supportedOnFpga": False}, {"id": 2, **node}],
+    ...         "edges": [{"sourceId": 1, "destId": 2, "cost": 2}],
+    ...     }
+    ... )
+    >>> from opweave.problems.placement.spec import Schedule
+    >>> plan = Schedule(device={"1": "host 1", "2": "accelerator 1"}, start={"1": 0.0, "2": 0.008})
+    >>> round(problem.evaluate(plan).objective, 6)
+    0.011
+    """
+    read = read_device_placement(data, where=where, hosts=1, limits=limits)
+    if read.backward:
+        raise InvalidInputError(
+            f"{where}: node {read.backward[0]} is of a backward pass, and latency is that of inference; a pipeline "
+            "takes training, too"
+        )
+    try:
+        return Placement(
+            graph=read.graph,
+            cluster=read.cluster,
+            costs=read.costs,
+            constraints=read.together,
+            transfers="blocking",
+            host=read.cluster.devices[-1].name,
+            memory="parameters",
         )
     except ValidationError as error:
         raise complaint(error, where) from None
@@ -230,12 +287,15 @@ def _cluster(instance: _Instance) -> Cluster:
     return Cluster(devices=tuple(devices), rates=tuple(rates))
 
 
-def _costs(instance: _Instance) -> Costs:
+def _costs(instance: _Instance, *, idle: bool) -> Costs:
+    """Seconds; on idle hosts nothing can run."""
     names = _names(instance)
     return Costs.from_table(
         {
             str(node.id): {
-                name: None if kind == "fpgaLatency" and not node.supportedOnFpga else getattr(node, kind) * MILLISECONDS
+                name: None
+                if (idle if kind == "cpuLatency" else not node.supportedOnFpga)
+                else getattr(node, kind) * MILLISECONDS
                 for name, kind in names.items()
             }
             for node in instance.nodes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
+from opweave.adapters.keras.dims import closed_shapes
 from opweave.adapters.keras.flops import layer_flops
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
@@ -49,7 +50,8 @@ def from_keras(
     model
         The model; it is neither computed nor changed.
     dims
-        ``{"batch": 1}``, if the inputs leave their first dimension open.
+        Sizes for the dimensions that the inputs leave open, for example ``{"batch": 1, "height": 224, "width": 224}``
+        (see :mod:`opweave.adapters.keras.dims`).
     inplace_kinds
         Kinds (class names, full or short) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -83,14 +85,8 @@ class _Builder:
     """Walks through models as Keras runs them, with tensors that have shapes but no data."""
 
     def __init__(self, where: str, dims: Mapping[str, int], inplace_kinds: Set[str], limits: Limits) -> None:
-        unknown = [name for name in dims if name != "batch"]
-        if unknown:
-            raise InvalidInputError(f"{where}: there is no dimension {unknown[0]!r}; a Keras model has only 'batch'")
-        batch = dims.get("batch")
-        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-            raise InvalidInputError(f"dims['batch'] is {batch!r}; it must be a whole number from 1")
         self._where = where
-        self._batch = batch
+        self._dims = dims
         self._inplace_kinds = inplace_kinds
         self._limits = limits
         self._operator_names = UniqueNames()
@@ -105,20 +101,15 @@ class _Builder:
     def read(self, model: keras.Model) -> list[Any]:
         """Walk through the whole model and return its outputs."""
         inner = self.functional(model, model.name)
-        return self.walk(inner, [self.input(tensor) for tensor in inner.inputs], "")
+        shapes = closed_shapes(inner.inputs, self._dims, self._where)
+        given = [self.input(tensor, shape) for tensor, shape in zip(inner.inputs, shapes, strict=True)]
+        return self.walk(inner, given, "")
 
-    def input(self, tensor: Any) -> Any:
-        """Return an input with its batch size filled in."""
+    def input(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        """Return an input of a closed shape."""
         import keras
 
-        shape = list(tensor.shape)
-        if shape and shape[0] is None:
-            if self._batch is None:
-                raise InvalidInputError(
-                    f'{self._where}: the inputs leave the batch size open; give it, for example dims={{"batch": 1}}'
-                )
-            shape[0] = self._batch
-        made = keras.KerasTensor(tuple(shape), dtype=tensor.dtype, name=tensor.name)
+        made = keras.KerasTensor(shape, dtype=tensor.dtype, name=tensor.name)
         self._add(made, self._tensor_name(str(tensor.name)), f"input {tensor.name!r}", None)
         return made
 
@@ -208,7 +199,8 @@ class _Builder:
         for position, dim in enumerate(tensor.shape):
             if dim is None:
                 raise InvalidInputError(
-                    f"{self._where}: {what} leaves dimension {position} open; give keras.Input its whole shape"
+                    f"{self._where}: {what} leaves dimension {position} open, although the inputs have sizes; give the "
+                    "layer sizes that do not depend on values"
                 )
         shape = tuple(int(dim) for dim in tensor.shape)
         size = math.prod(shape) * _bytes(tensor.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from opweave.adapters.llm.holdings import SENDING, Holding
+from opweave.adapters.llm.held import SENDING, Holding
 from opweave.adapters.report.figures import LINES, entitle, new_panels, shortened
 from opweave.problems.units import unit_of
 

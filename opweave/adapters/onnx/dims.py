@@ -7,7 +7,7 @@ dimension. The first of these that fits an open dimension counts. A name that ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -136,12 +136,14 @@ def _replace(graph: GraphProto, sizes: Mapping[str, int]) -> None:
 def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
     """Sizes that may do for a model's open dimensions: 1 for all, then images and sequences of usual sizes."""
     yield {dim.key: 1 for dim in found}
-    for size in (8, 16, 64, 224, 640):
-        yield {dim.key: _usual(dim, size) for dim in reversed(found)}
+    places = {dim.place for dim in found}
+    for size in (8, 16, 64, 224, 512, 640):
+        yield {dim.key: _usual(dim, size, places) for dim in reversed(found)}
 
 
-def _usual(dim: OpenDimension, size: int) -> int:
-    if dim.position == 0:
+def _usual(dim: OpenDimension, size: int, places: Container[str]) -> int:
+    state = dim.position == 1 and dim.rank == 3 and f"{dim.input}:0" not in places  # of a recurrent layer: its batch
+    if (dim.position == 0 and dim.rank > 1) or state:
         return 1
     return 3 if dim.position == 1 and dim.rank == 4 else size
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,14 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
+    from onnxruntime import InferenceSession
 
 Given = Any
 """What an input gets: an array, or a list of arrays for a sequence; None for an optional input without a value."""
+
+
+Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
+"""Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,36 @@ def measured(
     EngineError
         When the runtime refuses the model or fails, or its time or memory is up.
     """
+    found = _in_child("record", file, model, wanted, inputs, limits)
+    if found is None:
+        raise EngineError(f"the run took more than {limits.run_seconds:g} s")
+    if isinstance(found, str):
+        raise EngineError(found)
+    return {
+        name: Sized((), kind, size) if shape is None else sized(shape, kind, f"{file.where}: tensor {name!r}")
+        for name, (kind, shape, size) in found.items()
+    }
+
+
+def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> bool:
+    """Whether ONNX Runtime fails to run a model; False if that takes too long to find out, or cannot be found out."""
+    if not limits.run_seconds or find_spec("onnxruntime") is None:
+        return False
+    try:
+        return isinstance(_in_child("attempt", file, model, (), inputs, limits), str)
+    except EngineError:
+        return True
+
+
+def _in_child(
+    function: str,
+    file: OnnxFile,
+    model: ModelProto,
+    wanted: Sequence[str],
+    inputs: Mapping[str, Given],
+    limits: Limits,
+) -> Found | str | None:
+    """Run a model in a process of its own; a text says why it cannot be run, None that its time is up."""
     from onnx import helper
 
     if not limits.run_seconds:
@@ -89,15 +125,10 @@ def measured(
         path = save_model(file, copy, Path(folder) / "measured.onnx")
         task = _Task(str(path), feeds, tuple(wanted))
         caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
-        found = run_in_child("ONNX Runtime", "opweave.adapters.onnx.measured:record", task, caps)
-    if found is None:
-        raise EngineError(f"the run took more than {limits.run_seconds:g} s")
-    if isinstance(found, str):
-        raise EngineError(found)
-    return {
-        name: Sized((), kind, size) if shape is None else sized(shape, kind, f"{file.where}: tensor {name!r}")
-        for name, (kind, shape, size) in found.items()
-    }
+        found: Found | str | None = run_in_child(
+            "ONNX Runtime", f"opweave.adapters.onnx.measured:{function}", task, caps
+        )
+    return found
 
 
 def _zeros(value: ValueInfoProto) -> _Feed:
@@ -105,10 +136,6 @@ def _zeros(value: ValueInfoProto) -> _Feed:
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
         raise InvalidInputError(f"input {value.name!r} is no tensor with a shape; pass inputs={{{value.name!r}: ...}}")
     return _Feed(element_type(kind.elem_type), tuple(dim.dim_value for dim in kind.shape.dim))
-
-
-Found = dict[str, tuple[str, tuple[int, ...] | None, int]]
-"""Element type, shape and bytes by name. A sequence or a map has no shape; the bytes of a tensor follow from both."""
 
 
 def record(task: _Task, _: Callable[[object], None]) -> Found | str:
@@ -125,11 +152,28 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
             return str(error)
 
 
+def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:
+    """In the child: run the model, or say why the run failed; a runtime that cannot even open it tells nothing."""
+    try:
+        session = _session(task)
+    except (EngineError, InvalidInputError):
+        return {}
+    try:
+        session.run(None, {name: _array(given) for name, given in task.feeds.items()})
+    except Exception as error:  # the runtime has its own exception tree
+        return str(error)
+    return {}
+
+
+def _session(task: _Task) -> InferenceSession:
+    options = default_options()
+    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
+    return open_session(Path(task.path), options)
+
+
 def _by_runtime(task: _Task) -> Found:
     runtime = import_runtime()
-    options = default_options()
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = open_session(Path(task.path), options)
+    session = _session(task)
     kinds = {value.name: value.type for value in session.get_outputs()}
     feeds = {name: _array(given) for name, given in task.feeds.items()}
     tensors = (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.model import OnnxFile, Shaped, read_model, reads_of, title
+from opweave.adapters.onnx.model import OnnxFile, Shaped, dims_of, read_model, reads_of, title
 from opweave.adapters.onnx.prepare import with_types
 from opweave.adapters.onnx.read import follows, operator_nodes
 from opweave.adapters.onnx.session import onnx_session_options, open_session, run_session
@@ -99,11 +101,23 @@ def named(file: OnnxFile, found: Shaped) -> NamedModel:
     for name, node in operator_nodes(proto.graph).items():
         node.name = name
         if follows(node, fixed):
+            constants.append(_settled(proto, node, found, fixed))
             fixed.update(node.output)
-            constants.append(node)
         else:
             planned[name] = node
     return NamedModel(file, proto, planned, constants)
+
+
+def _settled(proto: ModelProto, node: NodeProto, found: Shaped, fixed: Collection[str]) -> NodeProto:
+    """A view of a constant whose shape another operator computes, with the shape that was found out instead."""
+    from onnx import helper, numpy_helper
+
+    dims = dims_of(found.types.get(node.output[0]))
+    if dims is None or 0 in dims or all(name in fixed for name in node.input if name):
+        return node
+    shape = numpy_helper.from_array(np.array(dims, np.int64), f"opweave/{node.output[0]}/shape")
+    proto.graph.initializer.append(shape)
+    return helper.make_node("Reshape", [node.input[0], shape.name], node.output, name=node.name)
 
 
 def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:

@@ -17,7 +17,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.branches import rename
 from opweave.adapters.onnx.model import read_model
 from opweave.adapters.onnx.nodes import named, named_model
-from opweave.adapters.onnx.prepare import shape
+from opweave.adapters.onnx.prepare import Inputs, shape
 from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 from opweave.adapters.onnx.write import LARGEST_PROTOBUF, permissions, save_model
@@ -178,21 +178,22 @@ def form_of_plan(
         yield found if fits else model
 
 
-def runtime_form(model: PathLike, dims: Mapping[str, int]) -> MemoryOrdering | None:
+def runtime_form(model: PathLike, dims: Mapping[str, int], inputs: Inputs | None = None) -> MemoryOrdering | None:
     """The problem of ordering the operators that ONNX Runtime's optimiser makes of a model, counted as it runs them.
 
-    None if onnxruntime is not installed or refuses the model.
+    None if onnxruntime is not installed or refuses the model. ``dims`` has the sizes of all open dimensions, and
+    ``inputs`` the values of inputs on which shapes depend.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
         When the file is no model, or a size is missing.
     """
-    shape(model, dims, None, DEFAULT_LIMITS)
+    shape(model, dims, inputs, DEFAULT_LIMITS)
     if find_spec("onnxruntime") is None:
         return None
     try:
         with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-            return onnx_runtime_problem(optimize(model, Path(folder) / Path(model).name, dims=dims))
+            return onnx_runtime_problem(optimize(model, Path(folder) / Path(model).name, dims=dims), inputs=inputs)
     except (EngineError, InvalidInputError, LimitExceededError):
         return None

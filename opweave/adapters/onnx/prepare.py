@@ -110,7 +110,7 @@ def shape(
 
 
 def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: Inputs | None, limits: Limits) -> bool:
-    """Whether a model loads with these sizes."""
+    """Whether a model loads and runs with these sizes."""
     from opweave.adapters.onnx.shapes import shaped
 
     copy = type(model)()
@@ -123,7 +123,11 @@ def _fits(file: OnnxFile, model: ModelProto, dims: Mapping[str, int], inputs: In
         return False
     windowed = [name for node in found.model.graph.node if node.op_type in WINDOWED for name in node.output]
     kinds = [found.types[name] for name in windowed if name in found.types]
-    return all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim)
+    if not all(dim.dim_value > 0 for kind in kinds if complete(kind) for dim in kind.tensor_type.shape.dim):
+        return False
+    from opweave.adapters.onnx.measured import is_refused
+
+    return not is_refused(tried, found.model, _arrays(inputs), limits)
 
 
 def measure(file: OnnxFile, found: Shaped, inputs: Inputs | None, limits: Limits) -> Prepared:

@@ -19,6 +19,7 @@ def views() -> tuple[type[AnyView], ...]:
     from opweave.adapters.report.memory_ordering import MemoryOrderingView
     from opweave.adapters.report.pipeline import PipelineView
     from opweave.adapters.report.placement import PlacementView
+    from opweave.adapters.report.serving_flow import ServingFlowView
     from opweave.adapters.report.slicing import SlicingView
 
     return (
@@ -29,6 +30,7 @@ def views() -> tuple[type[AnyView], ...]:
         SlicingView,
         MemoryLayoutView,
         OrderedLayoutView,
+        ServingFlowView,
     )
 
 

@@ -8,7 +8,6 @@ for the device: attention is one kernel on the CPU, and its plain formula on the
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
 from opweave.adapters.torch.ledger import Call, Ledger
-from opweave.adapters.torch.program import advice, reason, tensors_in
+from opweave.adapters.torch.program import advice, reason
+from opweave.adapters.torch.twin import faked, tensors_in, twin
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -129,15 +129,15 @@ def trace_training(
     name = f"{type(module).__name__} training step"
     fake = FakeTensorMode()
     with fake:
-        twin, (places, words) = _twin(module), _faked((tuple(args), dict(kwargs or {})))
+        copied, (places, words) = twin(module), faked((tuple(args), dict(kwargs or {})))
     judge = loss or _default_loss
     updates = None
     if optimizer is not None:
-        updates = optimizer([parameter for parameter in twin.parameters() if parameter.requires_grad])
+        updates = optimizer([parameter for parameter in copied.parameters() if parameter.requires_grad])
 
     def step() -> torch.Tensor:
         with fake:
-            value = judge(twin(*places, **words))
+            value = judge(copied(*places, **words))
             value.backward()
         if updates is not None:  # outside, because optimisers count their steps in tensors whose values they read
             updates.step()
@@ -152,7 +152,7 @@ def trace_training(
     return trace_step(
         step,
         inputs=tensors_in((places, words)),
-        modules=[twin],
+        modules=[copied],
         name=name,
         inplace_kinds=inplace_kinds,
         limits=limits,
@@ -162,36 +162,6 @@ def trace_training(
 def _default_loss(output: Any) -> torch.Tensor:
     found = getattr(output, "loss", None)
     return found if found is not None else tensors_in(output)[0].sum()
-
-
-def _twin(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy with new parameters and buffers on the CPU, which are shared between modules as before."""
-    import torch
-
-    memo: dict[int, object] = {}
-    for parameter in module.parameters():
-        memo[id(parameter)] = torch.nn.Parameter(_like(parameter), parameter.requires_grad)
-    for tensor in (*module.buffers(), *_loose(module)):
-        memo.setdefault(id(tensor), _like(tensor))
-    return copy.deepcopy(module, memo)
-
-
-def _loose(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Tensors that modules hold as plain attributes, or in lists and mappings."""
-    return [tensor for part in module.modules() for tensor in tensors_in(dict(vars(part)))]
-
-
-def _faked(inputs: Any) -> Any:
-    import torch
-    from torch.utils._pytree import tree_map
-
-    return tree_map(lambda leaf: _like(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-
-
-def _like(tensor: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
 def _what_to_do(error: BaseException) -> str:

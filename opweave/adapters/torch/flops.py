@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.graphs.element_flops import element_flops
 from opweave.adapters.graphs.in_place import short_kind
-from opweave.adapters.torch.program import tensors_in
+from opweave.adapters.torch.twin import tensors_in
 
 if TYPE_CHECKING:
     pass

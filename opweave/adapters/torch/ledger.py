@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from opweave.adapters.error_messages import validated
 from opweave.adapters.graphs.in_place import runs_in_place
 from opweave.adapters.torch.flops import FlopCount
-from opweave.adapters.torch.program import tensors_in
+from opweave.adapters.torch.twin import tensors_in
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
@@ -39,8 +39,10 @@ class Call:
         The function that was called, its arguments and its result.
     names
         Tensor ids by position in the result (0 if it is a single tensor); other tensors get generated ids.
+    behind
+        Further tensors that the call reads: of 0 bytes, for numbers among its arguments that calls read from tensors.
     read_ids
-        Ids of the tensor arguments, in order, if the caller knows them; otherwise None.
+        Ids of the tensor arguments, and of those behind, in order, if the caller knows them; otherwise None.
     module
         Path of the module.
     """
@@ -51,6 +53,7 @@ class Call:
     kwargs: Mapping[str, object]
     result: object
     names: Mapping[int, str] = field(default_factory=dict)
+    behind: Sequence[torch.Tensor] = ()
     read_ids: Sequence[str | None] | None = None
     module: str = ""
 
@@ -135,7 +138,7 @@ class Ledger:
             Tensor ids by position in the result, without those of parameters.
         """
         results = _results(call.result)
-        read = tensors_in((call.args, dict(call.kwargs)))
+        read = [*tensors_in((call.args, dict(call.kwargs))), *call.behind]
         written = _written(call)
         known = [self._storages.get(self._key(tensor)) for _, tensor in results]
         if not written and all(storage is not None and storage.root is None for storage in known):

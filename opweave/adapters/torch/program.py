@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, read_bytes
+from opweave.adapters.torch.twin import fake_mode, faked, fixed_part, on_meta, plain_outputs, tensors_in, twin
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
@@ -21,10 +24,14 @@ if TYPE_CHECKING:
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Calls that only wrap a range of nodes in a mode; decomposing the program removes them."""
 
+_ON_VALUES = (
+    "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes",
+    "the size of a result depends on values; rewrite that line with masks or fixed sizes",
+)
 _ADVICE = (
-    ("DataDependent", "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes"),
-    ("UserError", "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes"),
-    ("DynamicOutputShape", "the size of a result depends on values; rewrite that line with masks or fixed sizes"),
+    ("DataDependent", _ON_VALUES[0]),
+    ("UserError", _ON_VALUES[0]),
+    ("DynamicOutputShape", _ON_VALUES[1]),
     ("UnsupportedOperator", "an operator has no shape rule; give it one with torch.library.register_fake"),
     ("OperatorWithoutFake", "an operator has no shape rule; give it one with torch.library.register_fake"),
     ("Unsupported", "torch.export cannot follow it; take that part out of forward"),
@@ -70,7 +77,9 @@ def prepare(
         program, name = _exported(model, args, kwargs or {}), type(model).__name__
     if any(str(node.target).startswith(_WRAPPERS) for node in program.graph.nodes):
         program = program.run_decompositions({})
-    _refuse_open_dimensions(program, name)
+    refusal = _open_dimension(program, name)
+    if refusal:
+        raise InvalidInputError(refusal + ("" if program is model else _part(model, (tuple(args), dict(kwargs or {})))))
     return program
 
 
@@ -118,14 +127,6 @@ def advice(error: BaseException) -> str:
     return _FALLBACK
 
 
-def tensors_in(value: object) -> list[torch.Tensor]:
-    """All tensors in nested arguments, in order."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def title(node: Node) -> str:
     """Name a node for people, with its module if known."""
     module = module_path(node)
@@ -148,19 +149,41 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
         raise InvalidInputError(
             f"{name}: give example inputs, e.g. load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
         )
-    places, words = _beside(model, (tuple(args), dict(kwargs)))
+    where, (places, words) = _tensors_somewhere(model, (tuple(args), dict(kwargs)))
+    hook = where.register_forward_hook(lambda _module, _inputs, made: plain_outputs(made))
     try:
-        with torch.no_grad():
-            return torch.export.export(model, places, words, strict=False)
+        with torch.no_grad(), torch.device("cpu") if where is not model else nullcontext(), _quiet_failure():
+            return torch.export.export(where, places, words, strict=False)
     except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
+        part = _part(model, (tuple(args), dict(kwargs))) if advice(error) in _ON_VALUES else ""
         raise InvalidInputError(
-            f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}"
+            f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}{part}"
         ) from error
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _quiet_failure() -> Iterator[None]:
+    """Hold back standard error until the end: before it fails, torch prints its whole graph there."""
+    held = io.StringIO()
+    with redirect_stderr(held):
+        yield
+    sys.stderr.write(held.getvalue())
+
+
+def _tensors_somewhere(model: torch.nn.Module, inputs: Any) -> tuple[torch.nn.Module, Any]:
+    """The model and its inputs on one device; for models on the meta device, their twins on the CPU."""
+    held = [*model.parameters(), *model.buffers()]
+    if on_meta(held or tensors_in(inputs)):
+        with fake_mode():
+            return twin(model), faked(inputs)
+    return model, _beside(model, inputs)
 
 
 def _beside(model: torch.nn.Module, inputs: Any) -> Any:
-    """Example inputs on the device of the model if either is the meta device; their values do not matter."""
+    """Example inputs, on the device of the model where they are on the meta device; their values do not matter."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -169,7 +192,7 @@ def _beside(model: torch.nn.Module, inputs: Any) -> Any:
     def moved(value: object) -> object:
         if held is None or not isinstance(value, torch.Tensor) or value.device == held:
             return value
-        if "meta" not in (value.device.type, held.type):
+        if value.device.type != "meta":
             return value
         return torch.zeros(value.shape, dtype=value.dtype, device=held)
 
@@ -190,7 +213,14 @@ def _user_line(error: BaseException) -> str:
     return plain(found)
 
 
-def _refuse_open_dimensions(program: ExportedProgram, name: str) -> None:
+def _part(model: Any, inputs: Any) -> str:
+    """The end of a sentence: which part of a model has fixed sizes."""
+    found = fixed_part(model, inputs)
+    return f"; or load the part whose sizes are fixed: {found}" if found else ""
+
+
+def _open_dimension(program: ExportedProgram, name: str) -> str:
+    """What is wrong with the first dimension that has no size; empty if all have one."""
     import torch
 
     for node in program.graph.nodes:
@@ -200,7 +230,8 @@ def _refuse_open_dimensions(program: ExportedProgram, name: str) -> None:
             for position, dim in enumerate(shape):
                 if not isinstance(dim, int):
                     given = node.op == "placeholder"
-                    raise InvalidInputError(
+                    return (
                         f"{name}: {f'input {node.name!r}' if given else title(node)} has an open dimension "
                         f"({plain(str(dim))}, position {position}); {_OPEN_INPUT if given else _OPEN_RESULT}"
                     )
+    return ""

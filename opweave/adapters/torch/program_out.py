@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from opweave.adapters.error_messages import plain
 from opweave.adapters.runtimes.groups import check_covered
 from opweave.adapters.torch.program import title
+from opweave.adapters.torch.twin import has_values
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 
@@ -145,7 +146,7 @@ def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
         When weights are on the meta device, or an unplanned node changes memory.
     """
     for name, weight in program.state_dict.items():
-        if weight.device.type == "meta":
+        if not has_values(weight):
             raise InvalidInputError(
                 f"{plain(graph.name)}: parameter {name!r} is on the meta device and has no values; to run the model, "
                 "build it on the CPU"

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.torch.ledger import Call, Ledger
-from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, tensors_in, title
+from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, title
+from opweave.adapters.torch.twin import fake_mode, tensors_in
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -104,14 +105,16 @@ class _Replay:
         self._values: dict[Node, Any] = {}
         self._ids: dict[Node, str] = {}
         self._parts: dict[Node, dict[int, str]] = {}
+        self._tokens: dict[Node, torch.Tensor] = {}  # of 0 bytes, one for each number that is read from a tensor
+        self._behind: dict[Node, dict[Node, None]] = {}  # the makers of such numbers that a number depends on
+        self._checked = _only_checked(program)
 
     def outputs(self) -> list[str]:
         """Run the whole program and return the ids of its output tensors."""
         import torch
-        from torch._subclasses.fake_tensor import FakeTensorMode
 
         found: list[str] = []
-        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.no_grad(), fake_mode():
             self._enter()
             for node in self._program.graph.nodes:
                 if node.op == "call_function":
@@ -119,7 +122,8 @@ class _Replay:
                 elif node.op == "get_attr":
                     self._constant(node)
                 elif node.op == "output":
-                    found = [self._ids[leaf] for leaf in node.all_input_nodes if leaf in self._ids]
+                    leaves = (*node.all_input_nodes, *self._numbers(node))
+                    found = [self._ids[leaf] for leaf in leaves if leaf in self._ids]
         return found
 
     def _enter(self) -> None:
@@ -179,7 +183,7 @@ class _Replay:
         if node.target is operator.getitem:
             self._take(node)
             return
-        if str(node.target).startswith(_CHECKS):
+        if node in self._checked:
             self._values[node] = None
             return
         if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -194,12 +198,26 @@ class _Replay:
         except Exception as error:  # torch raises errors from many exception trees here
             raise InvalidInputError(f"{self._where}: {title(node)}: {reason(error)}; {advice(error)}") from error
         names = self._names(node, result)
+        numbers = self._numbers(node)
+        if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
+            self._behind[node] = numbers
+            if not tensors_in((args, kwargs)):
+                return  # arithmetic with numbers
+            self._behind[node] = {node: None}
+            result = self._tokens[node] = torch.empty(0)
+            self._ids[node] = node.name
+        behind = [self._tokens[leaf] for leaf in numbers]
+        read = [*self._read_ids(node), *(self._ids[leaf] for leaf in numbers)]
         ids = self._ledger.record(
-            Call(node.name, node.target, args, kwargs, result, names, self._read_ids(node), module_path(node))
+            Call(node.name, node.target, args, kwargs, result, names, behind, read, module_path(node))
         )
         self._parts[node] = ids
         if isinstance(result, torch.Tensor) and 0 in ids:
             self._ids[node] = ids[0]
+
+    def _numbers(self, node: Node) -> dict[Node, None]:
+        """The nodes that read from tensors the numbers behind a node's arguments."""
+        return {maker: None for leaf in node.all_input_nodes for maker in self._behind.get(leaf, ())}
 
     def _take(self, node: Node) -> None:
         """Handle ``getitem``: take the element itself, under the name that its maker gave it."""
@@ -243,6 +261,18 @@ class _Replay:
 
         mapped = map_aggregate(arguments, value)
         return dict(mapped) if isinstance(mapped, dict) else tuple(mapped) if isinstance(mapped, tuple) else mapped
+
+
+def _only_checked(program: ExportedProgram) -> set[Node]:
+    """Calls that check something, and those that make numbers for such calls alone."""
+    found: set[Node] = set()
+    for node in reversed(program.graph.nodes):
+        made = tensors_in(node.meta.get("val"))
+        if node.op == "call_function" and (
+            str(node.target).startswith(_CHECKS) or (not made and node.users and found.issuperset(node.users))
+        ):
+            found.add(node)
+    return found
 
 
 def _fake(like: torch.Tensor) -> torch.Tensor:

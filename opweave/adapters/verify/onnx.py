@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.model import OnnxFile, Shaped
+from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
 from opweave.adapters.onnx.optimizer import form_of_plan
 from opweave.adapters.onnx.pieces import Piece, write_pieces
@@ -23,6 +23,7 @@ from opweave.adapters.onnx.session import (
     default_options,
     import_runtime,
     onnx_session_options,
+    open_session,
     profiled_run,
     random_feeds,
 )
@@ -30,6 +31,8 @@ from opweave.adapters.onnx.write import save_model
 from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
+from opweave.problems.errors import EngineError
+from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
@@ -39,6 +42,7 @@ from opweave.problems.solution import Solution
 from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import ModelProto
 
 
@@ -94,13 +98,25 @@ def verify_onnx(
     feeds = dict(inputs or {})
     feeds = dict(random_feeds(found.model, seed, feeds)) | feeds
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        original = save_model(file, with_types(found), Path(folder) / "original.onnx")
+        original = _original(model, file, found, Path(folder) / "original.onnx")
         if not isinstance(solution, Ordering):
             return _verify_pieces(_bench(original, file, found, feeds, threads), solution, problem)
         with form_of_plan(original, solution.order, {}, DEFAULT_LIMITS) as form:
             if form is not original:
                 file, found = shape(form, {}, None, DEFAULT_LIMITS)
             return _verify_order(_bench(original, file, found, feeds, threads), solution, problem)
+
+
+def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path: Path) -> Path:
+    """Write the original with fixed sizes; with open ones if the runtime's optimiser fails on a branch of an If."""
+    save_model(file, with_types(found), path)
+    if any(map(inner_graphs, found.model.graph.node)):
+        try:
+            open_session(path, default_options())
+        except EngineError:
+            fresh = read_model(model, DEFAULT_LIMITS)
+            save_model(fresh, fresh.proto, path)
+    return path
 
 
 def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
@@ -162,6 +178,8 @@ def _compare(
 ) -> dict[str, Any]:
     """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
     close, difference = _close(outputs, untouched.outputs)
+    if not close:  # the runtime's optimiser may change sums by more than the tolerance; that is not the plan's doing
+        close, _ = _close(outputs, bench.plain(bench.original).outputs)
     return {
         "model": bench.problem.graph.name,
         "runtime": f"onnxruntime {import_runtime().__version__}",
@@ -235,7 +253,8 @@ def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
 def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
     problem, ran = bench.problem, _planned(bench, planned.order)
     order = _whole_order(bench, ran)
-    details = problem.evaluate(Ordering(order=tuple(order))).details
+    with_scratch = problem.evaluate(Ordering(order=tuple(order))).objective
+    details = _without_scratch(problem).evaluate(Ordering(order=tuple(order))).details
     if planned.live is None or given.live is None or details is None:
         return None
     predicted = dict(zip(order, details.stable, strict=True))
@@ -246,10 +265,25 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
         measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
+        predicted_arena=None if with_scratch is None else int(with_scratch),
         allocator_peak=planned.peak_bytes,
         held_before=planned.session_bytes,
         explanation=_explanation(planned, max(planned.live)),
     )
+
+
+def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
+    """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back."""
+    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in problem.graph.operators)
+    shown = problem.graph
+    graph = OpGraph(
+        name=shown.name,
+        operators=operators,
+        tensors=shown.tensors,
+        parameters=shown.parameters,
+        outputs=shown.outputs,
+    )
+    return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 
 def _explanation(run: RuntimeRun, live: int) -> str:
@@ -270,17 +304,40 @@ def _explanation(run: RuntimeRun, live: int) -> str:
     return " ".join(sentences)
 
 
+def _arrays_of(name: str, value: object) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """The arrays in an output, with names; a classifier's is a list of maps."""
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _arrays_of(f"{name}/{index}", each)
+    else:
+        yield name, np.asarray(value)
+
+
+def _flat(outputs: Mapping[str, object]) -> Arrays:
+    return {path: array for name, value in outputs.items() for path, array in _arrays_of(name, value)}
+
+
 def _equal(ours: Arrays, theirs: Arrays) -> bool:
-    return all(
+    ours, theirs = _flat(ours), _flat(theirs)
+    return ours.keys() <= theirs.keys() and all(
         value.shape == theirs[name].shape
         and value.dtype == theirs[name].dtype
-        and value.tobytes() == theirs[name].tobytes()
+        and (
+            value.tolist() == theirs[name].tolist()
+            if value.dtype.hasobject
+            else value.tobytes() == theirs[name].tobytes()
+        )
         for name, value in ours.items()
     )
 
 
 def _close(ours: Arrays, theirs: Arrays) -> tuple[bool, float | None]:
     """Whether all outputs are close, and the largest difference; texts and NaNs do not count for the latter."""
+    ours, theirs = _flat(ours), _flat(theirs)
+    if any(name not in theirs or value.shape != theirs[name].shape for name, value in ours.items()):
+        return False, None
     worst, close = 0.0, True
     for name, value in ours.items():
         if value.dtype.kind not in "fiub":

@@ -19,7 +19,7 @@ from opweave.formulations.export.lp import write_lp
 from opweave.formulations.export.mps import write_mps
 from opweave.formulations.export.named import NamedProgram, file_names
 from opweave.formulations.export.proto import write_proto
-from opweave.formulations.formulation import PyomoFormulation, find_formulation, load_formulations
+from opweave.formulations.formulation import PyomoFormulation, formulation_for, load_formulations
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
@@ -140,7 +140,7 @@ def _model(
     """The model to write; it passes through Pyomo only if something needs Pyomo."""
     load_formulations(problem.kind)
     takes = IntervalModel if suffix in WHOLE else LinearModel
-    found = find_formulation(type(problem), formulation, takes)
+    found = formulation_for(problem, formulation, takes)
     if takes is IntervalModel or (suffix in LINEAR and extend is None and not issubclass(found, PyomoFormulation)):
         model = written_model(problem, found)
     else:

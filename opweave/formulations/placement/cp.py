@@ -20,19 +20,15 @@ Rows hold to within two ticks, so a rule about times should tolerate a millionth
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
-
-import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import common_tick, lower_unless_short
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
-from opweave.formulations.placement.messages import flow_seconds, messages_of
+from opweave.formulations.placement.messages import messages_of
 from opweave.formulations.placement.program import ColumnProgram
-from opweave.formulations.placement.windows import FIT
 from opweave.formulations.ticks import MOST_TICKS, WHOLE, fine_tick
 from opweave.problems.placement.spec import Placement
 
@@ -59,7 +55,7 @@ class Intervals(ColumnProgram):
         tick = fine_tick(self._activities, windows.horizon)
         if not self.context.extended:
             # added rows may need times that are no sums of durations
-            tick = common_tick(instance, windows.horizon) or tick
+            tick = common_tick(instance, windows.horizon, MOST_TICKS) or tick
         self._unit = tick
         least = self.lower_bound(windows)
         model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
@@ -75,20 +71,3 @@ class Intervals(ColumnProgram):
     def objective_bound(self, problem: Placement, value: float) -> float:
         """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
-
-
-def common_tick(instance: PlacementInstance, horizon: float) -> float | None:
-    """The largest decimal tick, in seconds, that divides all durations (0.5 for 0.5, 1.5 and 2); None if too small.
-
-    Durations above the horizon are ignored, because no schedule of interest contains them.
-    """
-    durations = np.concatenate([instance.seconds.ravel(), flow_seconds(instance).ravel()])
-    durations = durations[durations <= horizon * (1 + FIT)]
-    for digits in range(-3, 10):
-        counts = durations * 10.0**digits
-        whole = np.round(counts)
-        if (np.abs(counts - whole) <= WHOLE / 10 * np.maximum(1.0, whole)).all():
-            tick = math.gcd(*(int(count) for count in np.unique(whole))) / 10.0**digits
-            if tick > 0 and horizon / tick <= MOST_TICKS:
-                return tick
-    return None

@@ -7,6 +7,7 @@ within a device it takes no time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,9 @@ from opweave.problems.placement.spec import Placement
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
+
+EXACT = 1e-10
+"""Relative distance from a multiple of a tick that counts as rounding of the input."""
 
 SUPPORTS = ("assignment", "order_arcs")
 """Expressions of side constraints that :func:`lower` handles."""
@@ -115,6 +119,31 @@ class PlacementInstance:
     def transfer(self) -> FloatArray:
         """Seconds to send every flow between every two devices. Shape (flows, devices, devices)."""
         return self.latency + self.size[:, None, None] * self.seconds_per_byte
+
+
+def common_tick(instance: PlacementInstance, horizon: float, most: float) -> float | None:
+    """The largest decimal tick, in seconds, that divides all durations (0.5 for 0.5, 1.5 and 2); None if there is none.
+
+    Parameters
+    ----------
+    instance
+        The problem as arrays.
+    horizon
+        Durations above it are ignored, because no schedule of interest contains them.
+    most
+        Most ticks of the horizon.
+    """
+    with np.errstate(invalid="ignore"):  # where a link is missing
+        durations = np.concatenate([instance.seconds.ravel(), instance.transfer().ravel()])
+        durations = durations[durations <= horizon * (1 + EXACT)]
+    for digits in range(-3, 10):
+        counts = durations * 10.0**digits
+        whole = np.round(counts)
+        if (np.abs(counts - whole) <= EXACT * np.maximum(1.0, whole)).all():
+            tick = math.gcd(*(int(count) for count in np.unique(whole))) / 10.0**digits
+            if tick > 0 and horizon / tick <= most:
+                return tick
+    return None
 
 
 def lower_unless_short(problem: Placement) -> PlacementInstance:

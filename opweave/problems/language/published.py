@@ -7,6 +7,7 @@ planner that takes data sheets at their word promises too much by these shares; 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple, get_args
 
@@ -68,6 +69,41 @@ PUBLISHED = (
 )
 """Speeds that a search of public threads returned, a small sample: three are one model on one board. File sizes that a
 thread does not print are those that such files usually have."""
+
+
+class Spread(NamedTuple):
+    """How much longer or shorter than predicted tokens took in published runs.
+
+    Attributes
+    ----------
+    least, most
+        The smallest and the largest ratio of measured to predicted seconds.
+    runs
+        Number of runs.
+    """
+
+    least: float
+    most: float
+    runs: int
+
+
+def published_spread(efficiency: Mapping[str, Efficiency]) -> Spread:
+    """How far predictions with these efficiencies would have been off for the runs in :data:`PUBLISHED`.
+
+    Predictions from data sheets take the peak bandwidth, times the efficiencies of the feed-forward parts and experts,
+    which are most of a token; predictions from measured devices are closer.
+
+    Examples
+    --------
+    >>> spread = published_spread({})
+    >>> round(spread.least, 2), round(spread.most, 2), spread.runs
+    (1.17, 1.67, 9)
+    >>> round(published_spread(typical_efficiency()).most, 2)
+    1.05
+    """
+    promised = [efficiency.get(role, Efficiency()).traffic for role in ("feed_forward", "experts")]
+    shares = [speed.share for speed in PUBLISHED]
+    return Spread(min(promised) / max(shares), max(promised) / min(shares), len(shares))
 
 
 def typical_efficiency() -> dict[str, Efficiency]:

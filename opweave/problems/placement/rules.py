@@ -30,9 +30,9 @@ from opweave.problems.placement.play import Played, play
 
 def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
     """Judge a solution against all rules except the side constraints."""
-    unusable = list(_unusable(problem, solution))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
+    wrong = list(unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=tuple(wrong))
     played, held = play(problem, solution), problem.memory_by_device(solution)
     broken, details = tuple(_violations(problem, played, held)), _details(problem, played, held)
     judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
@@ -47,7 +47,7 @@ def opposite_demanded(asked: Precede) -> str:
     )
 
 
-def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
+def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
     """Check that every operator has a start and a device that can run it, and that all names exist."""
     operators, devices, tensors = problem.known_seconds, problem.cluster.device_index, problem.graph.tensor_index
     for name in dict.fromkeys((*solution.device, *solution.start)):

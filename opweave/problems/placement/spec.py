@@ -25,16 +25,18 @@ from opweave.problems.on_cluster import (
     memory_by_cap,
     times_by_device,
 )
+from opweave.problems.placement.calls import call_intervals, check_calls, judge_calls
 from opweave.problems.placement.details import PlacementDetails
 from opweave.problems.placement.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 __all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
 
-TransferModel = Literal["one_port_tensor", "one_port_edge", "delay"]
+TransferModel = Literal["one_port_tensor", "one_port_edge", "delay", "blocking"]
 
 
 class Transfer(Spec):
@@ -68,9 +70,11 @@ class Schedule(Solution):
     device
         Device name of every operator.
     start
-        Start of every operator, in seconds.
+        Start of every operator, in seconds. If the problem's transfers are ``"blocking"``, operators of one call have
+        the same start: that of the call.
     transfers
-        In any order. They may be omitted if the problem's transfers are ``"delay"``.
+        In any order. They may be omitted if the problem's transfers are ``"delay"``, and must be if they are
+        ``"blocking"``.
     """
 
     device: FrozenDict[Name, Name]
@@ -101,7 +105,16 @@ class Placement(Problem[Schedule, PlacementDetails]):
         How simultaneous transfers affect each other. ``"one_port_tensor"``: a tensor is sent once to each device that
         reads it, and every device sends one thing at a time and receives one thing at a time. ``"one_port_edge"``: the
         same ports, but a tensor is sent once for each operator that reads it on another device (the paper).
-        ``"delay"``: any number of transfers at the same time.
+        ``"delay"``: any number of transfers at the same time. ``"blocking"``: every device but the host is an
+        accelerator and works in calls. A call brings in, one after the other, every tensor that its operators read and
+        other operators make; then its operators run one after the other; then it returns every tensor that other
+        operators read. It begins when all its inputs are in host memory, its outputs are there when it ends, and
+        its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
+        number of operators at the same time, and its operators use host memory directly.
+    host
+        The device of ``"blocking"`` whose memory all tensors pass through; None for the other readings.
+    max_calls
+        Most calls of each accelerator under ``"blocking"``; None for any number.
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
@@ -110,7 +123,8 @@ class Placement(Problem[Schedule, PlacementDetails]):
     ------
     InvalidSpecError
         When costs name an operator or device that the graph or the cluster does not have, an operator has no known time
-        on any device, all times add up to more than 1e15 seconds, or a constraint does not fit.
+        on any device, all times add up to more than 1e15 seconds, a constraint does not fit, or ``"blocking"`` meets
+        what it does not know: a ``Precede``, no host, or one that the cluster does not have.
 
     Notes
     -----
@@ -118,6 +132,9 @@ class Placement(Problem[Schedule, PlacementDetails]):
     of 0 seconds follows the same rule: it may run at the moment when another activity starts or ends, but not in the
     middle of it. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to
     the makespan.
+
+    ``"blocking"`` is the model of Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators"
+    (NeurIPS 2020), for the latency of a single input; parameters lie where their operators run.
 
     No schedule obeys ``Precede`` constraints that form a cycle, among themselves or with the data. An operator does not
     precede itself, even if all operators of the cycle take 0 seconds.
@@ -149,6 +166,8 @@ class Placement(Problem[Schedule, PlacementDetails]):
     costs: Costs
     transfers: TransferModel = "one_port_tensor"
     memory: MemoryModel = "additive"
+    host: Name | None = None
+    max_calls: Count | None = 1
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
@@ -157,7 +176,12 @@ class Placement(Problem[Schedule, PlacementDetails]):
         running = math.fsum(max(known.values()) for known in self.known_seconds.values())
         check_total_time(self.graph, self.cluster, running)
         check_constraints(self.constraints, self)
+        check_calls(self)
         return self
+
+    @property
+    def reading(self) -> str | None:
+        return "transfers='blocking'" if self.transfers == "blocking" else None
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
@@ -184,10 +208,17 @@ class Placement(Problem[Schedule, PlacementDetails]):
         return memory_by_cap(self.cluster, self.constraints)
 
     def assumptions(self) -> str:
-        return f"makespan, transfers {self.transfers}, memory {self.memory}"
+        calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"
+        blocking = f", {calls} of an accelerator" if self.transfers == "blocking" else ""
+        return f"makespan, transfers {self.transfers}{blocking}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
-        """Start and end in seconds of every operator that the schedule assigns to a device that can run it."""
+        """Start and end in seconds of every operator that the schedule assigns to a device that can run it.
+
+        Under ``"blocking"``, those of its call if it runs on an accelerator.
+        """
+        if self.transfers == "blocking":
+            return call_intervals(self, solution)
         when = {}
         for name, costs in self.known_seconds.items():
             device, start = solution.device.get(name), solution.start.get(name)
@@ -211,4 +242,4 @@ class Placement(Problem[Schedule, PlacementDetails]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
-        return judge(self, solution)
+        return judge_calls(self, solution) if self.transfers == "blocking" else judge(self, solution)

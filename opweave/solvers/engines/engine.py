@@ -20,6 +20,7 @@ from opweave.formulations.formulation import (
     OutOfTimeError,
     PyomoFormulation,
     find_formulation,
+    formulation_for,
     formulation_names,
 )
 from opweave.formulations.horizon import Waits
@@ -165,11 +166,11 @@ def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[
     """The formulation that the run names, or all that leave the fewest side constraints to the referee."""
     names = formulation_names(problem.kind, engine.takes)
     if run.formulation is not None or not names:
-        return [find_formulation(type(problem), run.formulation, engine.takes)]
-    left = {
-        each: len(unexpressed(problem, each))
-        for each in (find_formulation(type(problem), name, engine.takes) for name in names)
-    }
+        return [formulation_for(problem, run.formulation, engine.takes)]
+    every = (find_formulation(type(problem), name, engine.takes) for name in names)
+    left = {each: len(unexpressed(problem, each)) for each in every if each.reading == problem.reading}
+    if not left:
+        return [formulation_for(problem, None, engine.takes)]  # says why there is none
     return [each for each, count in left.items() if count == min(left.values())]
 
 

@@ -86,6 +86,7 @@ def _register(
             options=options,
             missing=engine.missing,
             version=engine.version,
+            readings=tuple(dict.fromkeys(formulation.reading for formulation in written)),
         )
     )
 

@@ -12,7 +12,7 @@ from functools import partial
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
+from opweave.solvers.pipeline.baselines import by_memory, filling, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
 from opweave.solvers.pipeline.lattice_search import LatticeSearch
@@ -28,7 +28,7 @@ MOST_SEARCHES = 6
 SHARP = 1e-7
 """Most restarts of a search, and the rounding error of sums, relative to the best plan, that does not call for one."""
 
-SIMPLE_RULES: tuple[Rule, ...] = (joint_greedy, random_split, by_memory, sorting)
+SIMPLE_RULES: tuple[Rule, ...] = (joint_greedy, random_split, by_memory, filling, sorting)
 """Rules tried when the joint search has not proved its plan optimal; an optimal plan cannot be beaten."""
 
 GRACE_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""Baselines: a single device, and simple splits at random, greedily, in proportion to memory, and by sorting.
+"""Baselines: a single device, and simple splits: random, greedy, in proportion to memory, by filling, by sorting.
 
 Sources: Parthasarathy and Krishnamachari (2022), section IV, for random and greedy, and Algorithm 1 for the partitions
 of :func:`smallest_sum_cuts`; ``by_memory`` is the default of runtimes that split models.
@@ -18,6 +18,9 @@ from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
 
 TRIES = 50
+
+ORDERED_DEVICES = 5
+"""Most devices of which :func:`filling` tries every order."""
 
 NOT_EVERYWHERE = "some piece of the model cannot run on every device or exceeds the smallest memory"
 """Why there are no partitions."""
@@ -157,6 +160,40 @@ def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]
     return None
 
 
+def filling(instance: PipelineInstance, _seed: int) -> Plan:
+    """One device after another takes as much as it holds; the best order of devices.
+
+    All orders of up to :data:`ORDERED_DEVICES` devices are tried; of more devices, the given order, the fastest first
+    and the largest first.
+    """
+    count = len(instance.devices)
+    devices = range(count)
+    sorted_orders = (
+        tuple(devices),
+        tuple(sorted(devices, key=lambda v: float(instance.elapsed[v, -1]))),
+        tuple(sorted(devices, key=lambda v: -float(instance.capacity[v]))),
+    )
+    orders = itertools.permutations(devices) if count <= ORDERED_DEVICES else iter(sorted_orders)
+    found = {plan for order in orders if (plan := _filled(instance, order)) is not None}
+    plans = sorted((value_of(instance, plan), plan.cuts, plan.devices) for plan in found if is_valid(instance, plan))
+    if not plans:
+        raise NoPlanError("no order of devices that are filled one after another holds the model")
+    return Plan(*plans[0][1:])
+
+
+def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> Plan | None:
+    point, ends, devices = 0, [], []
+    for v in order:
+        end = int(instance.reach[v, point])
+        if end > point:
+            point = end
+            ends.append(end)
+            devices.append(v)
+        if point == instance.last:
+            return Plan(tuple(ends[:-1]), tuple(devices))
+    return None
+
+
 def device_rates(instance: PipelineInstance) -> FloatArray | None:
     """Each device's rate, if all links are as fast as the slower of their ends; else None."""
     rate = instance.rate
@@ -209,6 +246,7 @@ for _name, _rule, _about, _baseline in (
     ("random", random_split, "a random device and a random part that fits, until all is placed", True),
     ("greedy", joint_greedy, "smallest transfers that fit, over the fastest links; from the best first device", True),
     ("by_memory", by_memory, "shares in proportion to memory, devices in the order given", True),
+    ("filling", filling, "one device after another takes what it holds, in the best order of devices", True),
     ("sorting", sorting, "for one rate per device: the most demanding stage on the fastest device", False),
 ):
     register_rule(Pipeline, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_baseline)

@@ -7,7 +7,8 @@ and local search again.
 
 from __future__ import annotations
 
-from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
+from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
@@ -38,6 +39,10 @@ PROGRAMS_SHARE = 0.6
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
 short, a list rule called by name may give a better plan."""
 
+STAGES_SHARE, STAGES_SECONDS = 0.2, 5.0
+"""Share of the time left, and most seconds without a limit, for consecutive stages; they need milliseconds on up to a
+dozen devices."""
+
 CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
@@ -51,12 +56,22 @@ ENGINE_SHARE = 0.6
 """Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
 for the briefest: it proves small problems in the time that remains."""
 
+REINSERTION_SHARE = 0.8
+"""Share of a local search that tabu search gets where there are no ports. It is far ahead of annealing on job shops and
+random graphs, and equal on networks."""
+
 COOLING_SHARE = 0.7
 """Share of the last local search for one more long cooling; rounds from the best plan follow."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
 
+
+MOST_GRAINS = 10_000_000
+"""Most common measures of all times in a schedule for which bounds are rounded up to one."""
+
+UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, MaxDevices)
+"""Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
 
 TINY = 12
 """Operators up to which the embedded engine finishes before another process has started. When time is short, it runs
@@ -68,6 +83,9 @@ SMALL = 36
 PROVABLE = 60
 """Operators up to which constraint programming proves most problems that do not split into modules. It then runs right
 after a brief local search and gets most of the time."""
+
+UNDELAYED = 300
+"""The same for problems whose transfers take no time, such as job shops: their programs have no rows for transfers."""
 
 PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
 LARGER_SECONDS = 2.0
@@ -87,11 +105,14 @@ WHOLE = 0.6
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
+    if problem.reading is not None:
+        return go_on_with(problem, "calls", run)
     lower_unless_short(problem)
     search = empty_search(problem, run)
     instance = search.instance
     search.consider_solution(run.start)
     list_plans(search, FIRST)
+    set_grain(search)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.arrays, Best(run))
@@ -106,6 +127,10 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
         if not run.should_stop():
             more_list_plans(search)
+    if instance.operators > SMALL and len(instance.devices) > 1 and not run.should_stop():
+        with run.share(STAGES_SHARE, STAGES_SECONDS):
+            go_on_with(problem, "stages", run)
+        search.consider_solution(run.best)
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
@@ -120,6 +145,24 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if run.time_limit is None and not run.closed():
         return Outcome(Termination.BUDGET)
     return Outcome(run.termination())
+
+
+def set_grain(search: LocalSearch) -> None:
+    """Let bounds be rounded up to a common measure of all times, unless a rule or row of a user's own may add times.
+
+    Some shortest schedule waits for nothing but the ends of operators and transfers, so it takes a sum of durations.
+    """
+    run, constraints = search.run, search.problem.constraints
+    if run.objective is not None and run.extend is None and all(means(each, *UNTIMED_RULES) for each in constraints):
+        run.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
+
+
+def _reinsert(search: LocalSearch, share: float) -> None:
+    """Run tabu search for a share of the time, where there are no ports."""
+    if search.problem.transfers == "delay" and not search.run.should_stop():
+        with search.run.share(share, UNTIMED_SECONDS):
+            go_on_with(search.problem, "tabu", search.run)
+        search.consider_solution(search.run.best)
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
@@ -169,6 +212,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+        _reinsert(search, REINSERTION_SHARE)
         if cooled:
             cool_down(search)
     if run.should_stop():
@@ -192,6 +236,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
+            _reinsert(search, REINSERTION_SHARE)
             if cooled:
                 with run.share(COOLING_SHARE):
                     cool_down(search)
@@ -207,7 +252,8 @@ def is_whole(search: LocalSearch) -> bool:
     """Whether constraint programming should run before decomposition: the problem is small and mostly one module."""
     operators = search.instance.operators
     timed = search.run.time_limit is not None
-    if not TINY < operators <= (PROVABLE if timed else SMALL) or not is_available(search.problem, CONSTRAINT_ENGINE):
+    most = SMALL if not timed else PROVABLE if search.arrays.size.any() or search.arrays.latency.any() else UNDELAYED
+    if not TINY < operators <= most or not is_available(search.problem, CONSTRAINT_ENGINE):
         return False
     _, windows = modules(search.arrays)
     return max(len(window.inner) for window in windows) >= WHOLE * operators
@@ -223,5 +269,6 @@ register(
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=SUPPORTS,
+        readings=(None, "transfers='blocking'"),
     )
 )

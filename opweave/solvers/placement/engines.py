@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement import cp, milp, milp_paper  # noqa: F401 - they register themselves
+from opweave.formulations.placement import calls_program, cp, milp, milp_paper  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement, Schedule
@@ -18,6 +18,7 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
+from opweave.solvers.placement.blocking.auto import bound_of_calls, good_calls
 from opweave.solvers.placement.bounds.best import bound
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
@@ -59,7 +60,7 @@ def brief_head_start_within(run: Run) -> HeadStart:
 
     def initial(problem: Placement) -> Schedule | None:
         operators = len(problem.graph.operators)
-        if operators <= LISTED:
+        if operators <= LISTED and problem.reading is None:
             return best_list_schedule(problem)
         wanted, left = min(SECONDS, OPERATOR_SECONDS * operators), run.remaining()
         return good_schedule(problem, wanted if left is None else min(wanted, SHARE * left))
@@ -70,6 +71,8 @@ def brief_head_start_within(run: Run) -> HeadStart:
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
     """The best feasible schedule of a short local search, else of the list schedulers; None if there is none."""
     scout = Run(time_limit=seconds)
+    if problem.reading is not None:
+        return good_calls(problem, scout)
     if len(problem.graph.operators) >= WORTH_SEARCHING:
         with suppress(ContradictionError):
             search = empty_search(problem, scout)
@@ -100,6 +103,8 @@ def quick_lower_bound(problem: Placement) -> float | None:
 
 def _bound_by(problem: Placement, better: Callable[[PlacementInstance, PlacementArrays], float]) -> float | None:
     """The critical path or, on larger problems, a better bound; None when there is no plan."""
+    if problem.reading is not None:
+        return bound_of_calls(problem)
     try:
         instance = lower(problem)
     except ContradictionError:

@@ -102,7 +102,7 @@ def chosen_groups(arrays: PlacementArrays) -> BoolArray:
         return np.ones(arrays.seconds.shape, dtype=bool)
     groups = int(group.max()) + 1
     total = np.bincount(group, weights=speed, minlength=groups)
-    share = _shares(arrays) if arrays.seconds.size <= MOST_COLUMNS else None
+    share = shares_of(arrays) if arrays.seconds.size <= MOST_COLUMNS else None
     slowest = np.zeros(len(arrays.seconds), dtype=np.int64)
     if share is not None:
         for g in range(1, groups):  # the fastest group that, together with all faster ones, does half of the work
@@ -121,7 +121,7 @@ def device_speeds(arrays: PlacementArrays) -> FloatArray:
     return speed
 
 
-def _shares(arrays: PlacementArrays) -> FloatArray | None:
+def shares_of(arrays: PlacementArrays) -> FloatArray | None:
     """Shares of operators on devices in the relaxed optimum without transfers. Shape (operators, devices).
 
     Minimise T subject to: shares add up to 1, an operator ends its own time after each predecessor, and neither the

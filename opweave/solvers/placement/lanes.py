@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
+from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, UNDELAYED, is_whole, last_word, set_grain
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.decompose import Decomposition
@@ -37,10 +37,13 @@ CLOSE = 0.02
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
+    if problem.reading is not None:
+        return with_seeds(f"{HOME}.blocking.auto:solve_calls")(problem, run)
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
-    if len(problem.graph.operators) <= PROVABLE and is_whole(empty_search(problem, run)):
+    if len(problem.graph.operators) <= UNDELAYED and is_whole(empty_search(problem, run)):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores
-    return search, bound, Lane(f"{HOME}.local:solve_local", shift=1)
+    again = "tabu:solve_tabu" if problem.transfers == "delay" else "local:solve_local"
+    return search, bound, Lane(f"{HOME}.{again}", shift=1)
 
 
 def search(problem: Placement, run: Run) -> Outcome:
@@ -76,6 +79,7 @@ def bound(problem: Placement, run: Run) -> Outcome:
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     """A local search that starts from the list schedules and the run's best plan."""
     search = empty_search(problem, run)
+    set_grain(search)
     if search.instance.operators:
         quick_bounds(search.instance, search.arrays, Best(run))
     search.consider_solution(run.start)

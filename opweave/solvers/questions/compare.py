@@ -149,7 +149,8 @@ def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[st
     """The solvers to compare; a name that no solver has is refused before time is spent."""
     is_available(problem, AUTO)  # all solvers of the problem are registered by now
     if solvers is None:
-        there = [each.name for each in registered(problem.kind) if each.baseline and each.missing() is None]
+        rows = (each for each in registered(problem.kind) if problem.reading in each.readings)
+        there = [each.name for each in rows if each.baseline and each.missing() is None]
         return [*there, AUTO]
     names = [solvers] if isinstance(solvers, str) else list(solvers)
     if not names:

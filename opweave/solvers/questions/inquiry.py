@@ -187,7 +187,8 @@ class Inquiry:
     def _provers(self, problem: AnyProblemType) -> list[str]:
         """Solvers of the problem that prove optima and know all its side constraints."""
         kinds = [type(constraint) for constraint in problem.constraints]
-        known = {each.name: each for each in registered(problem.kind) if each.proves == "optimum"}
+        rows = (each for each in registered(problem.kind) if problem.reading in each.readings)
+        known = {each.name: each for each in rows if each.proves == "optimum"}
         able = [known[name] for name in PROVERS if name in known and known[name].missing() is None]
         return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]
 

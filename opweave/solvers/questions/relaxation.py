@@ -10,6 +10,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import lower as batched_arrays
 from opweave.formulations.batched_mapping.retime import retimed as retimed_batches
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.calls import calls_of, schedule_of_calls
+from opweave.formulations.placement.calls import lower_calls as call_arrays
 from opweave.formulations.placement.instance import lower as placement_arrays
 from opweave.formulations.placement.messages import messages_of
 from opweave.formulations.placement.retime import retimed, timetable
@@ -143,7 +145,7 @@ _ON_CLUSTER: Mapping[str, Rule] = {"cluster": _better_cluster, "constraints": _f
 
 _RULES: Mapping[type, Mapping[str, Rule]] = {
     MemoryOrdering: {"constraints": _fewer_constraints, "limit_bytes": _no_less("limit_bytes")},
-    Placement: _ON_CLUSTER,
+    Placement: {**_ON_CLUSTER, "max_calls": _no_less("max_calls")},
     BatchedMapping: _ON_CLUSTER,
     Slicing: _ON_CLUSTER,
     Pipeline: {
@@ -176,10 +178,15 @@ def _retimed(problem: AnyProblem, other: AnyProblem, plan: Solution) -> Solution
     """The same devices in the same order, with times that suit this problem; None where plans contain no times."""
     try:
         if isinstance(problem, Placement) and isinstance(other, Placement) and isinstance(plan, Schedule):
+            if problem.reading is not None and problem.reading == other.reading:
+                calls = call_arrays(problem)
+                return schedule_of_calls(calls, calls_of(calls, plan))
+            if problem.transfers != other.transfers:
+                return None
             mine, theirs = placement_arrays(problem), placement_arrays(other)
             table = timetable(theirs, messages_of(theirs, other.transfers), plan)
             messages = messages_of(mine, problem.transfers)
-            if problem.transfers != other.transfers or mine.devices != theirs.devices or mine.names != theirs.names:
+            if mine.devices != theirs.devices or mine.names != theirs.names:
                 return None
             return retimed(problem.transfers, mine, messages, table.device, table.start, table.sent)
         if isinstance(problem, BatchedMapping) and isinstance(plan, BatchedSchedule):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
 from opweave.adapters.cli.flags import FLAGS, fields_of
-from opweave.adapters.cli.main import PROBLEMS
+from opweave.adapters.cli.plan import COMMANDS
 from opweave.adapters.costs.default_costs import batch_sizes, missing_costs
 from opweave.adapters.load import load_problem
 from opweave.adapters.report.views import view_for, views
@@ -28,7 +29,8 @@ MACHINES: dict[str, Any] = {
     "shared": 1e6,
 }
 
-WORDS = [view.word for view in views() if view.word != "memory_layout"]  # its lifetimes are no model
+WORDS = [view.word for view in views() if view.word not in ("memory_layout", "serving")]
+"""The others are not asked with a model alone: lifetimes are none, and token rates are no costs."""
 
 ALONE = ("ordering", "layout")
 """Problems that need no cluster."""
@@ -218,7 +220,7 @@ def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, clu
 
 
 def test_every_flag_is_a_field_of_its_problems_and_the_help_lists_their_words() -> None:
-    assert PROBLEMS.split(", ") == sorted(WORDS, key=PROBLEMS.index)
+    assert sorted(each.word for each in COMMANDS) == sorted(WORDS)
     assert len({flag.name for flag in FLAGS}) == len(FLAGS)
     for flag in FLAGS:
         for word, use in flag.uses.items():
@@ -229,17 +231,42 @@ def test_every_flag_is_a_field_of_its_problems_and_the_help_lists_their_words() 
             assert word in flag.help
 
 
-def test_help_lists_every_flag(opweave: Run) -> None:
+@pytest.mark.parametrize("word", WORDS)
+def test_the_help_of_a_problem_lists_its_own_flags_and_examples_that_can_be_read(opweave: Run, word: str) -> None:
+    shown = opweave(word, "--help").out
+    listed = set(re.findall(r"(?<=│ )--[a-z-]+", shown))
+    own = {flag.name for flag in FLAGS if word in flag.uses}
+    assert own <= listed
+    assert not {flag.name for flag in FLAGS if word not in flag.uses} & listed
+    command = next(each for each in COMMANDS if each.word == word)
+    for example in command.examples:
+        assert example in shown
+        assert set(re.findall(r"--[a-z-]+", example)) <= listed
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_command_of_a_problem_is_plan_with_that_problem(
+    opweave: Run, model: Path, cluster: Path, word: str
+) -> None:
+    flags = on(word, cluster)
+    same = [opweave(word, model, *flags[2:], "--json"), opweave("plan", model, *flags, "--json")]
+    assert [ended.status for ended in same] == [0, 0]
+    assert same[0].err == same[1].err == ""
+    first, second = (json.loads(ended.out) for ended in same)
+    assert (first["solution"], first["objective"]) == (second["solution"], second["objective"])
+
+
+def test_plan_names_the_problems_and_leaves_their_flags_to_them(opweave: Run) -> None:
     shown = opweave("plan", "--help").out
-    assert [flag.name for flag in FLAGS if flag.name not in shown] == []
-    for word in WORDS:
-        assert word in shown
+    assert all(word in shown for word in WORDS)
+    assert [flag.name for flag in FLAGS if flag.name in shown] == []
 
 
 def test_flags_are_optional_parameters() -> None:
     for flag in FLAGS:
-        assert flag.parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        assert flag.parameter.default is None
+        for word in (None, *flag.uses):
+            assert flag.parameter(word).kind is inspect.Parameter.KEYWORD_ONLY
+            assert flag.parameter(word).default is None
     with pytest.raises(InvalidInputError, match="problem batched does not accept --objective; leave it out"):
         fields_of(view_for("batched"), {"--objective": "makespan"})
 

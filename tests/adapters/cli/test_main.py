@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from opweave.adapters.cli import main as cli
 from opweave.adapters.load import load_result
@@ -116,7 +117,15 @@ def test_a_report_is_written(opweave: Run, spec: Path, tmp_path: Path) -> None:
     ended = opweave("solve", spec, "--report", tmp_path / "new" / "report")
     names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
     assert ended.status == 0
-    assert names == {"problem.json", "result.json", "order.json", "trace.json", "memory.png", "report.html"}
+    assert names == {
+        "problem.json",
+        "result.json",
+        "order.json",
+        "trace.json",
+        "memory.png",
+        "memory.svg",
+        "report.html",
+    }
 
 
 BAD_ARGUMENTS = [
@@ -148,7 +157,7 @@ def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: lis
         (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
         (["--in-place", "maybe"], "in_place should be 'none', 'first' or 'any'"),
         (["--dim", "batch=-1"], "a dimension is a whole number"),
-        (["--dim", "batch=1"], "dims are for .onnx files"),
+        (["--dim", "batch=1"], "dims are for .onnx, .tflite and .xml files"),
     ],
 )
 def test_bad_plan_arguments_are_one_sentence(
@@ -210,7 +219,7 @@ def test_files_that_are_none(opweave: Run, spec: Path, tmp_path: Path) -> None:
 
 
 def test_places_are_tried_before_the_solver_runs(opweave: Run, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_solve_and_tell", lambda *_: pytest.fail("solved in vain"))
+    monkeypatch.setattr("opweave.solvers.solve.solve", lambda *_, **__: pytest.fail("solved in vain"))
     assert_polite(opweave("solve", spec, "-o", spec.parent), "it is a folder")
 
 
@@ -243,3 +252,14 @@ def test_python_m_opweave_is_the_command_line() -> None:
     command = [sys.executable, "-m", "opweave", "solve", "no.json"]
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+
+
+COMMANDS = sorted(typer.main.get_command(cli.app).commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_json_and_examples(opweave: Run, name: str) -> None:
+    shown = opweave(name, "--help").out
+    assert "--json" in shown
+    assert "Examples:" in shown
+    assert f"opweave {name}" in shown.partition("Examples:")[2]

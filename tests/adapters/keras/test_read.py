@@ -95,6 +95,27 @@ def test_a_published_network() -> None:
     assert heavy / 2 == pytest.approx(300.8e6, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "dims",
+    [
+        {"batch": 1, "height": 64, "width": 96},
+        {"*:0": 1, "image:1": 64, "*": 96},
+        {"batch": 1, "height": 64, "*:2": 96},
+    ],
+)
+def test_open_heights_and_widths_get_sizes(dims: dict[str, int]) -> None:
+    inputs = {"open": keras.Input((None, None, 3), name="image"), "closed": keras.Input((64, 96, 3), name="image")}
+    nets = {}
+    for kind, x in inputs.items():
+        y = layers.Conv2D(4, 3, strides=2, name="conv")(x)
+        y = layers.GlobalAveragePooling2D(name="pool")(layers.UpSampling2D(2, name="up")(y))
+        nets[kind] = keras.Model(x, layers.Dense(2, name="top")(y), name="net")
+    closed = ow.load(nets["closed"], dims={"batch": 1})
+    opened = ow.load(nets["open"], dims=dims)
+    assert opened.operators == closed.operators
+    assert opened.tensors == closed.tensors
+
+
 class Custom(keras.Model):
     def call(self, x: Any) -> Any:
         return x
@@ -108,8 +129,10 @@ def _open() -> Any:
 BAD = [
     (lambda: ow.load(Custom(name="own")), "own: model 'own' is not a functional Keras 3 model"),
     (lambda: ow.load(keras.Sequential([layers.Dense(3)], name="raw")), "raw: model 'raw' is not built"),
-    (lambda: ow.load(_open()), r'net: the inputs leave the batch size open; give it, for example dims=\{"batch": 1\}'),
-    (lambda: ow.load(_open(), dims={"batch": 1}), "net: input 'x' leaves dimension 1 open"),
+    (lambda: ow.load(_open()), r'net: the inputs have open dimensions; .* dims=\{"batch": 1, "length": 128\}'),
+    (lambda: ow.load(_open(), dims={"batch": 1}), r'give their sizes, for example dims=\{"length": 128\}'),
+    (lambda: ow.load(_open(), dims={"*": True}), "it must be a whole number from 1"),
+    (lambda: ow.load(_open(), dims={"x:2": 3}), "there is no dimension 'x:2'; its open dimensions: batch, length"),
     (lambda: ow.load(_open(), dims={"rows": 1}), "there is no dimension 'rows'"),
     (lambda: ow.load(_open(), dims={"batch": 0}), "it must be a whole number from 1"),
     (lambda: ow.load(_open(), args=(1,)), "args and kwargs are for PyTorch modules"),

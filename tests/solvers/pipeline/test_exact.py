@@ -194,7 +194,14 @@ def test_bound_and_plan_meet_on_a_real_model() -> None:
     result = ow.solve(problem, time_limit=200)
     assert result.status is ow.Status.OPTIMAL
     assert len(result.solution.stages) >= fewest_stages(lower(problem)) >= 6
-    for rule, options in {"kpath": {"classes": 8}, "greedy": {}, "random": {}, "by_memory": {}, "sorting": {}}.items():
+    for rule, options in {
+        "kpath": {"classes": 8},
+        "greedy": {},
+        "random": {},
+        "by_memory": {},
+        "filling": {},
+        "sorting": {},
+    }.items():
         other = ow.solve(problem, solver=rule, options=options).objective
         assert other is None or result.objective <= other
 

@@ -23,7 +23,7 @@ from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
 from tests.strategies.pipeline import pipelines
 
-RULES = ("one_device", "random", "greedy", "by_memory", "sorting", "kpath")
+RULES = ("one_device", "random", "greedy", "by_memory", "filling", "sorting", "kpath")
 CASES = [*((rule, {}) for rule in RULES), *(("kpath", {"classes": count}) for count in CLASSES[-2:])]
 
 
@@ -110,7 +110,8 @@ def test_device_rates_are_recognised() -> None:
     assert rates(ow.Cluster(devices=devices, bandwidth=[[0, 1, 2], [1, 0, 3], [2, 2, 0]])) is None
 
 
-def test_memory_is_shared_out_in_the_order_given() -> None:
+def eight_in_a_row(**fields: object) -> Pipeline:
+    """Eight operators of ten bytes on devices that hold three, six and three of them."""
     operators = [
         ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(8)
     ]
@@ -125,11 +126,26 @@ def test_memory_is_shared_out_in_the_order_given() -> None:
         ow.Device(name="b", memory_bytes=60),
         ow.Device(name="c", memory_bytes=30),
     ]
-    problem = Pipeline(
-        graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False, memory="parameters"
-    )
-    plan = ow.solve(problem, solver="by_memory").solution
-    assert [(stage.device, len(stage.operators)) for stage in plan.stages] == [("a", 2), ("b", 4), ("c", 2)]
+    cluster = ow.Cluster(devices=devices, shared=1.0)
+    return Pipeline(graph=graph, cluster=cluster, memory="parameters", **fields)
+
+
+def shares(problem: Pipeline, solver: str) -> list[tuple[str, int]]:
+    plan = ow.solve(problem, solver=solver).solution
+    return [(stage.device, len(stage.operators)) for stage in plan.stages]
+
+
+def test_memory_is_shared_out_in_the_order_given() -> None:
+    assert shares(eight_in_a_row(include_compute=False), "by_memory") == [("a", 2), ("b", 4), ("c", 2)]
+
+
+def test_devices_are_filled_in_the_best_order() -> None:
+    """Two devices hold all if b is one of them; the slow one should be the one that is not full."""
+    costs = ow.Costs(operators=[f"o{i}" for i in range(8)], devices=["a", "b", "c"], table=[[3.0, 2.0, 1.0]] * 8)
+    problem = eight_in_a_row(costs=costs, objective="latency")
+    assert shares(problem, "filling") == [("c", 3), ("b", 5)]
+    assert ow.solve(problem, solver="filling").objective == 3 * 1.0 + 5 * 2.0 + 1.0
+    assert shares(problem, "auto") == [("c", 3), ("b", 5)]
 
 
 def test_long_paths_take_bounded_work() -> None:

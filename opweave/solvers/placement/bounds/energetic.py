@@ -163,6 +163,9 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
     path = finite_path(arrays, reach)
     best.report(path, "critical path")
     best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
+    best.report(
+        float(arrays.seconds.min(axis=1).sum()) / len(instance.devices), "area"
+    )  # time has one price everywhere
     memory = memory_of(instance)
     if memory is not None and not best.run.should_stop():
         best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")

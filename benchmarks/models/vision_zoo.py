@@ -1,0 +1,156 @@
+"""Models of torchvision, timm, diffusers and keras.applications with random weights; none is read or downloaded.
+
+PyTorch models are built on the meta device. Sizes are those of each package's defaults; diffusers' seven models are
+the sizes of published pipelines or smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import opweave as ow
+from benchmarks.models.torchvision_operators import stand_in
+
+Loader = Callable[[], ow.OpGraph]
+
+SIZES = {"inception_v3": (3, 299, 299), "raft_large": (3, 128, 128), "raft_small": (3, 128, 128)}
+"""Inputs of torchvision's models that do not take 224 by 224 pixels."""
+CLIPS = {"mvit_v1_b": (3, 16, 224, 224), "mvit_v2_s": (3, 16, 224, 224), "s3d": (3, 16, 224, 224)}
+"""Inputs of its models for videos that do not take 8 images of 112 by 112 pixels."""
+DETECTORS = ("rcnn", "retinanet", "ssd", "fcos")
+
+
+def torchvision_cases() -> Iterator[tuple[str, Loader]]:
+    """Every model of torchvision but the quantised ones, whose kernels belong to one processor."""
+    stand_in()
+    from torchvision import models
+
+    for name in models.list_models():
+        if not name.startswith("quantized"):
+            yield name, partial(load_torchvision, name)
+
+
+def load_torchvision(name: str) -> ow.OpGraph:
+    """Build a model of torchvision and load its graph."""
+    import torch
+    from torchvision import models
+
+    on_backbones = models.list_models(module=models.segmentation) + models.list_models(module=models.detection)
+    more = {"weights_backbone": None} if name in on_backbones else {}
+    with torch.device("meta"):
+        model = models.get_model(name, weights=None, **more).eval()
+        return ow.load(model, args=_images(name, model))
+
+
+def _images(name: str, model: Any) -> tuple[object, ...]:
+    import torch
+
+    shape = CLIPS.get(name) or SIZES.get(name, (3, 224, 224))
+    if type(model).__module__.startswith("torchvision.models.video") and name not in CLIPS:
+        shape = (3, 8, 112, 112)
+    if any(word in name for word in DETECTORS):
+        return ([torch.empty(3, 320, 320)],)
+    return (torch.empty(1, *shape),) * (2 if "raft" in name else 1)
+
+
+def timm_cases() -> Iterator[tuple[str, Loader]]:
+    """The first model of 40 architectures of timm, evenly from its list of modules."""
+    stand_in()
+    import timm
+
+    modules = [module for module in sorted(timm.list_modules()) if timm.list_models(module=module)]
+    for step in range(40):
+        name = sorted(timm.list_models(module=modules[step * len(modules) // 40]))[0]
+        yield name, partial(load_timm, name)
+
+
+def load_timm(name: str) -> ow.OpGraph:
+    """Build a model of timm and load its graph."""
+    import timm
+    import torch
+
+    with torch.device("meta"):
+        model = timm.create_model(name).eval()
+        return ow.load(model, args=(torch.empty(1, *model.pretrained_cfg["input_size"]),))
+
+
+def diffusers_cases() -> Iterator[tuple[str, Loader]]:
+    """Two U-Nets, three autoencoders and two transformers of diffusers."""
+    stand_in()
+    for name in DIFFUSERS:
+        yield name, partial(load_diffusers, name)
+
+
+DIFFUSERS: dict[str, tuple[dict[str, object], dict[str, tuple[int, ...]]]] = {
+    "UNet2DModel": ({"sample_size": 64}, {"sample": (1, 3, 64, 64), "timestep": ()}),
+    "UNet2DConditionModel": (
+        {"cross_attention_dim": 768},
+        {"sample": (1, 4, 64, 64), "timestep": (), "encoder_hidden_states": (1, 77, 768)},
+    ),
+    "AutoencoderKL": (
+        {
+            "down_block_types": ("DownEncoderBlock2D",) * 4,
+            "up_block_types": ("UpDecoderBlock2D",) * 4,
+            "block_out_channels": (128, 256, 512, 512),
+            "layers_per_block": 2,
+        },
+        {"sample": (1, 3, 256, 256)},
+    ),
+    "AutoencoderTiny": ({}, {"sample": (1, 3, 256, 256)}),
+    "VQModel": (
+        {
+            "down_block_types": ("DownEncoderBlock2D",) * 2,
+            "up_block_types": ("UpDecoderBlock2D",) * 2,
+            "block_out_channels": (64, 128),
+        },
+        {"sample": (1, 3, 128, 128)},
+    ),
+    "DiTTransformer2DModel": (
+        {"num_layers": 4},
+        {"hidden_states": (1, 4, 32, 32), "timestep": (1,), "class_labels": (1,)},
+    ),
+    "SD3Transformer2DModel": (
+        {"num_layers": 4, "sample_size": 64},
+        {
+            "hidden_states": (1, 16, 64, 64),
+            "encoder_hidden_states": (1, 154, 4096),
+            "pooled_projections": (1, 2048),
+            "timestep": (1,),
+        },
+    ),
+}
+"""Settings and inputs of diffusers' models; inputs that count are whole numbers."""
+
+
+def load_diffusers(name: str) -> ow.OpGraph:
+    """Build a model of diffusers and load its graph."""
+    import diffusers
+    import torch
+
+    settings, shapes = DIFFUSERS[name]
+    whole = ("timestep", "class_labels")
+    with torch.device("meta"):
+        model = getattr(diffusers, name)(**settings).eval()
+        inputs = {
+            word: torch.zeros(shape, dtype=torch.long if word in whole else torch.float32)
+            for word, shape in shapes.items()
+        }
+        return ow.load(model, kwargs=inputs)
+
+
+def keras_cases() -> Iterator[tuple[str, Loader]]:
+    """Every application of Keras, with inputs of open height and width where the application leaves them open."""
+    from keras import applications
+
+    for name in sorted(dir(applications)):
+        if name[0].isupper():
+            yield name, partial(load_keras, name, {"batch": 1})
+
+
+def load_keras(name: str, dims: dict[str, int]) -> ow.OpGraph:
+    """Build an application and load its graph."""
+    from keras import applications
+
+    return ow.load(getattr(applications, name)(weights=None), dims=dims)

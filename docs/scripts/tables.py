@@ -1,0 +1,173 @@
+"""Write the tables that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import opweave as ow
+
+FOLDER = Path(__file__).parents[1] / "generated"
+
+KINDS = {name: kind.__name__ for name, kind in ow.Problem.kinds().items()}
+ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
+ENGINES_OF = {
+    "linear": "linear",
+    "pyomo": "linear, in plain Pyomo",
+    "constraint program": "`cp-sat`",
+}
+PROVES = {
+    "nothing": "plan",
+    "bound": "plan and bound",
+    "optimum": "plan, bound, optimum",
+}
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
+        for line in lines
+    )
+
+
+def code(words: Iterable[str]) -> str:
+    """Names in code, with commas between them."""
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def sentence(text: str) -> str:
+    """A text that begins with a capital letter and has no full stop."""
+    return (text[:1].upper() + text[1:]).rstrip(".")
+
+
+def solvers(kind: str) -> str:
+    """The algorithms of a problem, and in the last row its engines."""
+    rows = ow.list_solvers(kind)
+    own = [row for row in rows if row.name not in ENGINES]
+    engines = [row for row in rows if row.name in ENGINES]
+    lines = [(f"`{row.name}`", sentence(row.about), PROVES[row.proves]) for row in own]
+    if engines:
+        program = sentence(engines[0].about.partition(": ")[2])
+        lines.append(
+            (
+                code(row.name for row in engines),
+                f"Engines: {program}",
+                PROVES[engines[0].proves],
+            )
+        )
+    return table(("solver", "what it does", "gives"), lines)
+
+
+def formulations() -> str:
+    """Problem, formulation with what it needs, engines and handles."""
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
+    return table(
+        ("problem", "formulation", "engines", "handles"),
+        (
+            (
+                f"`{KINDS[row.problem]}`",
+                f"`{row.name}`"
+                + ", default" * row.default
+                + (f", for `{row.requires}`" if row.requires else ""),
+                ENGINES_OF[row.kind],
+                code(row.handles),
+            )
+            for row in rows
+        ),
+    )
+
+
+def sources() -> str:
+    """What each formulation is, and where it comes from."""
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
+    return table(
+        ("problem", "formulation", "what it is", "source"),
+        (
+            (
+                f"`{KINDS[row.problem]}`",
+                f"`{row.name}`",
+                sentence(row.about),
+                row.source,
+            )
+            for row in rows
+        ),
+    )
+
+
+def constraints(kind: str) -> str:
+    """Which solvers of a problem honour which constraints."""
+    rows = ow.constraint_table(kind)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        groups.setdefault((*row.exactly, "", *row.by_simpler), []).append(row.solver)
+    lines = []
+    for held, names in groups.items():
+        split = held.index("")
+        lines.append(
+            (
+                code(names),
+                code(held[:split]) or "none",
+                code(held[split + 1 :]) or "none",
+            )
+        )
+    return table(
+        ("solvers", "honoured exactly", "honoured through a simpler, stricter rule"),
+        lines,
+    )
+
+
+def devices() -> str:
+    """The devices that are known by name."""
+    from opweave.problems.device_sheets import DEVICES
+
+    return code(DEVICES) + "\n"
+
+
+def commands() -> str:
+    """The commands of the command line, in their groups."""
+    import typer
+
+    from opweave.adapters.cli.main import app
+
+    group = typer.main.get_command(app)
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        panel = getattr(command, "rich_help_panel", None) or "Commands"
+        about = (
+            (command.help or "")
+            .partition("\n\n")[0]
+            .replace("\n", " ")
+            .partition("\x0c")[0]
+        )
+        panels.setdefault(panel, []).append((f"`opweave {name}`", sentence(about)))
+    return "".join(
+        f"**{panel}**\n\n{table(('command', 'what it does'), rows)}\n"
+        for panel, rows in panels.items()
+    )
+
+
+def pages() -> dict[str, str]:
+    """All generated files, by name."""
+    made = {f"solvers_{kind}.md": solvers(kind) for kind in KINDS}
+    made |= {f"constraints_{kind}.md": constraints(kind) for kind in KINDS}
+    return made | {
+        "formulations.md": formulations(),
+        "sources.md": sources(),
+        "devices.md": devices(),
+        "commands.md": commands(),
+    }
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,236 @@
+"""Reading OpenVINO IR: layers, tensor sizes and constants; the weights' file is not opened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from opweave.adapters.files import PathLike, place, read_bytes
+from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.openvino.document import read_document
+from opweave.adapters.openvino.flops import COMMON, layer_flops
+from opweave.adapters.openvino.reshaped import reshaped
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
+"""Layers whose output shares the storage of their first input."""
+
+_NOT_FOLDED = frozenset({"Multinomial", "RandomUniform", "ReadValue"})
+
+_BODIES = ("body", "then_body", "else_body")
+
+_BITS = {
+    1: "BIN BIT1 U1",
+    2: "U2",
+    3: "U3",
+    4: "F4E2M1 I4 NF4 U4",
+    6: "U6",
+    8: "BOOL F8E4M3 F8E5M2 F8E8M0 I8 U8",
+    16: "BF16 FP16 I16 U16",
+    32: "FP32 I32 U32",
+    64: "FP64 I64 U64",
+}
+BITS = {name: bits for bits, names in _BITS.items() for name in names.split()}
+"""Bits of one element; elements smaller than a byte are packed."""
+
+
+def from_openvino(
+    path: PathLike,
+    *,
+    dims: Mapping[str, int] | None = None,
+    inplace_kinds: Set[str] = INPLACE_KINDS,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpGraph:
+    """Build a graph from the ``.xml`` file of an OpenVINO IR, version 10 or newer.
+
+    * Sizes are those in the file. Open dimensions get theirs by OpenVINO itself, which infers the other shapes and runs
+      nothing (see :mod:`opweave.adapters.openvino.reshaped`).
+    * Constants become parameters, with the bytes that they have in the ``.bin`` file, and so do values that follow from
+      constants alone, because OpenVINO computes these when it compiles the model.
+    * :data:`VIEWS` make aliases. A Loop, a TensorIterator and an If are single operators: they read the constants
+      inside them, their workspace is what their largest inner graph needs in the order of the file, and the operations
+      of each inner graph count once.
+
+    Parameters
+    ----------
+    path
+        The ``.xml`` file.
+    dims
+        Sizes of open dimensions: ``{"x:2": 224}``, ``{"*:0": 1}`` (one position of all inputs) or ``{"*": 1}``.
+    inplace_kinds
+        Kinds whose operators get ``inplace_ok``; empty for none.
+    limits
+        Caps on file and graph size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        One sentence says what is wrong and where.
+    """
+    where = place(path)
+    root = read_document(read_bytes(path, limits=limits), where, limits)
+    if root.tag != "net" or not 10 <= _whole(root.get("version"), where, "version") <= 11:
+        raise InvalidInputError(
+            f"{where}: this XML is no OpenVINO model of version 10 or 11; convert the model with 'ovc MODEL'"
+        )
+    builder = _Builder(where, inplace_kinds, limits)
+    opened = builder.open_dimensions(root)
+    if dims or opened:
+        root = read_document(reshaped(path, opened, dims or {}, where, limits), where, limits)
+    return builder.graph(root, root.get("name") or Path(where).stem)
+
+
+class _Builder:
+    def __init__(self, where: str, inplace_kinds: Set[str], limits: Limits) -> None:
+        self._where, self._inplace_kinds, self._limits = where, inplace_kinds, limits
+
+    def open_dimensions(self, root: Element) -> dict[str, tuple[int, ...]]:
+        """Shapes of the inputs that have an open dimension, -1 for those."""
+        found = {}
+        for layer in _layers(root):
+            if layer.get("type") == "Parameter":
+                name = _name(layer)
+                shape = tuple(_size(dim, self._where, name) for port in layer.iterfind("output/port") for dim in port)
+                if -1 in shape:
+                    found[name] = shape
+        return found
+
+    def graph(self, net: Element, name: str) -> OpGraph:
+        layers = {self._id(layer): layer for layer in _layers(net)}
+        if len(layers) > self._limits.operators:
+            raise LimitExceededError(f"{self._where}: {len(layers):,} layers, over the limit")
+        if not layers:
+            raise InvalidInputError(f"{self._where}: a model without layers; convert or download it again")
+        values: dict[Hashable, Value] = {}
+        for number, layer in layers.items():
+            ports = layer.findall("output/port")
+            for port in ports:
+                values[(number, port.get("id"))] = self._value(layer, port, len(ports) > 1)
+        source = self._sources(net, values)
+        nodes, constants, outputs, caller = [], set[Hashable](), list[Hashable](), set[Hashable]()
+        for number, layer in layers.items():
+            made: list[Hashable] = [(number, port.get("id")) for port in layer.iterfind("output/port")]
+            read = [
+                source[(number, port.get("id"))]
+                for port in layer.iterfind("input/port")
+                if (number, port.get("id")) in source
+            ]
+            kind = layer.get("type") or ""
+            if kind == "Const":
+                constants.update(made)
+            elif kind == "Parameter":
+                caller.update(made)
+            elif kind == "Result":
+                outputs += read
+            else:
+                nodes.append(self._node(layer, kind, read, made, values))
+        parts = Parts(name, nodes, values, constants, outputs)
+        return assemble(parts, self._where, self._inplace_kinds)
+
+    def _id(self, layer: Element) -> str:
+        number = layer.get("id")
+        if number is None:
+            raise InvalidInputError(f"{self._where}: a layer has no id; convert or download the model again")
+        return number
+
+    def _sources(self, net: Element, values: Mapping[Hashable, Value]) -> dict[Hashable, Hashable]:
+        """The value that each input port gets."""
+        found: dict[Hashable, Hashable] = {}
+        for edge in net.iterfind("edges/edge"):
+            begin = (edge.get("from-layer"), edge.get("from-port"))
+            if begin not in values:
+                raise InvalidInputError(
+                    f"{self._where}: an edge begins at port {begin[1]!r:.20} of layer {begin[0]!r:.20}, which is "
+                    "missing; convert or download the model again"
+                )
+            found[(edge.get("to-layer"), edge.get("to-port"))] = begin
+        return found
+
+    def _value(self, layer: Element, port: Element, several: bool) -> Value:
+        name = (port.get("names") or "").split(",")[0] or _name(layer)
+        if several and not port.get("names"):
+            name = f"{name}.{port.get('id')}"
+        precision = (port.get("precision") or "").upper()
+        shape = tuple(_size(dim, self._where, name) for dim in port)
+        about = layer.find("data")
+        if layer.get("type") == "Const" and about is not None and about.get("size") is not None:
+            return Value(name, _whole(about.get("size"), self._where, "size"), shape, precision.lower())
+        bits = BITS.get(precision)
+        if -1 in shape:
+            raise InvalidInputError(
+                f"{self._where}: {layer.get('type')} {_name(layer)!r:.200} makes a tensor with an open dimension, "
+                "which depends on the values of the inputs; remove that part of the model"
+            )
+        if bits is None:
+            raise InvalidInputError(
+                f"{self._where}: {layer.get('type')} {_name(layer)!r:.200} makes elements of {precision or 'no type'}, "
+                "which have no fixed size; remove that part of the model"
+            )
+        size = (math.prod(shape) * bits + 7) // 8
+        if size > MAX_BYTES:
+            raise InvalidInputError(
+                f"{self._where}: {_name(layer)!r:.200} has dimensions {list(shape)!s:.80}, more than 2**53 bytes; "
+                "convert or download the model again"
+            )
+        return Value(name, size, shape, precision.lower())
+
+    def _node(
+        self,
+        layer: Element,
+        kind: str,
+        read: Sequence[Hashable],
+        made: Sequence[Hashable],
+        values: dict[Hashable, Value],
+    ) -> Node:
+        inner = [body for word in _BODIES if (body := layer.find(word)) is not None]
+        graphs = [self.graph(body, _name(layer)) for body in inner]
+        weights: list[Hashable] = []
+        for each in (each for graph in graphs for each in graph.parameters):
+            weights.append((layer.get("id"), "inner", len(weights)))
+            values[weights[-1]] = Value(f"{_name(layer)}/{each.id}", each.bytes, None, "")
+        shapes = [values[key].shape or () for key in read]
+        return Node(
+            name=_name(layer),
+            kind=kind,
+            inputs=read,
+            outputs=made,
+            view=kind in VIEWS,
+            folds=kind not in _NOT_FOLDED and not inner,
+            flops=layer_flops(kind, shapes, (values[made[0]].shape or ()) if made else ())
+            + sum(op.flops for graph in graphs for op in graph.operators),
+            workspace_bytes=max(map(_needed, graphs), default=0),
+            word=COMMON.get(kind, ""),
+            module=_name(layer).rpartition("/")[0],
+            weights=weights,
+        )
+
+
+def _needed(graph: OpGraph) -> int:
+    order = Ordering(order=tuple(op.id for op in graph.operators))
+    return int(MemoryOrdering(graph=graph).evaluate(order).objective or 0)
+
+
+def _layers(net: Element) -> Iterator[Element]:
+    return net.iterfind("layers/layer")
+
+
+def _name(layer: Element) -> str:
+    return layer.get("name") or f"{layer.get('type')}_{layer.get('id')}"
+
+
+def _size(dim: Element, where: str, name: str) -> int:
+    text = (dim.text or "").strip()
+    return -1 if text == "-1" else _whole(text, where, f"a dimension of {name!r:.80}")
+
+
+def _whole(text: str | None, where: str, what: str) -> int:
+    digits = (text or "").strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise InvalidInputError(f"{where}: {what} is {text!r:.40}, which is no whole number; download the model again")
+    return int(digits)

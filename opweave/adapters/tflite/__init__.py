@@ -1,0 +1,1 @@
+"""TensorFlow Lite (LiteRT): reading graphs from ``.tflite`` files, with nothing installed."""

@@ -1,0 +1,104 @@
+"""Floating-point operations of TensorFlow Lite's operators, from shapes alone; channels come last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from opweave.adapters.graphs.element_flops import element_flops
+from opweave.adapters.tflite.words import COMMON
+
+Shape = tuple[int, ...]
+
+
+def operator_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
+    """Count the floating-point operations of an operator.
+
+    Parameters
+    ----------
+    kind
+        Its kind.
+    shapes
+        Shapes of its inputs by position; () also for omitted inputs.
+    made
+        Shape of its first output.
+
+    Returns
+    -------
+    float
+        Two for a multiply-accumulate. Convolutions, products and recurrent layers are counted by their formulas, and
+        everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`. Activations that are fused into
+        another operator, and the windows of pools, are not counted.
+
+    Examples
+    --------
+    >>> operator_flops("FULLY_CONNECTED", [(1, 8), (4, 8), (4,)], (1, 4))
+    64.0
+    """
+    formula = _FORMULAS.get(kind)
+    if formula is not None:
+        try:
+            return float(formula(shapes, made))
+        except IndexError:  # an input that the formula needs is missing
+            return 0.0
+    return element_flops(COMMON.get(kind, kind), math.prod(shapes[0]) if shapes else 0, math.prod(made))
+
+
+Formula = Callable[[Sequence[Shape], Shape], float]
+
+
+def _convolution(shapes: Sequence[Shape], made: Shape) -> float:
+    """Weights are (output channels, height, width, input channels)."""
+    return 2.0 * math.prod(made) * math.prod(shapes[1][1:])
+
+
+def _depthwise(shapes: Sequence[Shape], made: Shape) -> float:
+    return 2.0 * math.prod(made) * math.prod(shapes[1][1:3])
+
+
+def _convolution_3d(shapes: Sequence[Shape], made: Shape) -> float:
+    """Weights are (depth, height, width, input channels, output channels)."""
+    return 2.0 * math.prod(made) * math.prod(shapes[1][:4])
+
+
+def _transposed(shapes: Sequence[Shape], _: Shape) -> float:
+    """Inputs are the output's shape, the weights, and the image."""
+    return 2.0 * math.prod(shapes[2]) * math.prod(shapes[1][:3])
+
+
+def _dense(shapes: Sequence[Shape], made: Shape) -> float:
+    return 2.0 * math.prod(made) * shapes[1][-1]
+
+
+def _product(shapes: Sequence[Shape], made: Shape) -> float:
+    """The summed dimension is what is left of a matrix of the first factor without the rows of the result."""
+    rows = made[-2]
+    return 2.0 * math.prod(made) * (math.prod(shapes[0][-2:]) // rows if rows else 0)
+
+
+def _recurrent(weights: slice) -> Formula:
+    """All weight matrices of the layer, once for each step of each sequence."""
+
+    def count(shapes: Sequence[Shape], _: Shape) -> float:
+        matrices = [shape for shape in shapes[weights] if len(shape) == 2]
+        steps = math.prod(shapes[0][:-1])
+        return 2.0 * steps * sum(map(math.prod, matrices))
+
+    return count
+
+
+_FORMULAS: Mapping[str, Formula] = {
+    "BATCH_MATMUL": _product,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _recurrent(slice(1, 35)),
+    "BIDIRECTIONAL_SEQUENCE_RNN": _recurrent(slice(1, 8)),
+    "CONV_2D": _convolution,
+    "CONV_3D": _convolution_3d,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "FULLY_CONNECTED": _dense,
+    "LSTM": _recurrent(slice(1, 18)),
+    "RNN": _recurrent(slice(1, 3)),
+    "SVDF": _recurrent(slice(1, 3)),
+    "TRANSPOSE_CONV": _transposed,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _recurrent(slice(1, 18)),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _recurrent(slice(1, 3)),
+}

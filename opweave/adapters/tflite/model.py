@@ -1,0 +1,174 @@
+"""What a ``.tflite`` file says: its subgraphs with tensors and operators. Weights are never read."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opweave.adapters.tflite.table import DamagedError, Table
+from opweave.adapters.tflite.words import CALLS, CUSTOM, TYPES, kind_of
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.limits import Limits
+
+IDENTIFIER = b"TFL3"
+"""Bytes 4 to 7 of every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TfliteTensor:
+    """A tensor.
+
+    Attributes
+    ----------
+    name, shape, dtype
+        As the file states them. For an open dimension, that is the size for which the model was converted, mostly 1.
+    stored
+        Bytes of its value in the file; 0 for a tensor that is no constant.
+    signature
+        The shape with -1 for open dimensions; empty if there are none.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    stored: int
+    signature: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TfliteOperator:
+    """An operator; ``inputs`` and ``outputs`` are positions of tensors, without optional ones that are left out.
+
+    ``places`` are the inputs with -1 for those; ``calls`` are the subgraphs that it runs.
+    """
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    places: tuple[int, ...]
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A subgraph; the first of a file is the model, others are branches, bodies of loops, or further entry points."""
+
+    name: str
+    tensors: Sequence[TfliteTensor]
+    operators: Sequence[TfliteOperator]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read_subgraphs(data: bytes | mmap.mmap, where: str, limits: Limits) -> list[Subgraph]:
+    """Read the subgraphs of a file.
+
+    Parameters
+    ----------
+    data
+        The file.
+    where
+        Its name in errors.
+    limits
+        ``operators``, ``tensors`` and ``edges`` cap all subgraphs together.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When it is no such file, or damaged or too large.
+    """
+    if data[4:8] != IDENTIFIER:
+        raise InvalidInputError(f"{where}: this is no TensorFlow Lite model, or it is cut off; download it again")
+    try:
+        return _Reader(data, where, limits).subgraphs()
+    except DamagedError:
+        raise InvalidInputError(
+            f"{where}: the model is damaged or cut off, as a position in it leads out of the file; download it again"
+        ) from None
+
+
+class _Reader:
+    def __init__(self, data: bytes | mmap.mmap, where: str, limits: Limits) -> None:
+        self._root, self._where = Table.root(data), where
+        self._left = {"operators": limits.operators, "tensors": limits.tensors, "edges": limits.edges}
+        self._caps = dict(self._left)
+        self._known: dict[int, TfliteTensor] = {}
+
+    def subgraphs(self) -> list[Subgraph]:
+        self._kinds = [_kind(code) for code in self._tables(self._root, 1, "operators")]
+        self._buffers = self._tables(self._root, 4, "tensors")
+        return [self._subgraph(table) for table in self._tables(self._root, 2, "operators")]
+
+    def _count(self, what: str, number: int) -> None:
+        self._left[what] -= number
+        if self._left[what] < 0:
+            raise LimitExceededError(f"{self._where}: over the limit of {self._caps[what]:,} {what}")
+
+    def _tables(self, table: Table, field: int, what: str) -> list[Table]:
+        self._count(what, table.span(field)[1])
+        return table.tables(field)
+
+    def _numbers(self, table: Table, field: int, below: int) -> tuple[int, ...]:
+        """Positions of tensors; an optional one that is left out is -1."""
+        self._count("edges", table.span(field)[1])
+        found = table.numbers(field)
+        if any(not -1 <= number < below for number in found):
+            raise DamagedError
+        return found
+
+    def _subgraph(self, table: Table) -> Subgraph:
+        tensors = [self._tensor(each) for each in self._tables(table, 0, "tensors")]
+        count = len(tensors)
+        return Subgraph(
+            name=table.text(4),
+            tensors=tensors,
+            operators=[self._operator(each, count) for each in self._tables(table, 3, "operators")],
+            inputs=_present(self._numbers(table, 1, count)),
+            outputs=_present(self._numbers(table, 2, count)),
+        )
+
+    def _tensor(self, table: Table) -> TfliteTensor:
+        if table.at not in self._known:
+            number, buffer = table.number(1, "b"), table.number(2, "I")
+            if buffer >= max(len(self._buffers), 1):
+                raise DamagedError
+            self._count("edges", table.span(0)[1] + table.span(7)[1])
+            self._known[table.at] = TfliteTensor(
+                name=table.text(3),
+                shape=table.numbers(0),
+                dtype=TYPES[number] if 0 <= number < len(TYPES) else f"type {number}",
+                stored=_stored(self._buffers[buffer]) if buffer else 0,
+                signature=table.numbers(7),
+            )
+        return self._known[table.at]
+
+    def _operator(self, table: Table, count: int) -> TfliteOperator:
+        code = table.number(0, "I")
+        if code >= len(self._kinds):
+            raise DamagedError
+        kind = self._kinds[code]
+        places = self._numbers(table, 1, count)
+        options = table.table(12 if kind.startswith("STABLEHLO") else 4) if kind in CALLS else None
+        return TfliteOperator(
+            kind=kind,
+            inputs=_present(places),
+            outputs=_present(self._numbers(table, 2, count)),
+            places=places,
+            calls=tuple(options.number(field, "i") for field in CALLS[kind]) if options is not None else (),
+        )
+
+
+def _kind(code: Table) -> str:
+    """An operator's kind; the first version of the format had one byte for it."""
+    number = max(code.number(0, "b"), code.number(3, "i"))
+    return (code.text(1) or "CUSTOM") if number == CUSTOM else kind_of(number)
+
+
+def _stored(buffer: Table) -> int:
+    """Bytes of a buffer; in files over 2 GiB, the data lie behind the tables."""
+    return buffer.span(0)[1] or buffer.number(2, "Q")
+
+
+def _present(places: Sequence[int]) -> tuple[int, ...]:
+    return tuple(place for place in places if place >= 0)

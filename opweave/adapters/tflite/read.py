@@ -1,0 +1,186 @@
+"""Reading ``.tflite`` models: operators, tensor sizes and constants, but never a weight's value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+
+from opweave.adapters.files import PathLike, mapped, place
+from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.tflite.flops import operator_flops
+from opweave.adapters.tflite.measured import Shapes, input_shapes, measured
+from opweave.adapters.tflite.model import Subgraph, TfliteOperator, TfliteTensor, read_subgraphs
+from opweave.adapters.tflite.words import BITS, COMMON, FOLDED, VIEWS
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+DEEPEST_CALLS = 32
+"""Most subgraphs that call one another, each inside the other."""
+
+
+def from_tflite(
+    path: PathLike,
+    *,
+    dims: Mapping[str, int] | None = None,
+    inplace_kinds: Set[str] = INPLACE_KINDS,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpGraph:
+    """Build a graph from a ``.tflite`` file.
+
+    * The graph is the file's first subgraph. An operator that calls others (``IF``, ``WHILE``, ``CALL``) stays one
+      operator: it reads their constants, its workspace is what the largest of them needs in the order of the file, and
+      the operations of each count once.
+    * Sizes are those that the file states; an open batch has the size for which the model was converted, mostly 1.
+      Where the file does not state them, or with other sizes of inputs, the interpreter runs once on zeros to find them
+      out (see :mod:`opweave.adapters.tflite.measured`).
+    * Constants and variables become parameters, with the bytes that they have in the file; so do weights that the
+      interpreter unpacks or converts once, before it runs (:data:`~opweave.adapters.tflite.words.FOLDED`).
+    * :data:`~opweave.adapters.tflite.words.VIEWS` make aliases.
+    * An operator's id is its kind and position, and its module the path in the name of its first output.
+
+    Parameters
+    ----------
+    path
+        The file.
+    dims
+        Sizes of open dimensions of the inputs: ``{"x:1": 224}``, ``{"*:0": 8}`` (the batch) or ``{"*": 1}``.
+    inplace_kinds
+        Kinds whose operators get ``inplace_ok``; empty for none.
+    limits
+        Caps on file and graph size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        One sentence says what is wrong and where.
+    """
+    where = place(path)
+    with mapped(path, limits=limits) as data:
+        subgraphs = read_subgraphs(data, where, limits)
+    if not subgraphs or not subgraphs[0].operators:
+        raise InvalidInputError(f"{where}: a model without operators; convert or download it again")
+    inputs = input_shapes(subgraphs[0], dims or {}, where)
+    if inputs or not all(map(_states_sizes, subgraphs)):
+        shapes = measured(path, inputs, len(subgraphs), where, limits)
+        subgraphs = [_with_shapes(subgraph, number, shapes) for number, subgraph in enumerate(subgraphs)]
+    return _Builder(subgraphs, where, inplace_kinds).graph(Path(where).stem)
+
+
+def _states_sizes(subgraph: Subgraph) -> bool:
+    """Whether the sizes in a file can be true: a tensor whose shape an operator computes has some other shape there."""
+    shapes = [each.shape for each in subgraph.tensors]
+    return not any(min(shape, default=0) < 0 for shape in shapes) and not any(
+        math.prod(shapes[op.inputs[0]]) != math.prod(shapes[op.outputs[0]])
+        for op in subgraph.operators
+        if op.kind in VIEWS and op.inputs and op.outputs and op.kind != "BITCAST"
+    )
+
+
+def _with_shapes(subgraph: Subgraph, number: int, shapes: Shapes) -> Subgraph:
+    tensors = [
+        replace(tensor, shape=shapes.get((number, place), tensor.shape))
+        for place, tensor in enumerate(subgraph.tensors)
+    ]
+    return replace(subgraph, tensors=tensors)
+
+
+def tensor_bytes(tensor: TfliteTensor, where: str) -> int:
+    """Bytes of a tensor that an operator makes, or that the caller passes.
+
+    Raises
+    ------
+    InvalidInputError
+        When its shape is open, or its elements have no fixed size.
+    """
+    if any(size < 0 for size in tensor.shape):
+        raise InvalidInputError(f"{where}: tensor {tensor.name!r:.200} has an open shape; convert with fixed shapes")
+    bits = BITS.get(tensor.dtype)
+    if bits is None:
+        raise InvalidInputError(
+            f"{where}: tensor {tensor.name!r:.200} holds elements of {tensor.dtype}, which have no fixed size; "
+            "remove that part of the model"
+        )
+    size = (math.prod(tensor.shape) * bits + 7) // 8
+    if size > MAX_BYTES:
+        raise InvalidInputError(
+            f"{where}: tensor {tensor.name!r:.200} has dimensions {list(tensor.shape)!s:.80}, more than 2**53 bytes; "
+            "download the model again"
+        )
+    return size
+
+
+class _Builder:
+    def __init__(self, subgraphs: Sequence[Subgraph], where: str, inplace_kinds: Set[str]) -> None:
+        self._subgraphs, self._where, self._inplace_kinds = subgraphs, where, inplace_kinds
+        self._called: dict[int, tuple[int, float]] = {}
+        self._running: list[int] = []
+
+    def graph(self, name: str) -> OpGraph:
+        return self._graph(0, name)
+
+    def _graph(self, number: int, name: str) -> OpGraph:
+        subgraph = self._subgraphs[number]
+        made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
+        known = {tensor for op in subgraph.operators for tensor in op.inputs} | made | set(subgraph.outputs)
+        values: dict[Hashable, Value] = {tensor: self._value(number, tensor) for tensor in known}
+        nodes = [self._node(number, index, op) for index, op in enumerate(subgraph.operators)]
+        for node in nodes:
+            values |= {key: self._value(*key) for key in node.weights if isinstance(key, tuple)}
+        constants = {key for key in values if key not in made}
+        parts = Parts(name, nodes, values, constants, subgraph.outputs)
+        return assemble(parts, self._where, self._inplace_kinds)
+
+    def _value(self, number: int, place: int) -> Value:
+        tensor = self._subgraphs[number].tensors[place]
+        size = tensor.stored or tensor_bytes(tensor, self._where)
+        return Value(tensor.name or f"tensor_{place}", size, tensor.shape, tensor.dtype)
+
+    def _node(self, number: int, index: int, op: TfliteOperator) -> Node:
+        tensors = self._subgraphs[number].tensors
+        shapes = [tensors[place].shape if place >= 0 else () for place in op.places]
+        made = tensors[op.outputs[0]] if op.outputs else None
+        needs = [self._needs(called) for called in op.calls]
+        return Node(
+            name=f"{op.kind}_{index}",
+            kind=op.kind,
+            inputs=op.inputs,
+            outputs=op.outputs,
+            view=op.kind in VIEWS,
+            folds=op.kind in FOLDED,
+            flops=operator_flops(op.kind, shapes, made.shape if made is not None else ())
+            + sum(flops for _, flops in needs),
+            workspace_bytes=max((size for size, _ in needs), default=0),
+            word=COMMON.get(op.kind, ""),
+            module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
+            weights=[key for called in op.calls for key in self._weights(called)],
+        )
+
+    def _weights(self, number: int) -> list[Hashable]:
+        """The constants of a subgraph and of those that it calls, which :meth:`_needs` has checked."""
+        subgraph = self._subgraphs[number]
+        made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
+        read = dict.fromkeys(tensor for op in subgraph.operators for tensor in op.inputs if tensor not in made)
+        found: dict[Hashable, None] = {(number, tensor): None for tensor in read}
+        for called in dict.fromkeys(called for op in subgraph.operators for called in op.calls):
+            found |= dict.fromkeys(self._weights(called))
+        return list(found)
+
+    def _needs(self, number: int) -> tuple[int, float]:
+        """Bytes that a subgraph needs in the order of the file, and its floating-point operations."""
+        if not 0 <= number < len(self._subgraphs) or number in self._running:
+            raise InvalidInputError(f"{self._where}: an operator runs subgraph {number}, which is missing or calls it")
+        if len(self._running) > DEEPEST_CALLS:
+            raise InvalidInputError(f"{self._where}: subgraphs call one another more than {DEEPEST_CALLS} deep")
+        if number not in self._called:
+            self._running.append(number)
+            graph = self._graph(number, f"subgraph {number}")
+            order = Ordering(order=tuple(op.id for op in graph.operators))
+            peak = MemoryOrdering(graph=graph).evaluate(order).objective
+            self._called[number] = int(peak or 0), sum(op.flops for op in graph.operators)
+            self._running.pop()
+        return self._called[number]

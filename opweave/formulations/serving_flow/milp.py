@@ -1,0 +1,236 @@
+"""Serving as a mixed-integer program: which block every device holds, and how much of all tokens flows where.
+
+Helix ("Helix: Serving Large Language Models over Heterogeneous GPUs and Network via Max-Flow", section 5) maximises a
+flow, with constants that switch links on and off. Here the flow is a share of all tokens, from 0 to 1, and the time of
+one token is minimised. So the objective is in seconds, and no constant is larger than a device's own speed asks for.
+
+The model is readable in Pyomo: ``block[device,first,layers]``, ``computes[device,first,layers]``,
+``sends[source,target,place]``, ``enters[device]``, ``leaves[device]`` and ``token``, the time of one token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
+from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, lower
+from opweave.problems.arrays import FloatArray
+from opweave.problems.constraints import Constraint, MemoryCap
+from opweave.problems.errors import InfeasibleError
+from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+
+UNITS = 1e3
+"""Units of time in the least time of a token."""
+
+SLOWEST = 1e5
+"""Times of the least time of a token that a device or link may take for it; slower ones are left out."""
+
+Place = tuple[int, int, int]
+
+
+class ServingHandles(Handles):
+    """Handles over layers and devices.
+
+    Attributes
+    ----------
+    instance
+        What was written.
+    holds
+        1 if a device holds a block, by (device, first layer, end).
+    """
+
+    instance: ServingInstance
+    holds: dict[Place, int]
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 if a device holds a layer."""
+        row, layer = self.instance.names.index(device), self.instance.problem.layer_index[op]
+        return total(Linear.of(x) for (k, first, end), x in self.holds.items() if k == row and first <= layer < end)
+
+    def uses(self, device: str) -> Linear:
+        """1 if a device holds layers."""
+        row = self.instance.names.index(device)
+        return total(Linear.of(x) for (k, _, _), x in self.holds.items() if k == row)
+
+    def held(self, device: str) -> Linear:
+        """Bytes of parameters that a device holds."""
+        row, place = self.instance.names.index(device), self.instance.place
+        sizes = {x: float(place[end] - place[first]) for (k, first, end), x in self.holds.items() if k == row}
+        return Linear(0.0, sizes)
+
+
+@dataclass(eq=False)
+class BlockModel(ServingHandles, LinearModel):
+    """A linear program of blocks and flows; see :class:`ServingHandles`."""
+
+    instance: ServingInstance
+    holds: dict[Place, int] = field(default_factory=dict)
+    computes: dict[Place, int] = field(default_factory=dict)
+    sends: dict[Place, int] = field(default_factory=dict)
+    enters: dict[int, int] = field(default_factory=dict)
+    leaves: dict[int, int] = field(default_factory=dict)
+
+
+@register_formulation
+class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
+    """Blocks as 0/1 columns, and shares of all tokens as continuous ones."""
+
+    name: ClassVar[str] = "token_flow"
+    problem_type: ClassVar[type[ServingFlow]] = ServingFlow
+    model_type: ClassVar[type[LinearModel]] = BlockModel
+    supports: ClassVar[tuple[str, ...]] = ("token_flow",)
+    built_in: ClassVar[tuple[type[Constraint], ...]] = (MemoryCap,)
+    source: ClassVar[str] = "Mei et al., Helix (ASPLOS 2025), section 5, with the time of a token as the objective"
+    _unit: float = 1.0
+
+    def build(self, problem: ServingFlow) -> BlockModel:
+        """Write the model."""
+        instance = lower(problem)
+        reason = instance.short()
+        if reason is not None:
+            raise InfeasibleError(reason)
+        all_blocks = list(_blocks(instance))
+        blocks = [block for block in all_blocks if block[3] * SLOWEST >= instance.bounded]
+        self.restricts = len(blocks) < len(all_blocks)
+        links = [
+            (i, j, place)
+            for i, j in np.argwhere(instance.links > 0.0).tolist()
+            for place in range(1, instance.layers)
+            if i != j
+        ]
+        check_rows(2 * len(blocks) + 2 * len(links), self.name, self.context.limits)
+        self._unit = 1.0 / instance.bounded / UNITS
+        model = BlockModel(instance)
+        model.check_time = self.check_time
+        self._columns(model, blocks, links)
+        token = Linear.of(int(model.reals("token", ["seconds"], [0.0], [SLOWEST * UNITS])[0]))
+        self._blocks(model, blocks, token)
+        self._flows(model, token)
+        model.minimise(token, self._unit)
+        self.add_constraints(model, problem)
+        return model
+
+    def _columns(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], links: list[Place]) -> None:
+        names, count = model.instance.names, len(model.instance.names)
+        keys = [(names[k], first, end - first) for k, first, end, _ in blocks]
+        where = [(k, first, end) for k, first, end, _ in blocks]
+        model.holds = dict(zip(where, model.binaries("block", keys).tolist(), strict=True))
+        shares = model.reals("computes", keys, [0.0] * len(keys), [1.0] * len(keys))
+        model.computes = dict(zip(where, shares.tolist(), strict=True))
+        pairs = [(names[i], names[j], place) for i, j, place in links]
+        sent = model.reals("sends", pairs, [0.0] * len(pairs), [1.0] * len(pairs))
+        model.sends = dict(zip(links, sent.tolist(), strict=True))
+        for name, ends in (("enters", model.enters), ("leaves", model.leaves)):
+            ends.update(enumerate(model.reals(name, names, [0.0] * count, [1.0] * count).tolist()))
+
+    def _blocks(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], token: Linear) -> None:
+        """One block for each device at most; it computes only with that, and no faster than it can."""
+        busy: dict[int, Linear] = {}
+        for k, first, end, speed in blocks:
+            key = (k, first, end)
+            share = Linear.of(model.computes[key])
+            model.rows("with_its_block").add(share <= Linear.of(model.holds[key]))
+            busy[k] = busy.get(k, Linear()) + share * (UNITS * model.instance.bounded / speed)
+        for k, seconds in busy.items():
+            model.rows("one_block").add(model.uses(model.instance.names[k]) <= 1)
+            model.rows("speed").add(seconds <= token)
+        self.check_time()
+
+    def _flows(self, model: BlockModel, token: Linear) -> None:
+        """What enters a device leaves it; links join blocks that follow each other, and have their own time."""
+        instance, last = model.instance, model.instance.layers
+        enters = {k: Linear.of(column) for k, column in model.enters.items()}
+        leaves = {k: Linear.of(column) for k, column in model.leaves.items()}
+        model.rows("all_tokens").add(total(enters.values()) == 1)
+        into, out, onto, off = dict(enters), dict(leaves), _Sums(), _Sums()
+        for (i, j, place), column in model.sends.items():
+            sent = Linear.of(column)
+            out[i], into[j] = out[i] + sent, into[j] + sent
+            onto[j, place] = onto[j, place] + sent
+            off[i, place] = off[i, place] + sent
+        begin, finish, inside = _Sums(), _Sums(), _Sums()
+        through = dict.fromkeys(range(len(instance.names)), Linear())
+        for (k, first, end), column in model.holds.items():
+            block = Linear.of(column)
+            begin[k, first], finish[k, end] = begin[k, first] + block, finish[k, end] + block
+            through[k] = through[k] + Linear.of(model.computes[k, first, end])
+            for place in range(first, end) if instance.problem.entry == "any" else (first,):
+                inside[k, place] = inside[k, place] + block
+        for k in range(len(instance.names)):
+            model.rows("flow_in").add(into[k] - through[k] == 0)
+            model.rows("flow_out").add(out[k] - through[k] == 0)
+            model.rows("first_layer").add(enters[k] - begin[k, 0] <= 0)
+            model.rows("last_layer").add(leaves[k] - finish[k, last] <= 0)
+            for ends, columns in ((instance.arriving, enters), (instance.leaving, leaves)):
+                self._takes(model, columns[k], float(ends[k]), token)
+        for (k, place), sent in onto.items():
+            model.rows("enters_block").add(sent - inside[k, place] <= 0)
+        for (k, place), sent in off.items():
+            model.rows("leaves_block").add(sent - finish[k, place] <= 0)
+        for (i, j, place), column in model.sends.items():
+            self._takes(model, Linear.of(column), instance.link(i, j, place), token)
+
+    def _takes(self, model: BlockModel, share: Linear, rate: float, token: Linear) -> None:
+        """Sending a share of the tokens takes no longer than a token; what is far too slow is not used."""
+        seconds = model.instance.bounded / rate if rate > 0.0 else np.inf
+        if seconds > SLOWEST:
+            self.restricts = self.restricts or rate > 0.0
+            model.rows("no_link").add(share <= 0)
+        elif seconds > 0.0:
+            model.rows("link").add(share * (UNITS * seconds) <= token)
+
+    def extract(self, model: BlockModel, values: FloatArray) -> LayerBlocks:
+        """Read the blocks."""
+        blocks = [UNUSED] * len(model.instance.names)
+        for (k, first, end), column in model.holds.items():
+            if values[column] > 0.5:
+                blocks[k] = (first, end)
+        return model.instance.solution(blocks)
+
+    def start(self, model: BlockModel, solution: LayerBlocks) -> FloatArray:
+        """Blocks; the engine completes the flow."""
+        blocks = model.instance.blocks(solution)
+        known = {column: float(blocks[k] == (a, b)) for (k, a, b), column in model.holds.items()}
+        return model.filled(known)
+
+    def resolution(self) -> float:
+        """The tolerances of engines, in seconds."""
+        return TOLERANCE * self._unit
+
+    def objective_bound(self, problem: ServingFlow, value: float) -> float:
+        """Convert units of the model to seconds."""
+        return max(0.0, value * self._unit)
+
+    @classmethod
+    def tells_apart(cls, _problem: ServingFlow) -> bool:
+        """Blocks are all that is decided."""
+        return True
+
+    def why_infeasible(self, problem: ServingFlow) -> str:
+        """Say what no plan does."""
+        return "no blocks of layers let tokens through all layers, given memory, rates, links and side constraints"
+
+
+class _Sums(dict[tuple[int, int], Linear]):
+    """Sums of columns; empty where nothing was added."""
+
+    def __missing__(self, key: tuple[int, int]) -> Linear:
+        return Linear()
+
+
+def _blocks(instance: ServingInstance) -> Iterator[tuple[int, int, int, float]]:
+    """Every block that a device can hold, with its speed."""
+    for k in range(len(instance.names)):
+        for count in np.flatnonzero(instance.most[k]).tolist():
+            for first in range(instance.layers - count + 1):
+                speed = instance.speed(k, first, first + count)
+                if speed > 0.0:
+                    yield k, first, first + count, speed

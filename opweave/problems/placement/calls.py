@@ -1,0 +1,317 @@
+"""Placement with blocking calls: what a schedule does, and the rules that judge it.
+
+An accelerator works in calls: tensors in, operators one after the other, tensors out. The host runs any number of
+operators at the same time.
+
+Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), the model
+for latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isnan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.constraints import Precede, means
+from opweave.problems.device_details import critical_path
+from opweave.problems.device_play import device_table, overfull, transfer_times
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.placement.details import PlacementDetails
+from opweave.problems.placement.rules import unusable
+from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
+from opweave.problems.spec import FrozenDict
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline, devices_and_ports
+from opweave.problems.words import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from opweave.problems.placement.spec import Placement, Schedule
+
+
+def check_calls(problem: Placement) -> None:
+    """Refuse readings that blocking calls do not know, and settings that only they know.
+
+    Raises
+    ------
+    ValueError
+        With a sentence that says which.
+    """
+    host, known = problem.host, problem.cluster.device_index
+    if problem.transfers != "blocking":
+        given = {"host": host is not None, "max_calls": problem.max_calls != 1}
+        for field, there in given.items():
+            if there:
+                raise ValueError(f"{field} is for transfers='blocking', and transfers is {problem.transfers!r}")
+        return
+    if host is None:
+        raise ValueError(
+            "transfers='blocking' needs host=..., the device whose memory all tensors pass through; it runs any number "
+            "of operators at the same time"
+        )
+    if host not in known:
+        names = ", ".join(map(repr, known))
+        raise ValueError(f"host names device {host!r}; the cluster has {names}{did_you_mean(host, known)}")
+    if any(means(each, Precede) for each in problem.constraints):
+        raise ValueError(
+            "transfers='blocking' knows no Precede, because the operators of a call have one start and one end; "
+            "leave it out or use another reading of transfers"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """A schedule as steps: every call is one, and so is every operator on the host.
+
+    Attributes
+    ----------
+    device, start
+        Of every operator. Shape (operators,).
+    step
+        The step of every operator. Shape (operators,).
+    """
+
+    problem: Placement
+    device: IntArray
+    start: FloatArray
+    step: IntArray
+
+    @classmethod
+    def of(cls, problem: Placement, solution: Schedule) -> Calls:
+        """Operators that start together on an accelerator are one call."""
+        index, names = problem.cluster.device_index, [op.id for op in problem.graph.operators]
+        device = np.array([index[solution.device[name]] for name in names], dtype=np.int64)
+        start = np.array([solution.start[name] for name in names], dtype=np.float64)
+        found: dict[tuple[int, float, int], int] = {}
+        host = index[str(problem.host)]
+        rows = enumerate(zip(device.tolist(), start.tolist(), strict=True))
+        keys = [(k, begin, v if k == host else -1) for v, (k, begin) in rows]
+        step = np.array([found.setdefault(key, len(found)) for key in keys], dtype=np.int64)
+        return cls(problem, device, start, step)
+
+    @cached_property
+    def members(self) -> Adjacency:
+        """Operators of every step, in an order that their data allow."""
+        order = topological_order(self.problem.graph.arrays.successors)
+        rows: list[list[int]] = [[] for _ in range(int(self.step.max(initial=-1)) + 1)]
+        for v in order.tolist():
+            rows[self.step[v]].append(v)
+        return Adjacency.from_lists(rows)
+
+    @cached_property
+    def first(self) -> IntArray:
+        """An operator of every step. Shape (steps,)."""
+        return self.members.items[self.members.start[:-1]]
+
+    @cached_property
+    def is_call(self) -> list[bool]:
+        """Whether each step is a call."""
+        host = self.problem.cluster.device_index[str(self.problem.host)]
+        return [bool(k != host) for k in self.device[self.first]]
+
+    @cached_property
+    def crossing(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Tensors read in another step than they are made in: tensor, making step and reading step, each once."""
+        arrays = self.problem.graph.arrays
+        tensor, reader = arrays.reads.items, arrays.reads.heads()
+        maker = arrays.producer[tensor]
+        inner = maker >= 0
+        tensor, made, read = tensor[inner], self.step[maker[inner]], self.step[reader[inner]]
+        rows = np.unique(np.stack([tensor, made, read])[:, made != read], axis=1)
+        return rows[0], rows[1], rows[2]
+
+    @cached_property
+    def brought(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Tensors that every call brings in, and those that it returns; empty lists for the host's steps."""
+        tensor, made, read = (column.tolist() for column in self.crossing)
+        inward: list[dict[int, None]] = [{} for _ in self.first]
+        outward: list[dict[int, None]] = [{} for _ in self.first]
+        for each, source, target in zip(tensor, made, read, strict=True):
+            if self.is_call[target]:
+                inward[target][each] = None
+            if self.is_call[source]:
+                outward[source][each] = None
+        return [list(row) for row in inward], [list(row) for row in outward]
+
+    def carrying(self, step: int, tensors: list[int], *, inward: bool) -> list[float]:
+        """Seconds of each transfer between a call's accelerator and the host; NaN without a link."""
+        host = self.problem.cluster.device_index[str(self.problem.host)]
+        ends = np.full((2, len(tensors)), int(self.device[self.first[step]]))
+        ends[0 if inward else 1] = host
+        size = self.problem.graph.arrays.tensor_bytes[tensors].astype(np.float64)
+        return [float(each) for each in transfer_times(self.problem.cluster, ends[0], ends[1], size)]
+
+    @cached_property
+    def parts(self) -> list[tuple[list[float], list[float], list[float]]]:
+        """Seconds of what every step brings in, runs and returns, one by one."""
+        names = [op.id for op in self.problem.graph.operators]
+        table = self.problem.costs.array(names, self.problem.cluster.device_index)
+        seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.brought
+        return [
+            (
+                self.carrying(step, inward[step], inward=True),
+                seconds[self.members[step]].tolist(),
+                self.carrying(step, outward[step], inward=False),
+            )
+            for step in range(len(self.first))
+        ]
+
+    @cached_property
+    def ends(self) -> FloatArray:
+        """When every step ends. Shape (steps,)."""
+        lasts = [sum(seconds for part in parts for seconds in part if not isnan(seconds)) for parts in self.parts]
+        return np.asarray(self.start[self.first] + np.array(lasts), dtype=np.float64)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """Steps in an order that their data allow; shorter if there is none."""
+        _, made, read = self.crossing
+        return topological_order(Adjacency.from_pairs(len(self.first), made, read))
+
+    def timeline(self) -> Timeline:
+        """Everything that happens."""
+        problem, graph = self.problem, self.problem.graph
+        kinds = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
+        host = problem.cluster.device_index[str(problem.host)]
+        resources = tuple(replace(each, exclusive=False) if k == host else each for k, each in enumerate(kinds))
+        book = _Book(self, Names.of(graph), host)
+        missing = set(range(len(self.first))) - set(self.order.tolist())
+        for step in (*self.order.tolist(), *sorted(missing)):
+            book.write(step)
+        runs = np.arange(len(self.step))
+        lives = lifetimes_held(graph, runs, self.device, np.ones_like(runs), problem.memory)
+        return Timeline("seconds", resources, book.names, book.recorder.activities(), lives)
+
+
+class _Book:
+    """Writes steps into a timeline."""
+
+    def __init__(self, calls: Calls, names: Names, host: int) -> None:
+        self.calls, self.names, self.host, self.recorder = calls, names, host, Recorder()
+        self._there: dict[int, int] = {}  # row of the activity that puts a tensor into host memory
+
+    def write(self, step: int) -> None:
+        calls, graph = self.calls, self.calls.problem.graph
+        device, now = int(calls.device[calls.first[step]]), float(calls.start[calls.first[step]])
+        fetching, running, returning = calls.parts[step]
+        inward, outward = (side[step] for side in calls.brought)
+        last: list[tuple[int, int]] = []
+        for tensor, seconds in zip(inward, fetching, strict=True):
+            made = [(self._there[tensor], self._name(tensor))] if tensor in self._there else []
+            last, now = self._carry(tensor, self.host, device, now, seconds, made + last)
+        for v, seconds in zip(calls.members[step].tolist(), running, strict=True):
+            reads = graph.arrays.reads[v].tolist() if device == self.host else []
+            made = [(self._there[tensor], self._name(tensor)) for tensor in reads if tensor in self._there]
+            row = self.recorder.activity(ActivityKind.RUN, device, v, now, now + seconds, after=made + last)
+            last, now = [(row, -1)], now + seconds
+            if device == self.host:
+                self._there |= dict.fromkeys(graph.arrays.writes[v].tolist(), row)
+        for tensor, seconds in zip(outward, returning, strict=True):
+            last, now = self._carry(tensor, device, self.host, now, seconds, last)
+            self._there[tensor] = last[0][0]
+
+    def _name(self, tensor: int) -> int:
+        return tensor + self.names.operators
+
+    def _carry(
+        self, tensor: int, source: int, target: int, now: float, seconds: float, after: list[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int]], float]:
+        """Write both ends of a transfer; return the receiving one, as a cause, and when it ends."""
+        devices, row = len(self.calls.problem.cluster.devices), self.recorder.rows
+        size, end = int(self.calls.problem.graph.arrays.tensor_bytes[tensor]), now + (seconds if seconds > 0.0 else 0.0)
+        ends = (
+            (ActivityKind.SEND, devices + source, row + 1),
+            (ActivityKind.RECEIVE, 2 * devices + target, row),
+        )
+        for kind, resource, twin in ends:
+            self.recorder.activity(kind, resource, self._name(tensor), now, end, size=size, twin=twin, after=after)
+        return [(row + 1, self._name(tensor))], end
+
+
+def call_intervals(problem: Placement, solution: Schedule) -> Mapping[str, tuple[float, float]]:
+    """Start and end of every operator's step; nothing if the schedule cannot be carried out."""
+    if any(unusable(problem, solution)):
+        return {}
+    calls = Calls.of(problem, solution)
+    ends = calls.ends[calls.step].tolist()
+    spans = zip(calls.start.tolist(), ends, strict=True)
+    return dict(zip((op.id for op in problem.graph.operators), spans, strict=True))
+
+
+def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
+    """Judge a solution against all rules except the side constraints."""
+    wrong = list(unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=tuple(wrong))
+    calls, held = Calls.of(problem, solution), problem.memory_by_device(solution)
+    timeline = calls.timeline()
+    details = PlacementDetails(
+        makespan=timeline.end,
+        ends=FrozenDict({name: end for name, (_, end) in call_intervals(problem, solution).items()}),
+        **device_table(timeline),
+        memory_bytes=FrozenDict(held),
+        memory_limits=FrozenDict(problem.memory_limits),
+        transfer_count=sum(len(row) for side in calls.brought for row in side),
+        critical_path=critical_path(timeline),
+    )
+    broken = (*_listed(solution), *_violations(calls, timeline.end), *overfull(problem.cluster, held))
+    return Evaluation(objective=timeline.end, violations=broken, details=details).with_timeline(timeline)
+
+
+def _listed(solution: Schedule) -> Iterator[Violation]:
+    if solution.transfers:
+        message = f"the schedule lists {counted(len(solution.transfers), 'transfer')}; those of calls follow from them"
+        yield Violation(rule="transfer", message=message)
+
+
+def _violations(calls: Calls, end: float) -> Iterator[Violation]:
+    """What is wrong with the calls and their times."""
+    problem, tolerance, ends = calls.problem, TIME_TOLERANCE * end, calls.ends
+    names = [op.id for op in problem.graph.operators]
+    devices = [device.name for device in problem.cluster.devices]
+    start, device = calls.start[calls.first], calls.device[calls.first]
+    tensors = [each.id for each in problem.graph.tensors]
+
+    def named(step: int) -> str:
+        place = repr(devices[device[step]])
+        return f"the call of {place}" if calls.is_call[step] else repr(names[calls.first[step]])
+
+    for step, parts in enumerate(calls.parts):
+        for row, seconds in zip((0, 1), (parts[0], parts[2]), strict=True):
+            for tensor, each in zip(calls.brought[row][step], seconds, strict=True):
+                if isnan(each):
+                    message = f"no link carries {tensors[tensor]!r} between {devices[device[step]]!r} and the host"
+                    yield Violation(rule="no_link", message=message)
+    caught = sorted(set(range(len(start))) - set(calls.order.tolist()))
+    if caught:
+        which = next((step for step in caught if calls.is_call[step]), caught[0])
+        message = f"data leave {named(which)}, which has {names[calls.first[which]]!r}, and come back into it"
+        yield Violation(rule="contiguous", message=message)
+    for tensor, made, read in zip(*(column.tolist() for column in calls.crossing), strict=True):
+        early = float(ends[made] - start[read])
+        if early > tolerance:
+            what = f"{named(read)} starts {early:.6g} s before its input {tensors[tensor]!r} is in host memory"
+            yield Violation(rule="precedence", message=what, excess=early)
+    yield from _of_one_accelerator(calls, tolerance)
+
+
+def _of_one_accelerator(calls: Calls, tolerance: float) -> Iterator[Violation]:
+    """Calls of an accelerator that are too many, or meet."""
+    problem, start, ends = calls.problem, calls.start[calls.first], calls.ends
+    for k, place in enumerate(problem.cluster.devices):
+        steps = [step for step, there in enumerate(calls.is_call) if there and calls.device[calls.first[step]] == k]
+        if problem.max_calls is not None and len(steps) > problem.max_calls:
+            message = f"{place.name!r} has {len(steps)} calls: more than max_calls={problem.max_calls}"
+            yield Violation(rule="calls", message=message, excess=float(len(steps) - problem.max_calls))
+        steps.sort(key=lambda step: (start[step], ends[step]))
+        latest = -np.inf
+        for step in steps:
+            if latest - start[step] > tolerance:
+                message = f"{place.name!r} begins a call at {start[step]:.6g} s, during another"
+                yield Violation(rule="overlap", message=message, excess=float(latest - start[step]))
+            latest = max(latest, float(ends[step]))

@@ -1,0 +1,1 @@
+"""Serving: which layers every device holds, so that the most tokens flow through all devices."""

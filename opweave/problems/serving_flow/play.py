@@ -1,0 +1,187 @@
+"""Playing a plan of serving: the largest flow of tokens, in exact numbers, and one token's mean share of everything."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+import networkx as nx
+
+from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
+
+if TYPE_CHECKING:
+    from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+
+SOURCE, SINK = "source", "sink"
+Node = str | tuple[str, int]
+
+
+class Held(NamedTuple):
+    """Layers of a device: the number of the first one, and the number after the last one."""
+
+    first: int
+    end: int
+
+
+class Flow(NamedTuple):
+    """The largest flow.
+
+    Attributes
+    ----------
+    tokens
+        Tokens per second.
+    through
+        Tokens per second through every device.
+    between
+        Tokens per second from a device to another; None is the coordinator.
+    speeds, links
+        What every device can compute, and what every link can carry; None for no limit.
+    limits
+        Devices and links of a smallest cut.
+    """
+
+    tokens: Fraction
+    through: dict[str, Fraction]
+    between: dict[tuple[str | None, str | None], Fraction]
+    speeds: dict[str, Fraction]
+    links: dict[tuple[str | None, str | None], Fraction | None]
+    limits: tuple[str, ...]
+
+
+def held(problem: ServingFlow, solution: LayerBlocks) -> dict[str, Held] | None:
+    """The layers of every device by number; None if names are unknown or layers are not consecutive."""
+    found = {}
+    for device, names in solution.operators.items():
+        if not names:
+            continue
+        numbers = [problem.layer_index.get(name, -1) for name in names]
+        consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        if device not in problem.cluster.device_index or numbers[0] < 0 or not consecutive:
+            return None
+        found[device] = Held(numbers[0], numbers[-1] + 1)
+    return found
+
+
+def speed(problem: ServingFlow, device: str, block: Held) -> Fraction:
+    """Tokens per second that a device can take with these layers, its own connection included."""
+    rates = problem.rates.get(device, ())
+    layers = block.end - block.first
+    most = Fraction(rates[layers - 1]) if layers <= len(rates) else Fraction(0)
+    if problem.cluster.rates is not None and len(problem.cluster.devices) > 1:
+        port = Fraction(problem.cluster.rates[problem.cluster.device_index[device]])
+        for place in (block.first, block.end):
+            if 0 < place < len(problem.layers) and problem.crossing_bytes[place]:
+                most = min(most, port / problem.crossing_bytes[place])
+    return most
+
+
+def link(problem: ServingFlow, source: str | None, target: str | None, place: int) -> Fraction | None:
+    """Tokens per second that a link can carry at a place between layers; None for no limit."""
+    size = problem.crossing_bytes[place]
+    if source is None or target is None:
+        given = problem.arriving if source is None else problem.leaving
+        name = target if source is None else source
+        rate = None if given is None or name is None else given.get(name)
+        return None if rate is None or not size else Fraction(rate) / size
+    index = problem.cluster.device_index
+    rate = float(problem.cluster.direct_bandwidth[index[source], index[target]])
+    if rate <= 0.0:
+        return Fraction(0)
+    return Fraction(rate) / size if size else None
+
+
+def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[tuple[str | None, str | None], Fraction | None]:
+    """Every link that may carry tokens, and how many."""
+    last, anywhere = len(problem.layers), problem.entry == "any"
+    found: dict[tuple[str | None, str | None], Fraction | None] = {}
+    for source, (first, end) in blocks.items():
+        if first == 0:
+            found[None, source] = link(problem, None, source, 0)
+        if end == last:
+            found[source, None] = link(problem, source, None, last)
+            continue
+        for target, there in blocks.items():
+            if there.first == end or (anywhere and there.first < end < there.end):
+                found[source, target] = link(problem, source, target, end)
+    return {pair: most for pair, most in found.items() if most is None or most > 0}
+
+
+def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
+    """The largest flow of tokens, without rounding."""
+    speeds = {device: speed(problem, device, block) for device, block in blocks.items()}
+    links = links_of(problem, blocks)
+    unit = lcm(1, *(each.denominator for each in (*speeds.values(), *links.values()) if each is not None))
+    network = nx.DiGraph()
+    network.add_nodes_from((SOURCE, SINK))
+    enough = sum(each.numerator * (unit // each.denominator) for each in speeds.values()) + 1
+    for device, most in speeds.items():
+        network.add_edge(("in", device), ("out", device), capacity=int(most * unit))
+    ends: dict[tuple[str | None, str | None], tuple[object, object]] = {
+        pair: (
+            SOURCE if pair[0] is None else ("out", pair[0]),
+            SINK if pair[1] is None else ("in", pair[1]),
+        )
+        for pair in links
+    }
+    for pair, (tail, head) in ends.items():
+        most_here = links[pair]
+        network.add_edge(tail, head, capacity=enough if most_here is None else int(most_here * unit))
+    value, flow = nx.maximum_flow(network, SOURCE, SINK)
+    _, (near, _) = nx.minimum_cut(network, SOURCE, SINK)
+    cut = [device for device in speeds if ("in", device) in near and ("out", device) not in near]
+    cut += [
+        f"{pair[0] or 'coordinator'} to {pair[1] or 'coordinator'}"
+        for pair, (tail, head) in ends.items()
+        if tail in near and head not in near
+    ]
+    between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
+    return Flow(
+        tokens=Fraction(value, unit),
+        through={device: Fraction(flow["in", device]["out", device], unit) for device in speeds},
+        between={pair: each for pair, each in between.items() if each},
+        speeds=speeds,
+        links=links,
+        limits=tuple(cut),
+    )
+
+
+def play(problem: ServingFlow, solution: LayerBlocks) -> Timeline | None:
+    """What one token costs on average: every device and link is used for its share of the tokens."""
+    blocks = held(problem, solution)
+    if blocks is None:
+        return None
+    flow = largest_flow(problem, blocks)
+    return timeline(problem, blocks, flow) if flow.tokens > 0 else None
+
+
+def timeline(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Timeline:
+    """The mean token: its runs and transfers last for their shares of the period, after which everything repeats."""
+    texts = [f"layers {block.first} to {block.end - 1}" for block in blocks.values()]
+    names = Names.of(problem.graph, *texts)
+    row_of = {device: len(names.texts) - len(texts) + number for number, device in enumerate(blocks)}
+    index, recorder = problem.cluster.device_index, Recorder()
+    count = len(problem.cluster.devices)
+    for device, block in sorted(blocks.items(), key=lambda each: each[1].first):
+        most = flow.speeds[device]
+        if most and flow.through[device]:
+            busy = float(flow.through[device] / flow.tokens / most)
+            recorder.activity(ActivityKind.RUN, index[device], row_of[device], 0.0, busy)
+        for number in range(block.first, block.end):
+            storage = problem.graph.operator_index[problem.layers[number]]
+            recorder.lifetime(storage, index[device], BEFORE, NEVER, problem.layer_bytes[number])
+    for (source, target), tokens in flow.between.items():
+        if source is None or target is None:
+            continue
+        limit = flow.links[source, target]
+        seconds = float(tokens / flow.tokens / limit) if limit else 0.0
+        size, row = problem.crossing_bytes[blocks[source].end], recorder.rows
+        recorder.activity(
+            ActivityKind.SEND, count + index[source], row_of[source], 0.0, seconds, size=size, twin=row + 1
+        )
+        recorder.activity(
+            ActivityKind.RECEIVE, 2 * count + index[target], row_of[source], 0.0, seconds, size=size, twin=row
+        )
+    resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
+    period = float(1 / flow.tokens)
+    return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes(), period)

@@ -1,0 +1,1 @@
+"""Solvers of placement with blocking calls (``transfers="blocking"``)."""

@@ -1,0 +1,344 @@
+"""Tabu search that takes one operator out of a schedule without ports and puts it back elsewhere.
+
+An operator of a critical path leaves its device, and the heads and tails of all others are worked out without it. They
+tell the length of the longest path through it for every device and every place in the order there. The best place that
+is not tabu is taken, even if the schedule becomes longer. Device and order change together, and one pass over the graph
+judges all places of an operator, where other searches judge one.
+
+Heads and tails do not depend on the order of transfers, so ports are not seen; what is found is exact for ``delay``.
+
+Sources: M. Mastrolilli, L. M. Gambardella, "Effective neighbourhood functions for the flexible job shop problem",
+Journal of Scheduling 3(1), 2000; with transfers, memory and any precedences here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.anneal import CountedPlan, overfull, settle
+from opweave.solvers.placement.arrays import PlacementArrays, sending
+
+DRAWS = 4
+"""Random numbers drawn for each move."""
+
+MOVE_WORK = 40_000
+"""Operators and arcs judged for one move, after which the best place so far is taken."""
+
+TENURE = 10
+"""Least number of moves for which an operator does not go back to a device that it left."""
+
+CLOSE = 1e-9
+"""Share of the makespan within which times count as equal."""
+
+
+class Paths(NamedTuple):
+    """Longest paths of the current schedule, and of the schedule without one operator.
+
+    Attributes
+    ----------
+    end, reach
+        End of every operator, and the time from its start to the end of the schedule. Shape (operators,).
+    end_without, reach_without
+        The same if the operator that is judged takes no time and no place.
+    last_before, first_after
+        The operators before and after every operator on its device, -1 for none.
+    row_start, row
+        The operators of every device in their order.
+    """
+
+    end: FloatArray
+    reach: FloatArray
+    end_without: FloatArray
+    reach_without: FloatArray
+    last_before: IntArray
+    first_after: IntArray
+    row_start: IntArray
+    row: IntArray
+
+
+@kernel
+def reinsert_many(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    tabu: IntMatrix,
+    moved: IntArray,
+    draws: FloatMatrix,
+    kicks: int,
+    least: float,
+    halt: IntArray,
+    best_order: IntArray,
+    best_device: IntArray,
+) -> float:
+    """Move one operator for every row of ``draws``; the first ``kicks`` moves are taken at random.
+
+    ``plan`` is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
+    its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
+    """
+    count, devices = arrays.seconds.shape
+    paths = Paths(
+        np.zeros(count),
+        np.zeros(count),
+        np.zeros(count),
+        np.zeros(count),
+        np.full(count, -1, dtype=np.int64),
+        np.full(count, -1, dtype=np.int64),
+        np.zeros(devices + 1, dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
+    )
+    path = np.empty(count, dtype=np.int64)
+    longest = np.zeros(count + 1)
+    waiting = np.empty(count, dtype=np.int64)
+    fill = np.empty(devices, dtype=np.int64)
+    order = np.empty(count, dtype=np.int64)
+    best = least
+    effort = 1 + (2 * count + len(arrays.before) + len(arrays.source)) // 2
+    for move in range(len(draws)):
+        if halt[0] != 0:
+            break
+        _link(arrays, plan, paths, fill)
+        makespan = 0.0
+        for i in range(count):
+            v = plan.order[i]
+            k = plan.device[v]
+            paths.end[v] = _ready(arrays, plan, paths.end, v, k, paths.last_before[v]) + arrays.seconds[v, k]
+            makespan = max(makespan, paths.end[v])
+            longest[i + 1] = makespan
+        for i in range(count - 1, -1, -1):
+            v = plan.order[i]
+            k = plan.device[v]
+            paths.reach[v] = _left(arrays, plan, paths.reach, v, k, paths.first_after[v]) + arrays.seconds[v, k]
+        if makespan < best * (1.0 - CLOSE):
+            best = makespan
+            best_order[:] = plan.order
+            best_device[:] = plan.device
+        for v in range(count):
+            paths.end_without[v] = paths.end[v]
+            paths.reach_without[v] = paths.reach[v]
+        moved[0] += 1
+        now = moved[0]
+        # the operators whose longest path is the makespan, from a random one on
+        length = 0
+        for v in range(count):
+            if paths.end[v] + paths.reach[v] - arrays.seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
+                path[length] = v
+                length += 1
+        judged = max(1, min(length, MOVE_WORK // effort))
+        at = int(draws[move, 0] * length)
+        step = max(1, length // judged)
+        found, goes, after = -1, -1, -1
+        value, through = np.inf, np.inf
+        seed = draws[move, 1]
+        for turn in range(judged):
+            v = path[(at + turn * step) % length]
+            if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
+                continue
+            a = plan.device[v]
+            first = plan.position[v]
+            rest = longest[first]  # the longest path without v
+            paths.end_without[v] = _ready(arrays, plan, paths.end, v, a, -1)
+            paths.reach_without[v] = _left(arrays, plan, paths.reach, v, a, -1)
+            for i in range(first + 1, count):
+                w = plan.order[i]
+                u = paths.last_before[w]
+                if u == v:
+                    u = paths.last_before[v]
+                k = plan.device[w]
+                end = _ready(arrays, plan, paths.end_without, w, k, u) + arrays.seconds[w, k]
+                paths.end_without[w] = end
+                rest = max(rest, end)
+            for i in range(first - 1, -1, -1):
+                w = plan.order[i]
+                u = paths.first_after[w]
+                if u == v:
+                    u = paths.first_after[v]
+                k = plan.device[w]
+                paths.reach_without[w] = _left(arrays, plan, paths.reach_without, w, k, u) + arrays.seconds[w, k]
+            for k in range(devices):
+                lasts = arrays.seconds[v, k]
+                if lasts == np.inf:
+                    continue
+                if k != a:
+                    settle(arrays, plan, v, k)
+                    full = overfull(arrays, plan)
+                    settle(arrays, plan, v, a)
+                    if full:
+                        continue
+                ready = _ready(arrays, plan, paths.end, v, k, -1)
+                left = _left(arrays, plan, paths.reach, v, k, -1)
+                if max(ready, left) == np.inf:
+                    continue
+                # places between the last operator that ends before v is ready and the first whose tail is shorter
+                low, high = -1, -1
+                for i in range(paths.row_start[k], paths.row_start[k + 1]):
+                    x = paths.row[i]
+                    if x == v:
+                        continue
+                    if paths.end_without[x] <= ready:
+                        low = i
+                    if paths.reach_without[x] > left:
+                        high = i
+                previous = -1 if low < 0 else paths.row[low]
+                i = paths.row_start[k] if low < 0 else low + 1
+                while True:
+                    if i < paths.row_start[k + 1] and paths.row[i] == v:
+                        i += 1
+                    following = paths.row[i] if i < paths.row_start[k + 1] else -1
+                    begin, end = ready, left
+                    if previous >= 0:
+                        begin = max(begin, paths.end_without[previous])
+                    if following >= 0:
+                        end = max(end, paths.reach_without[following])
+                    own_path = begin + lasts + end
+                    whole = max(own_path, rest)
+                    stays = k == a and previous == paths.last_before[v]
+                    seed = seed * 997.0 + 0.13
+                    seed -= np.floor(seed)
+                    if kicks > move:
+                        whole, own_path = seed, seed
+                    elif tabu[v, k] > now and whole >= best * (1.0 - CLOSE):
+                        stays = True
+                    if not stays and (
+                        whole < value * (1.0 - CLOSE)
+                        or (whole <= value * (1.0 + CLOSE) and own_path * (1.0 + 0.02 * seed) < through)
+                    ):
+                        value, through = whole, own_path * (1.0 + 0.02 * seed)
+                        found, goes, after = v, k, previous
+                    if i > high or following < 0:
+                        break
+                    previous = following
+                    i += 1
+            for i in range(count):
+                w = plan.order[i]
+                if i >= first:
+                    paths.end_without[w] = paths.end[w]
+                if i <= first:
+                    paths.reach_without[w] = paths.reach[w]
+        if found < 0:
+            continue
+        a = plan.device[found]
+        was = paths.last_before[found]
+        _take_out(paths, found)
+        _put_in(paths, found, goes, after)
+        settle(arrays, plan, found, goes)
+        if not _sorted(arrays, paths, waiting, order):
+            _take_out(paths, found)
+            _put_in(paths, found, a, was)
+            settle(arrays, plan, found, a)
+            tabu[found, goes] = now + TENURE
+            continue
+        plan.order[:] = order
+        for i in range(count):
+            plan.position[order[i]] = i
+        tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
+    return best
+
+
+@inlined
+def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
+    """Write the rows of operators by device, and the neighbours of every operator in its row."""
+    count, devices = arrays.seconds.shape
+    for k in range(devices + 1):
+        paths.row_start[k] = 0
+    for v in range(count):
+        paths.row_start[plan.device[v] + 1] += 1
+    for k in range(devices):
+        paths.row_start[k + 1] += paths.row_start[k]
+        fill[k] = paths.row_start[k]
+    for i in range(count):
+        v = plan.order[i]
+        k = plan.device[v]
+        paths.row[fill[k]] = v
+        paths.last_before[v] = paths.row[fill[k] - 1] if fill[k] > paths.row_start[k] else -1
+        if paths.last_before[v] >= 0:
+            paths.first_after[paths.last_before[v]] = v
+        paths.first_after[v] = -1
+        fill[k] += 1
+
+
+@inlined
+def _ready(arrays: PlacementArrays, plan: CountedPlan, end: FloatArray, w: int, k: int, last: int) -> float:
+    """Earliest start of operator w on device k after operator ``last`` there (-1: none), for given ends."""
+    ready = 0.0 if last < 0 else end[last]
+    for i in range(arrays.before_start[w], arrays.before_start[w + 1]):
+        ready = max(ready, end[arrays.before[i]])
+    for i in range(arrays.in_start[w], arrays.in_start[w + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
+        if plan.device[u] != k:
+            ready = max(ready, end[u] + sending(arrays, f, plan.device[u], k))
+    return ready
+
+
+@inlined
+def _left(arrays: PlacementArrays, plan: CountedPlan, reach: FloatArray, u: int, k: int, first: int) -> float:
+    """Time from the end of operator u on device k to the end of the schedule; ``first`` follows it there (-1: none)."""
+    left = 0.0 if first < 0 else reach[first]
+    for i in range(arrays.after_start[u], arrays.after_start[u + 1]):
+        left = max(left, reach[arrays.after[i]])
+    for i in range(arrays.out_start[u], arrays.out_start[u + 1]):
+        f = arrays.outgoing[i]
+        w = arrays.target[f]
+        if plan.device[w] != k:
+            left = max(left, reach[w] + sending(arrays, f, k, plan.device[w]))
+    return left
+
+
+@inlined
+def _take_out(paths: Paths, v: int) -> None:
+    """Take an operator out of the order of its device."""
+    before, after = paths.last_before[v], paths.first_after[v]
+    if before >= 0:
+        paths.first_after[before] = after
+    if after >= 0:
+        paths.last_before[after] = before
+
+
+@inlined
+def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
+    """Put an operator after another one of device k, or first (-1)."""
+    if before >= 0:
+        after = paths.first_after[before]
+        paths.first_after[before] = v
+    else:
+        after = -1
+        for i in range(paths.row_start[k], paths.row_start[k + 1]):
+            if paths.row[i] != v:
+                after = paths.row[i]
+                break
+    if after >= 0:
+        paths.last_before[after] = v
+    paths.last_before[v] = before
+    paths.first_after[v] = after
+
+
+@inlined
+def _sorted(arrays: PlacementArrays, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
+    """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
+    count = len(order)
+    top = 0
+    for v in range(count):
+        waiting[v] = arrays.before_start[v + 1] - arrays.before_start[v] + (1 if paths.last_before[v] >= 0 else 0)
+        if waiting[v] == 0:
+            order[top] = v
+            top += 1
+    at = 0
+    while at < top:
+        v = order[at]
+        at += 1
+        w = paths.first_after[v]
+        if w >= 0:
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                order[top] = w
+                top += 1
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                order[top] = w
+                top += 1
+    return top == count

@@ -1,0 +1,123 @@
+"""The default solver of serving flows: rules, a bound, stages, local search, and an engine for small problems."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from opweave.formulations.serving_flow.instance import Blocks, ServingInstance, lower
+from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
+from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.rules import NoPlanError
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.serving_flow.baselines import BY_NAME
+from opweave.solvers.serving_flow.bounds import Sets, prove, prove_best
+from opweave.solvers.serving_flow.local import climb
+from opweave.solvers.serving_flow.plans import SUPPORTS, report
+from opweave.solvers.serving_flow.staged import by_region, without_links
+
+logger = logging.getLogger("opweave")
+
+STAGES_SHARE, PROOF_SHARE = 0.4, 0.5
+"""Largest shares of the remaining time for plans in stages, and for the bound."""
+
+CLIMB_ROUNDS = 3
+"""Rounds of local search without a time limit, or where an engine follows; else it goes on until the time is up."""
+
+CLIMB_SHARE = 0.5
+"""Largest share of the remaining time for local search where an engine follows."""
+
+TINY_CELLS = 60
+"""Most devices times layers for which an engine is called at once."""
+
+ENGINE_CELLS = 1500
+"""Most devices times layers for which an engine is called."""
+
+ENGINE_SECONDS = 10.0
+"""Time for an engine if there is no time limit."""
+
+
+def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
+    """Serve with all methods that apply."""
+    instance = lower(problem)
+    reason = instance.short()
+    if reason is not None:
+        return Outcome(infeasible=True, reason=reason)
+    last: Blocks | None = None
+    for plan in _by_rules(instance):
+        report(instance, plan, run)
+        last = plan
+    if not run.should_stop():
+        last = _stages(instance, run) or last
+    cells = len(instance.names) * instance.layers
+    if cells <= TINY_CELLS and not run.should_stop():
+        return _by_engine(problem, run)
+    small = cells <= ENGINE_CELLS
+    if last is not None and not run.should_stop():
+        run.enter("local search")
+        endless = run.remaining() is not None and not small
+        with run.share(CLIMB_SHARE if small else 1.0):
+            climb(instance, _best(instance, run) or list(last), run, 10**9 if endless else CLIMB_ROUNDS)
+        prove_best(Sets(instance, run), run)
+    if not small or run.should_stop():
+        return Outcome(run.termination())
+    return _by_engine(problem, run)
+
+
+def _by_rules(instance: ServingInstance) -> Iterator[Blocks]:
+    for rule in BY_NAME.values():
+        try:
+            yield rule(instance)
+        except NoPlanError:
+            continue
+
+
+def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
+    """Plans in stages, and the bound; returns the last plan, which may break side constraints."""
+    last: Blocks | None = None
+    run.enter("stages")
+    with run.share(STAGES_SHARE):
+        for last in without_links(instance, instance.bounded, run):
+            report(instance, last, run)
+    sets = Sets(instance, run)
+    prove_best(sets, run)
+    most = instance.bounded
+    if not run.should_stop():
+        with run.share(PROOF_SHARE):
+            most = prove(sets, most, run)
+    if not instance.unhindered and not run.should_stop():
+        run.enter("stages by region")
+        for last in by_region(instance, most, run):
+            report(instance, last, run)
+    return last
+
+
+def _best(instance: ServingInstance, run: Run) -> list[tuple[int, int]] | None:
+    return instance.blocks(run.best) if isinstance(run.best, LayerBlocks) else None
+
+
+def _by_engine(problem: ServingFlow, run: Run) -> Outcome:
+    """Let an engine go on where the problem is small, or has side constraints that only models know."""
+    if not is_available(problem, "highs"):
+        return Outcome(run.termination())
+    try:
+        with run.share(1.0, ENGINE_SECONDS):
+            return go_on_with(problem, "highs", run)
+    except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
+        logger.info("HiGHS is of no help: %s", error)
+        return Outcome(run.termination())
+
+
+register(
+    Solver(
+        name="auto",
+        problem=ServingFlow.kind,
+        kind="plan",
+        run=solve_auto,
+        about="rules, sets of devices for a layer as a bound, stages, local search, then an engine if it may help",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=SUPPORTS,
+    )
+)

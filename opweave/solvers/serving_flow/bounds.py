@@ -1,0 +1,157 @@
+"""What no plan of serving can exceed: configurations of single layers, priced by devices.
+
+For a flow F, devices that hold a layer have to be at least as fast as F together. A device with k layers is in k of
+these sets, so let it count 1/k in each. Prices of kinds of devices then make a certificate: if the cheapest set that is
+fast enough costs more than all devices' prices divided by the number of layers, no plan reaches F. The best prices are
+found by column generation. Links are ignored, which can only raise the flow.
+
+The cheapest set is a covering knapsack, solved by lists of sets of which none is dominated. A set that misses the flow
+by rounding only counts as fast enough, so the certificate holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linprog
+
+from opweave.formulations.serving_flow.instance import ServingInstance, lower
+from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
+from opweave.problems.serving_flow.spec import ServingFlow
+from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.run import Run
+from opweave.solvers.trivial import trivial_bound
+
+CLOSE = 1e-4
+"""Relative distance of flows at which bisection ends."""
+
+EQUAL = 5e-7
+"""Relative distance of a flow that is refuted to prove that a plan is the best."""
+
+SOURCE = "sets of devices for a layer"
+
+MOST_LISTED = 1000
+"""Most sets in a list, about; of longer lists, speeds are rounded up to so many steps, which makes sets no dearer."""
+
+ROUNDS = 200
+"""Most sets that are priced for one flow."""
+
+
+@trivial_bound.register
+def _(problem: ServingFlow) -> float:
+    """The time of a token if all devices did nothing but their best work."""
+    most = lower(problem).bounded
+    return 1.0 / most * (1.0 - SUMMATION) if 0.0 < most < np.inf else 0.0
+
+
+class Sets:
+    """Certificates that no plan reaches a flow."""
+
+    def __init__(self, instance: ServingInstance, run: Run) -> None:
+        self._run = run
+        self._layers = instance.layers
+        self._speeds: FloatMatrix = np.stack([instance.most[rows[0]] for rows in instance.kinds])
+        self._number: FloatArray = np.asarray([float(len(rows)) for rows in instance.kinds])
+
+    def most(self, high: float) -> float:
+        """A flow that no plan exceeds, at most ``high``; as low as the time allows."""
+        low = 0.0
+        while high - low > CLOSE * high and not self._run.should_stop():
+            middle = (low + high) / 2.0 if low else 0.9 * high
+            if self.refutes(middle):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def refutes(self, flow: float) -> bool:
+        """Whether a certificate is found that no plan has this flow."""
+        price = 1.0 / self._number
+        columns: list[FloatArray] = []
+        for _ in range(ROUNDS):
+            least, column = self._cheapest(price, flow)
+            if self._layers * least * (1.0 - SUMMATION) > float(price @ self._number) * (1.0 + SUMMATION):
+                return True
+            if column is None or self._run.should_stop():
+                return False
+            columns.append(column)
+            found = linprog(-np.ones(len(columns)), A_ub=np.stack(columns, axis=1), b_ub=self._number, method="highs")
+            if found.status != 0 or -found.fun >= self._layers * (1.0 - SUMMATION):
+                return False
+            price = np.maximum(-found.ineqlin.marginals, 0.0)
+        return False
+
+    def _cheapest(self, price: FloatArray, flow: float) -> tuple[float, FloatArray | None]:
+        """The least price of devices that are fast enough together, and their shares by kind.
+
+        The price is infinite if no devices are fast enough, and a lower bound if there are too many sets to list.
+        """
+        enough = flow * (1.0 - SUMMATION)
+        kinds, counts = np.nonzero(_useful(np.minimum(self._speeds, flow)))
+        speed = np.minimum(self._speeds[kinds, counts], flow)
+        cost = price[kinds] / counts
+        order = np.argsort(cost / speed, kind="stable")
+        reached, paid, best = np.zeros(1), np.zeros(1), np.inf
+        trail: list[tuple[int, int, IntArray, IntArray]] = []
+        chosen: tuple[int, int] | None = None
+        for item in order.tolist():
+            kind, each = int(kinds[item]), float(speed[item])
+            copies = np.arange(min(int(self._number[kind]), int(np.ceil(flow / each))) + 1)
+            origin = np.repeat(np.arange(len(reached)), len(copies))
+            taken = np.tile(copies, len(reached))
+            total = np.minimum(reached[origin] + taken * each, flow)
+            price_of = paid[origin] + taken * float(cost[item])
+            done = np.flatnonzero(total >= enough)
+            if len(done):
+                cheapest = int(done[price_of[done].argmin()])
+                if price_of[cheapest] < best:
+                    best, chosen = float(price_of[cheapest]), (len(trail), cheapest)
+            # what is missing costs at least as much as by this item, because later ones cost more for their speed
+            hopeful = price_of + (flow - total) * (float(cost[item]) / each) * (1.0 - SUMMATION) < best
+            kept = np.flatnonzero(hopeful & (total < enough))
+            if len(kept) > MOST_LISTED:
+                total = np.minimum(np.ceil(total * (MOST_LISTED / flow)) * (flow / MOST_LISTED), enough)
+            kept = kept[np.lexsort([-total[kept], price_of[kept]])]
+            rising = np.maximum.accumulate(np.concatenate([[-1.0], total[kept][:-1]])) if len(kept) else total[kept]
+            kept = kept[total[kept] > rising]
+            trail.append((kind, int(counts[item]), origin, taken))
+            if not len(kept):
+                break
+            trail.append((-1, 0, kept, kept))
+            reached, paid = total[kept], price_of[kept]
+        if chosen is None:
+            return np.inf, None
+        return best, self._shares(trail, *chosen)
+
+    def _shares(self, trail: list[tuple[int, int, IntArray, IntArray]], step: int, at: int) -> FloatArray:
+        """Follow the lists back: how much of each kind a set takes."""
+        column = np.zeros(len(self._number))
+        for kind, count, origin, taken in reversed(trail[: step + 1]):
+            if kind < 0:
+                at = int(origin[at])
+                continue
+            column[kind] += float(taken[at]) / count
+            at = int(origin[at])
+        return column
+
+
+def _useful(speeds: FloatMatrix) -> BoolMatrix:
+    """Which numbers of layers are faster than all larger ones, which cost less; the last number comes first."""
+    after = np.maximum.accumulate(speeds[:, ::-1], axis=1)[:, ::-1]
+    beyond = np.concatenate([after[:, 1:], np.zeros((len(speeds), 1))], axis=1)
+    return np.asarray(speeds > beyond)
+
+
+def prove(sets: Sets, most: float, run: Run) -> float:
+    """Report the best bound that can be found; return the flow that no plan exceeds."""
+    run.enter(SOURCE)
+    most = sets.most(most)
+    run.proved(1.0 / most * (1.0 - SUMMATION), SOURCE)
+    return most
+
+
+def prove_best(sets: Sets, run: Run) -> None:
+    """Report that no plan is better than the best one, if that can be shown."""
+    if run.objective and not run.should_stop():
+        flow = 1.0 / run.objective * (1.0 + EQUAL)
+        if sets.refutes(flow):
+            run.proved(1.0 / flow, SOURCE)

@@ -1,0 +1,31 @@
+"""Who holds what: bytes and seconds add up to those of the referee."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.llm.held import holdings, in_words, ranges
+from opweave.problems.language.posed import fastest_pass
+from opweave.problems.language.workload import Workload, parts
+from tests.solvers.language.test_questions import model_of, rig_of
+
+
+@pytest.mark.parametrize("experts", [True, False])
+def test_they_add_up(experts: bool) -> None:
+    model, rig, work = model_of(5, experts=experts), rig_of(400, 90, 70), Workload(context=1024)
+    problem = fastest_pass(model, rig, work)
+    result = ow.solve(problem, solver="layers")
+    found = holdings(model, rig, work, problem, result.solution)
+    held = problem.memory_by_device(result.solution)
+    assert {each.device: each.used for each in found} == held
+    assert sum(each.used for each in found) == model.parameter_bytes + model.cache_bytes(1024)
+    assert sum(sum(each.seconds.values()) for each in found) == pytest.approx(result.objective)
+
+
+def test_words() -> None:
+    every = parts(model_of(4), Workload())
+    assert in_words([], every) == "nothing"
+    assert in_words(every, every) == "embedding, layers 0-3, head"
+    assert in_words(every[2:7], every) == "layers 1-2, feed-forward of 0"
+    assert ranges([5, 3, 4, 9]) == "3-5 9"

@@ -1,0 +1,83 @@
+"""Tabu search by reinsertion: longest paths, the best plans of small problems, and bounds of whole times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.adapters.graphs.job_shop import read_job_shop
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.placement.anneal import counted_plan
+from opweave.solvers.placement.local import empty_search, list_plans
+from opweave.solvers.placement.plans import fits, plan_of
+from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
+from opweave.solvers.placement.tabu import with_timed_flows
+from opweave.solvers.run import Run
+from tests.oracles.placement import best_placement
+from tests.solvers.placement.instances import small_problem
+
+
+def delayed(problem: Placement) -> Placement:
+    """The same problem without ports."""
+    return problem.model_copy(update={"transfers": "delay"})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_small_problems_reach_the_optimum(seed: int) -> None:
+    problem = delayed(small_problem(seed, most_operators=5))
+    optimum, _ = best_placement(problem)
+    result = ow.solve(problem, solver="tabu", time_limit=0.4)
+    if optimum is None:
+        assert result.objective is None
+    elif not problem.constraints and result.objective is not None:
+        assert result.objective == pytest.approx(optimum)
+    elif result.objective is not None:  # tied operators stay where list schedules put them
+        assert result.objective >= optimum * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
+    problem = delayed(small_problem(seed, most_operators=8))
+    search = empty_search(problem, Run())
+    list_plans(search)
+    if not np.isfinite(search.makespan):
+        return
+    arrays, rng = with_timed_flows(search.arrays), np.random.default_rng(seed)
+    plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
+    tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    order, device = plan.order.copy(), plan.device.copy()
+    halt = np.zeros(1, dtype=np.int64)
+    for kicks in (0, 20, 0):
+        length = reinsert_many.plain(
+            arrays, plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, halt, order, device
+        )
+        assert sorted(plan.order.tolist()) == list(range(len(plan.order)))
+        assert fits(search.arrays, device)
+        assert fits(search.arrays, plan.device)
+        assert plan_of(search.arrays, order, device).makespan <= length * (1 + 1e-9)
+        assert np.isfinite(plan_of(search.arrays, plan.order, plan.device).makespan)
+    assert moved[0] == 60
+
+
+def test_plans_with_ports_are_timed_with_them() -> None:
+    problem = small_problem(1, most_operators=5)
+    assert problem.transfers != "delay"
+    result = ow.solve(problem, solver="tabu", time_limit=0.5)
+    optimum, _ = best_placement(problem)
+    assert result.verified
+    assert result.objective == pytest.approx(optimum, rel=0.2)
+
+
+def test_whole_times_round_bounds_up_unless_a_rule_may_add_times() -> None:
+    shop = read_job_shop("3 2\n1 2 1 3 2 3\n1 2 1 3 2 3\n1 2 1 3 2 3")
+    run = Run()
+    run.grain = 1.0
+    run.proved(4.5, "area")
+    assert run.bound == pytest.approx(5.0)
+    assert run.bound < 5.0
+    run.proved(5.0 * (1 - 1e-9), "again")
+    assert run.bound == pytest.approx(5.0)
+    result = ow.solve(shop, solver="auto", time_limit=5)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.bound == pytest.approx(6.0)

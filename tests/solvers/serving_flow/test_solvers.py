@@ -1,0 +1,108 @@
+"""Solvers of serving flows: Helix's clusters, bounds that are never false, rules by hand, and stages."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import opweave as ow
+from benchmarks.serving import case, random_case
+from opweave.formulations.serving_flow.instance import lower
+from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.bounds import Sets
+from tests.oracles.serving_flow import best_serving
+from tests.strategies.serving_flow import serving_flows
+
+warnings.simplefilter("ignore", ow.ImplausibleWarning)
+
+PUBLISHED = {"10 devices": 286.5874, "24 devices": 1289.5558, "24 in 3 regions": 1212.1768, "42 devices": 4892.2424}
+"""Tokens per second of the plans in Helix's artifact, as Gurobi printed them."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_plans_have_their_published_flow(name: str) -> None:
+    problem, plan = case(name)
+    judged = problem.evaluate(plan)
+    assert judged.violations == ()
+    assert judged.details.tokens_per_second == pytest.approx(PUBLISHED[name], abs=1e-3)
+    assert lower(problem).flow(lower(problem).blocks(plan)) == pytest.approx(PUBLISHED[name], rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641)])
+def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: float) -> None:
+    problem, plan = case(name)
+    result = ow.solve(problem, time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+    assert 1 / result.objective == pytest.approx(flow, abs=1e-3)
+    assert result.objective <= problem.evaluate(plan).objective * (1 + 1e-9)
+
+
+@settings(max_examples=12, deadline=None)
+@given(serving_flows(5, 3))
+def test_certificates_are_never_false(problem: ow.ServingFlow) -> None:
+    optimum, _ = best_serving(problem)
+    instance = lower(problem)
+    if optimum is None or instance.short():
+        return
+    best = 1 / optimum
+    sets = Sets(instance, Run())
+    assert instance.bounded >= best * (1 - 1e-9)
+    assert not sets.refutes(best * (1 - 1e-9))
+    assert sets.most(instance.bounded) >= best * (1 - 1e-9)
+
+
+def test_rules_by_hand() -> None:
+    """Six layers on a fast device that holds three and slow ones that hold two, all linked."""
+    names, most = ("fast", "slow", "tiny"), {"fast": 3, "slow": 2, "tiny": 2}
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(6, activation_bytes=1),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in names], rates=[1e6] * 3),
+        rates={name: (60.0, 40.0, 20.0)[: most[name]] for name in names},
+    )
+    held = {
+        solver: {name: len(ops) for name, ops in ow.solve(problem, solver=solver).solution.operators.items()}
+        for solver in ("equal_layers", "swarm")
+    }
+    assert held == {"equal_layers": {"fast": 2, "slow": 2, "tiny": 2}, "swarm": {"fast": 2, "slow": 2, "tiny": 2}}
+    assert "no tokens flow" in ow.solve(problem, solver="petals").reason
+    assert "no kind of device can hold all layers" in ow.solve(problem, solver="separate").reason
+    assert 1 / ow.solve(problem).objective == pytest.approx(40.0)
+
+
+def test_what_no_devices_can_hold_is_said() -> None:
+    problem, _ = case("10 devices")
+    few = problem.model_copy(update={"rates": {name: rates[:2] for name, rates in problem.rates.items()}})
+    result = ow.solve(few)
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason == "all devices together can hold 20 layers, and the model has 60"
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_time_limits_hold_and_plans_are_not_worse_than_rules(seed: int) -> None:
+    problem = random_case(seed)
+    result = ow.solve(problem, time_limit=1.0)
+    assert result.timings.total <= 1.0 * 1.05 + 0.5
+    for rule in ("equal_layers", "by_capacity", "swarm", "petals", "separate"):
+        other = ow.solve(problem, solver=rule).objective
+        assert other is None or result.objective <= other * (1 + 1e-9)
+    assert result.bound <= result.objective
+
+
+def test_side_constraints_are_obeyed() -> None:
+    problem, _ = case("10 devices")
+    rules = (ow.Pin(op="layers.0", device="L4.9"), ow.MaxDevices(count=10))
+    result = ow.solve(problem.model_copy(update={"constraints": rules}), time_limit=5)
+    assert result.verified
+    assert result.solution.operators["L4.9"][0] == "layers.0"
+
+
+def test_a_plan_goes_to_json_and_back_and_is_shown() -> None:
+    problem, _ = case("10 devices")
+    result = ow.solve(problem, solver="equal_layers")
+    again = ow.ServingFlow.model_validate_json(problem.model_dump_json())
+    assert again == problem
+    assert "286.6 tokens/s" in result.explain() or "3.489 ms" in result.explain()
+    assert np.isfinite(result.objective)

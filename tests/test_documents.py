@@ -1,0 +1,266 @@
+"""Every code block of the README and of the documentation, as a reader would run it: page by page, top to bottom.
+
+A comment before a block says what is special about it::
+
+    <!-- needs: torch -->    needs these packages; blocks that need a framework run under ``-m frameworks``
+    <!-- skeleton -->        is only compiled
+    <!-- file: NAME -->      is written to that file, for the blocks below
+    <!-- prints -->          is what the block above prints
+
+Of console blocks, the lines that call opweave are run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "tflite_micro", "executorch"}
+"""Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
+
+HEAVY = (
+    "opweave.adapters.cli.main",
+    "highspy",
+    "matplotlib.figure",
+    "numba",
+    "pandas",
+    "pyomo.environ",
+    "scipy.optimize",
+)
+"""What many pages import; it is imported once, before pages run in forked processes."""
+
+FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code, with its line and its mark."""
+
+    line: int
+    language: str
+    code: str
+    mark: str
+
+    @property
+    def needs(self) -> set[str]:
+        """Packages that the block names."""
+        _, said, names = self.mark.partition("needs: ")
+        return {name.strip() for name in names.split(",")} if said else set()
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(text.count("\n", 0, each.start("code")), each["language"], each["code"], each["mark"] or "")
+        for each in FENCE.finditer(text)
+    ]
+
+
+def run_page(page: Path, frameworks: bool) -> None:
+    """Run the blocks of a page in one namespace, in the current folder."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = ""
+    for index in range(len(blocks_of(page))):
+        block = blocks_of(page)[index]  # again, because its line moves when what is printed is written
+        where = f"{page.relative_to(ROOT)}:{block.line}"
+        if any(importlib.util.find_spec(name) is None for name in block.needs):
+            continue
+        if block.needs & FRAMEWORKS and not frameworks:
+            continue
+        if block.mark.startswith("file: "):
+            Path(block.mark.removeprefix("file: ")).write_text(block.code, encoding="utf-8")
+        elif block.mark == "prints":
+            if os.environ.get("WRITE_PRINTED"):
+                rewrite(page, block, printed)
+            else:
+                assert squeezed(printed) == squeezed(block.code), f"{where} is not what is printed:\n{printed}"
+        elif block.language == "python":
+            code = compile(block.code, where, "exec")
+            if block.mark != "skeleton":
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    exec(code, names)
+                printed = out.getvalue()
+        elif block.language == "console":
+            printed = "".join(run_command(line, where) for line in commands(block.code))
+
+
+def rewrite(page: Path, block: Block, printed: str) -> None:
+    """Put what is printed into a page: ``WRITE_PRINTED=1 pytest tests/test_documents.py`` after a change."""
+    lines, printed = page.read_text(encoding="utf-8").splitlines(keepends=True), printed.rstrip() + "\n"
+    before = f"<!-- prints -->\n```text\n{block.code}```\n"
+    start = sum(map(len, lines[: block.line])) - len("<!-- prints -->\n```text\n")
+    text = "".join(lines)
+    assert text[start:].startswith(before), block
+    after = "\n".join(squeezed(printed)) + "\n"
+    page.write_text(
+        text[:start] + before.replace(f"text\n{block.code}```", f"text\n{after}```") + text[start + len(before) :]
+    )
+
+
+def squeezed(text: str) -> list[str]:
+    """The lines without spaces at their ends."""
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def commands(code: str) -> Iterator[list[str]]:
+    """The arguments of the lines that call opweave."""
+    for line in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words and words[0] in {"opweave", ".venv/bin/opweave"}:
+            yield words[1:]
+
+
+def run_command(arguments: list[str], where: str) -> str:
+    """Run the command line here; return what it printed."""
+    from opweave.adapters.cli.main import main
+
+    before = sys.argv
+    sys.argv = ["opweave", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            main()
+    except SystemExit as ended:
+        assert ended.code in {0, None}, f"{where}: opweave {' '.join(arguments)} ended with {ended.code}"
+    finally:
+        sys.argv = before
+    return out.getvalue()
+
+
+def run_pages(*, frameworks: bool, pages: list[Path]) -> None:
+    """Run every page in a forked process and an empty folder: pages register rules and solvers, and write files."""
+    for name in HEAVY:
+        importlib.import_module(name)
+    failed = []
+    for page in pages:
+        child = os.fork()
+        if child == 0:
+            _run_child(page, frameworks)
+        if os.waitpid(child, 0)[1]:
+            failed.append(str(page.relative_to(ROOT)))
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+def _run_child(page: Path, frameworks: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for name in ("benchmarks", "examples", "tests", "docs"):
+            Path(name).symlink_to(ROOT / name)
+        try:
+            run_page(page, frameworks)
+            sys.stderr.flush()
+        except BaseException:
+            traceback.print_exc()
+            os.chdir(ROOT)
+            os._exit(1)
+        os.chdir(ROOT)
+    if os.environ.get("SHOW_SECONDS"):
+        sys.stderr.write(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}\n")
+    os._exit(0)
+
+
+def run_elsewhere(frameworks: bool) -> None:
+    """Run all pages in a process of its own."""
+    pages = [page for page in PAGES if not frameworks or any(block.needs & FRAMEWORKS for block in blocks_of(page))]
+    listed = [str(page) for page in pages]
+    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=list(map(Path, {listed})))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", call],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_blocks_run() -> None:
+    pytest.importorskip("pandas")
+    run_elsewhere(frameworks=False)
+
+
+@pytest.mark.frameworks
+def test_the_blocks_that_need_frameworks_run() -> None:
+    run_elsewhere(frameworks=True)
+
+
+def test_every_block_is_either_run_or_marked() -> None:
+    known = {"python", "console", "text", "json", "toml", "csv", "yaml"}
+    for page in PAGES:
+        for block in blocks_of(page):
+            assert block.language in known, (page, block.line)
+            assert block.mark in {"", "prints", "skeleton"} or block.mark.startswith(("needs: ", "file: ")), block
+
+
+def test_the_generated_tables_are_current(tmp_path: Path) -> None:
+    script = ROOT / "docs/scripts/tables.py"  # in a process without other tests' solvers
+    subprocess.run([sys.executable, script, tmp_path], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    made, written = (
+        {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+        for folder in (tmp_path, ROOT / "docs/generated")
+    )
+    assert made == written, "run: python docs/scripts/tables.py"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert listed == {page for page in pages if not page.startswith("generated/")}
+
+
+def test_every_picture_is_made_by_a_script_and_used() -> None:
+    scripts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/scripts").glob("*.py"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in PAGES)
+    for picture in (ROOT / "docs/figures").iterdir():
+        assert picture.stem in scripts, picture
+        assert picture.name in pages, picture
+
+
+def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
+    fetched = runpy.run_path(str(ROOT / "docs/scripts/hooks.py"))["fetched"]
+    (tmp_path / "index.html").write_text(
+        '<a href="https://example.org">a link</a> <script src="own.js"></script> <img src="figures/a.svg">'
+        '<script src="https://a.example/x.js"></script> <link href="//b.example/y.css" rel="stylesheet">'
+    )
+    (tmp_path / "site.css").write_text("@import url(https://c.example/z.css); a { background: url(own.png) }")
+    found = [address for _, address in fetched(tmp_path)]
+    assert found == ["https://a.example/x.js", "//b.example/y.css", "https://c.example/z.css"]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_the_links_of_the_files_at_the_root_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert all(link.startswith("http") or (ROOT / link).exists() for link in links), links
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    listed = {name.rpartition(".")[2] for name in re.findall(r"^::: opweave\.([\w.]+)$", pages, re.MULTILINE)}
+    modules = {"clusters", "keras", "llm", "onnx", "runtimes", "torch", "__version__"}
+    layers = {"solvers", "formulations", "problems", "adapters"}
+    spaces = (ow.onnx, ow.torch, ow.keras, ow.llm, ow.runtimes)
+    assert not {*dir(ow), *(name for space in spaces for name in space.__all__)} - listed - modules - layers
