@@ -294,7 +294,9 @@ def _dress(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, scale: float
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
     axes.set_xlim(0, span * 1.012)
-    inputs = "" if timeline.period is None else "one input: " if len(played) == 1 else f"the first {len(played)} inputs: "
+    inputs = (
+        "" if timeline.period is None else "one input: " if len(played) == 1 else f"the first {len(played)} inputs: "
+    )
     axes.set_xlabel(f"{inputs}time ({unit})", fontsize=11)
 
 
