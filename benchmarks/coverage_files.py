@@ -5,8 +5,8 @@ tried), model files (``.onnx``, ``.tflite``, ``.xml``) and folders of these. Wit
 takes the models that onnxruntime and the tests bring.
 
 * ONNX: an order is planned for the file as it is, run by ONNX Runtime with its optimiser off, and the live bytes are
-  compared with the prediction at every step. "arena" is the most that the runtime's allocator had handed out, and
-  "error" how far the predicted peak is below it.
+  compared with the prediction at every step. "predicted" is the peak with the scratch memory of kernels, "arena" the
+  most that the runtime's allocator had handed out, and "error" how far the prediction is below it.
 * TensorFlow Lite and OpenVINO: all shapes and element types are compared with those of the interpreter or of OpenVINO,
   if these are installed.
 
@@ -152,12 +152,12 @@ def check_onnx(found: Row, path: Path, _: ow.OpGraph, dims: Mapping[str, int]) -
     memory = verified.memory
     if memory is None:
         return found._replace(note="; ".join(verified.notes)[:70])
-    arena = memory.allocator_peak
+    arena, predicted = memory.allocator_peak, memory.predicted_arena
     return found._replace(
         checked=f"{memory.equal_steps} of {len(memory.predicted)}{'' if verified.passed else ', NOT as planned'}",
-        predicted=kilobytes(memory.predicted_peak),
+        predicted=kilobytes(predicted),
         arena=kilobytes(arena),
-        error="-" if not arena else f"{100 * (arena - memory.predicted_peak) / arena:.0f} %",
+        error="-" if not arena else f"{100 * (arena - predicted) / arena:.0f} %",
     )
 
 

@@ -388,11 +388,6 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     UnsupportedFeatureError
         For a reading, an argument or an option that it does not support.
     """
-    if problem.reading not in solver.readings:
-        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
-        only = ", ".join(map(str, solver.readings))
-        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
-        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
@@ -405,6 +400,11 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
                 constraint.check(problem)
             except ValueError as error:
                 raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
+    if problem.reading not in solver.readings:
+        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
+        only = ", ".join(map(str, solver.readings))
+        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
+        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):

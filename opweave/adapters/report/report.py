@@ -1,4 +1,4 @@
-"""The report folder: problem, result, plan, trace, picture, and one page that shows them all."""
+"""The report folder: problem, result, plan, trace, pictures, and one page that shows them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, make_folder, write_bytes
-from opweave.adapters.report.figures import png
+from opweave.adapters.report.figures import png, svg
 from opweave.adapters.report.tables import Entry
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.page import page
@@ -29,7 +29,7 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Sequence[Entry]
     -------
     list of Path
         ``problem.json``, ``result.json`` and ``report.html``. If there is a solution, also the plan, ``trace.json``,
-        the problem's exports (for placement, ``device_map.json``) and the picture.
+        the problem's exports (for placement, ``device_map.json``) and the pictures, as PNG and SVG.
 
     Raises
     ------
@@ -41,7 +41,8 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Sequence[Entry]
         files[view.plan_file] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
         files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
         files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
-        files |= {name: png(figure) for name, figure in view.figures().items()}
+        for name, figure in view.figures().items():
+            files |= {name: png(figure), f"{Path(name).stem}.svg": svg(figure)}
     files["report.html"] = page(view, files, comparison).encode("utf-8", "backslashreplace")
     place = make_folder(folder)
     for name, data in files.items():

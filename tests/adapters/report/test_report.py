@@ -27,6 +27,7 @@ def test_all_files_tell_the_same(problem: MemoryOrdering, result: Result[Orderin
     assert json.loads((tmp_path / "report" / "order.json").read_text())["peak_bytes"] == 14
     assert json.loads((tmp_path / "report" / "trace.json").read_text())["traceEvents"]
     assert (tmp_path / "report" / "memory.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "report" / "memory.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_the_page_stands_alone_and_escapes_names(

@@ -34,7 +34,7 @@ def check(problem: ow.Placement, solver: str, optimum: float | None) -> None:
         assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL), result.reason
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=7, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(call_placements(4, 3))
 def test_solvers_agree_with_brute_force(problem: ow.Placement) -> None:
     optimum = best_calls(problem)
@@ -44,7 +44,7 @@ def test_solvers_agree_with_brute_force(problem: ow.Placement) -> None:
         check(problem, solver, optimum)
 
 
-@settings(max_examples=30, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(call_placements(4, 3, free=True))
 def test_bounds_over_paths_hold(problem: ow.Placement) -> None:
     run = Run()

@@ -35,6 +35,9 @@ ENGINE, PROGRAMMED, ENGINE_SHARE, ENGINE_SECONDS = "highs", 40, 0.5, 20.0
 TINY = 10
 """Operators up to which the engine runs right after the first plans."""
 
+PROOF_SHARE, CUTS_SHARE = 0.25, 0.5
+"""Most of the time left for the bounds, and then for cuts of orders."""
+
 ROUNDS, UNTIMED_SECONDS = 3, 10.0
 """Annealings, and their seconds in all, when there is no time limit."""
 
@@ -63,7 +66,7 @@ class CallSearch:
     def __post_init__(self) -> None:
         self.instance = lower_calls(self.problem)
         self.arrays, self.unit = arrays_of(self.instance), units_of(self.instance)
-        self._pace = 0.0
+        self._took = 0.0
 
     @property
     def host(self) -> int:
@@ -111,9 +114,12 @@ class CallSearch:
         path = np.zeros(self.instance.operators, dtype=bool)
         path[heaviest(self.instance, carrying(self.instance))] = True
         for counts in (np.ones_like(path), path):
-            if self.run.should_stop():
+            left = self.run.remaining()
+            if self.run.should_stop() or (left is not None and left < self._took):
                 return
+            began = clock()
             self.consider(cut(self.instance, self.arrays, block, counts))
+            self._took = clock() - began
 
     def again(self) -> None:
         """Cut the order of the best plan, as long as that helps."""
@@ -238,12 +244,14 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
     search = CallSearch(problem, run)
     search.consider_schedule(run.start)
     search.consider_schedule(run.best)
-    run.enter("cuts")
     for rule in (one_place, fill_calls):
         search.consider(rule(search))
-    search.cuts()
     run.enter("paths")
-    prove(search.instance, run)
+    with run.share(PROOF_SHARE, UNTIMED_SECONDS):
+        prove(search.instance, run)
+    run.enter("cuts")
+    with run.share(CUTS_SHARE, UNTIMED_SECONDS):
+        search.cuts()
     operators, outcome = search.instance.operators, None
     if operators <= TINY and not run.should_stop():
         outcome = _engine(search, 1.0)

@@ -32,8 +32,8 @@ LONGEST = 600
 MOST_STATES = 256
 """Most combinations of numbers of calls, by class of accelerators; beyond that, their number does not count."""
 
-MOST_EXACT = 400
-"""Most rounds in which the stretches of the best walk get an exact choice of what their calls bring in."""
+MOST_EXACT = 60_000
+"""Most positions in all rounds in which the stretches of the best walk get an exact choice of what is brought in."""
 
 SOURCE = "paths"
 
@@ -46,15 +46,16 @@ def prove(instance: CallInstance, run: Run) -> None:
         return
     for weigh in (_compute, _bytes, carrying, _length):
         path = heaviest(instance, weigh(instance))
-        if tuple(path) in seen:
+        if tuple(path) in seen or (seen and run.should_stop()):
             continue
         seen.add(tuple(path))
         total = 0.0
         pieces = [path[i : i + LONGEST] for i in range(0, len(path), LONGEST)]
         for piece in pieces:
             if run.should_stop():
-                return
-            total += walk(instance, piece, run, ties=len(pieces) == 1 and instance.most == 1)
+                total += float(_compute(instance)[piece].sum())
+            else:
+                total += walk(instance, piece, run, ties=len(pieces) == 1 and instance.most == 1)
         if math.isfinite(total):
             best.report(total, SOURCE)
 
@@ -117,7 +118,7 @@ def walk(instance: CallInstance, path: list[int], run: Run, *, ties: bool) -> fl
     host, exact = instance.host_seconds[path], set[Stretch]()
     if math.prod(number + 1 for number in most if number is not None) > MOST_STATES:
         most = [None] * len(most)
-    for _ in range(MOST_EXACT):
+    for _ in range(max(1, MOST_EXACT // length)):
         value, found = cheapest(tables, most, host)
         new = set(found) - exact
         if not new or run.should_stop():

@@ -37,7 +37,9 @@ def units_of(instance: CallInstance) -> IntArray:
     size = int(group.max(initial=-1)) + 1
     edges = (np.ones(len(after.items)), (group[after.heads()], group[after.items]))
     _, label = connected_components(csr_array(edges, shape=(size, size)), directed=True, connection="strong")
-    return np.asarray(label, dtype=np.int64)[group]
+    unit = np.asarray(label, dtype=np.int64)[group]
+    _, first = np.unique(unit, return_index=True)
+    return np.argsort(np.argsort(first))[unit].astype(np.int64)  # in the order in which the graph lists them
 
 
 def orders(instance: CallInstance, unit: IntArray) -> Iterator[IntArray]:
@@ -122,7 +124,7 @@ def ordered(instance: CallInstance, unit: IntArray, key: FloatArray | None) -> I
         turn -= 1
         heapq.heappush(ready, (turn if keys is None else keys[u], u))
 
-    for u in range(len(rows) - 1, -1, -1):
+    for u in range(len(rows)):
         if waits[u] == 0:
             is_ready(u)
     while ready:

@@ -157,6 +157,14 @@ class Stretches:
         return [0.0, *np.unique(ratios).tolist()]
 
     @cached_property
+    def last_read(self) -> IntArray:
+        """The last ``below`` of the readers of every tensor, or of what is tied to them. Shape (tensors,)."""
+        readers, below = self.instance.readers, self.below.copy()
+        for members, _ in self.tied:
+            below[members] = below[members].max()
+        return np.asarray(np.maximum.reduceat(below[readers.items], readers.start[:-1]), dtype=np.int64)
+
+    @cached_property
     def _own(self) -> FloatArray:
         return own_bytes(self.instance)
 
@@ -169,8 +177,9 @@ class Stretches:
         """
         instance, found = self.instance, list[tuple[int, IntArray, IntArray]]()
         never = np.full(self.length, self.length, dtype=np.int64)
-        made = np.diff(instance.outputs.start) > 0
-        for v in np.flatnonzero(made & (self.below < self.above)).tolist():
+        last = np.full(instance.operators, -1, dtype=np.int64)
+        np.maximum.at(last, instance.producer, np.minimum(self.last_read, self.length))
+        for v in np.flatnonzero((last > self.below) & (self.below < self.above)).tolist():
             reach = self._reach(np.concatenate([instance.readers[t] for t in instance.outputs[v].tolist()]))
             reach[: self.below[v] + 1] = self.length
             reach[self.above[v] + 1 :] = self.length
@@ -214,7 +223,7 @@ class Stretches:
         """Transfers of tensors that are made before i and read in the call."""
         table = np.zeros((self.length, self.length))
         made = self.above[self.instance.producer]
-        for t in np.flatnonzero((made < self.length - 1) & (seconds > 0.0)).tolist():
+        for t in np.flatnonzero((made < self.last_read) & (seconds > 0.0)).tolist():
             reach = self._in_call(self.instance.readers[t])
             there = made[t] + 1 + np.flatnonzero(reach[made[t] + 1 :] < self.length)
             table[there, reach[there]] += seconds[t]
@@ -225,8 +234,9 @@ class Stretches:
         table, apart = (np.zeros((self.length, self.length)) for _ in range(2))
         makers = self.instance.producer
         below, above, tie = (each[makers] for each in (self.below, self.above, self.tie))
-        for t in np.flatnonzero(((below >= 0) | (tie >= 0)) & (seconds > 0.0)).tolist():
-            last = int(self.below[self.instance.readers[t]].max())
+        there = (tie >= 0) | ((below >= 0) & (above < self.last_read))
+        for t in np.flatnonzero(there & (seconds > 0.0)).tolist():
+            last = int(self.last_read[t])
             if tie[t] < 0:
                 table[below[t], above[t] : last] += seconds[t]
                 continue

@@ -43,7 +43,7 @@ def test_plan_from_files(opweave: Run, model: Path, cluster: Path, costs: Path, 
     assert load_result(tmp_path / "result.json").objective == pytest.approx(0.02)
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert names == {
-        *("problem.json", "result.json", "report.html", "schedule.json", "schedule.png", "trace.json"),
+        *("problem.json", "result.json", "report.html", "schedule.json", "schedule.png", "schedule.svg", "trace.json"),
         "device_map.json",
     }
     assert json.loads((tmp_path / "report" / "device_map.json").read_text()) == {"": "a"}
