@@ -68,11 +68,15 @@ def load_onnx(path: Path) -> ow.OpGraph:
     try:
         return ow.load(path)
     except ow.InvalidInputError as error:
-        advised = re.search(r"dims=\{(.*?)\}", str(error))
-        if advised is None:
-            raise
-        dims = {key: int(size) for key, size in re.findall(r'"(.*?)": (\d+)', advised[1])}
-        return ow.load(path, dims=dims)
+        return ow.load(path, dims=advised_dims(error))
+
+
+def advised_dims(refusal: Exception) -> dict[str, int]:
+    """The sizes that a refusal advises; without any, the refusal is raised again."""
+    advised = re.search(r"dims=\{(.*?)\}", str(refusal))
+    if advised is None:
+        raise refusal
+    return {key: int(size) for key, size in re.findall(r'"(.*?)": (\d+)', advised[1])}
 
 
 def own_onnx(*, smoke: bool) -> Iterator[Case]:

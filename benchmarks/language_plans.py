@@ -1,8 +1,9 @@
 """Benchmarks of plans of language models: proofs, the splits of runtimes, and what a second machine brings.
 
 Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes counts random machines prima``;
-``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data sheets, of which
-they reach the share that published runs of llama.cpp reach (:mod:`opweave.problems.language.published`).
+``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
+sheets, of which they reach the share that published runs of llama.cpp reach
+(:mod:`opweave.problems.language.published`).
 """
 
 from __future__ import annotations

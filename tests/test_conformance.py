@@ -41,7 +41,10 @@ PLANLESS = {
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
-REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact"}
+BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
+"""Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
+
+REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}

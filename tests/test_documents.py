@@ -13,6 +13,7 @@ Of console blocks, the lines that call opweave are run.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -29,10 +30,23 @@ from pathlib import Path
 
 import pytest
 
+import opweave as ow
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "tflite_micro", "executorch"}
 """Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
+
+HEAVY = (
+    "opweave.adapters.cli.main",
+    "highspy",
+    "matplotlib.figure",
+    "numba",
+    "pandas",
+    "pyomo.environ",
+    "scipy.optimize",
+)
+"""What many pages import; it is imported once, before pages run in forked processes."""
 
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
@@ -137,9 +151,8 @@ def run_command(arguments: list[str], where: str) -> str:
 
 def run_pages(*, frameworks: bool, pages: list[Path]) -> None:
     """Run every page in a forked process and an empty folder: pages register rules and solvers, and write files."""
-    import opweave as ow
-
-    _ = ow.solve
+    for name in HEAVY:
+        importlib.import_module(name)
     failed = []
     for page in pages:
         child = os.fork()
@@ -164,14 +177,15 @@ def _run_child(page: Path, frameworks: bool) -> None:
             os._exit(1)
         os.chdir(ROOT)
     if os.environ.get("SHOW_SECONDS"):
-        print(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}", file=sys.stderr)
+        sys.stderr.write(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}\n")
     os._exit(0)
 
 
 def run_elsewhere(frameworks: bool) -> None:
     """Run all pages in a process of its own."""
     pages = [page for page in PAGES if not frameworks or any(block.needs & FRAMEWORKS for block in blocks_of(page))]
-    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=[{', '.join(f'Path({str(page)!r})' for page in pages)}])"
+    listed = [str(page) for page in pages]
+    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=list(map(Path, {listed})))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", call],
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
@@ -200,9 +214,13 @@ def test_every_block_is_either_run_or_marked() -> None:
             assert block.mark in {"", "prints", "skeleton"} or block.mark.startswith(("needs: ", "file: ")), block
 
 
-def test_the_generated_tables_are_current() -> None:
-    made = runpy.run_path(str(ROOT / "docs/scripts/tables.py"))["pages"]()
-    written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/generated").glob("*.md")}
+def test_the_generated_tables_are_current(tmp_path: Path) -> None:
+    script = ROOT / "docs/scripts/tables.py"  # in a process without other tests' solvers
+    subprocess.run([sys.executable, script, tmp_path], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    made, written = (
+        {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+        for folder in (tmp_path, ROOT / "docs/generated")
+    )
     assert made == written, "run: python docs/scripts/tables.py"
 
 
@@ -218,3 +236,31 @@ def test_every_picture_is_made_by_a_script_and_used() -> None:
     for picture in (ROOT / "docs/figures").iterdir():
         assert picture.stem in scripts, picture
         assert picture.name in pages, picture
+
+
+def test_what_a_page_would_fetch_is_found(tmp_path: Path) -> None:
+    fetched = runpy.run_path(str(ROOT / "docs/scripts/hooks.py"))["fetched"]
+    (tmp_path / "index.html").write_text(
+        '<a href="https://example.org">a link</a> <script src="own.js"></script> <img src="figures/a.svg">'
+        '<script src="https://a.example/x.js"></script> <link href="//b.example/y.css" rel="stylesheet">'
+    )
+    (tmp_path / "site.css").write_text("@import url(https://c.example/z.css); a { background: url(own.png) }")
+    found = [address for _, address in fetched(tmp_path)]
+    assert found == ["https://a.example/x.js", "//b.example/y.css", "https://c.example/z.css"]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_the_links_of_the_files_at_the_root_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert all(link.startswith("http") or (ROOT / link).exists() for link in links), links
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    listed = {name.rpartition(".")[2] for name in re.findall(r"^::: opweave\.([\w.]+)$", pages, re.MULTILINE)}
+    modules = {"clusters", "keras", "llm", "onnx", "runtimes", "torch", "__version__"}
+    layers = {"solvers", "formulations", "problems", "adapters"}
+    spaces = (ow.onnx, ow.torch, ow.keras, ow.llm, ow.runtimes)
+    assert not {*dir(ow), *(name for space in spaces for name in space.__all__)} - listed - modules - layers

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from latex2mathml.converter import convert
-
 log = logging.getLogger("mkdocs.hooks.opweave")
 
-FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
+)
 ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc):\s*<code>~?([\w.]+)</code>")
@@ -31,13 +31,20 @@ FETCHED = re.compile(
 
 def on_page_content(html: str, **_: Any) -> str:
     """Turn formulas into MathML, which browsers draw without a script, and roles of docstrings into plain names."""
-    return ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", FORMULA.sub(_formula, html))
+    return ROLE.sub(
+        lambda match: f"<code>{match[1].rpartition('.')[2]}</code>",
+        FORMULA.sub(_formula, html),
+    )
 
 
 def on_post_page(output: str, config: Any, **_: Any) -> str:
     """Put our own script for search from the file system in the place of one that would be fetched."""
-    own = (Path(config["docs_dir"]) / "assets/frame_worker.js").read_text(encoding="utf-8")
-    inline = own.replace("</script>", r"<\/script>")  # or it would end the script that it stands in
+    own = (Path(config["docs_dir"]) / "assets/frame_worker.js").read_text(
+        encoding="utf-8"
+    )
+    inline = own.replace(
+        "</script>", r"<\/script>"
+    )  # or it would end the script that it stands in
     return WORKER.sub(lambda _: f"<script>{inline}</script>", output)
 
 
@@ -54,15 +61,17 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 def fetched(site: Path) -> list[tuple[Path, str]]:
     """List the addresses elsewhere that pages and style sheets of a site would fetch."""
-    found = []
-    for path in sorted(site.rglob("*")):
-        if path.suffix in {".html", ".css", ".svg"}:
-            for match in FETCHED.finditer(path.read_text(encoding="utf-8")):
-                found.append((path, next(each for each in match.groups() if each)))
-    return found
+    return [
+        (path, next(each for each in match.groups() if each))
+        for path in sorted(site.rglob("*"))
+        if path.suffix in {".html", ".css", ".svg"}
+        for match in FETCHED.finditer(path.read_text(encoding="utf-8"))
+    ]
 
 
 def _formula(match: re.Match[str]) -> str:
+    from latex2mathml.converter import convert
+
     tag, bracket, text = match.groups()
     for entity, character in ENTITIES.items():
         text = text.replace(entity, character)

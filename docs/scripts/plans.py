@@ -1,4 +1,4 @@
-"""Draw the plans that the pages of the problems show: ``python docs/scripts/plans.py [NAME ...]``. All take two minutes."""
+"""Draw the plans that the pages of the problems show: ``python docs/scripts/plans.py [NAME ...]``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ GRAPHS = ROOT / "benchmarks/graphs"
 
 def memory_ordering() -> Figure:
     """NASNetMobile in its listed order and in a best one."""
-    return ow.solve(ow.MemoryOrdering(graph=ow.load(GRAPHS / "keras/NASNetMobile.json.gz")), time_limit=20).plot()
+    return ow.solve(
+        ow.MemoryOrdering(graph=ow.load(GRAPHS / "keras/NASNetMobile.json.gz")),
+        time_limit=20,
+    ).plot()
 
 
 def placement() -> Figure:
     """GoogLeNet on four GPUs of one server."""
-    graph, cluster = ow.load(GRAPHS / "torch/googlenet.export.json.gz"), ow.clusters.load("moirai-intra")
-    problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
+    graph, cluster = (
+        ow.load(GRAPHS / "torch/googlenet.export.json.gz"),
+        ow.clusters.load("moirai-intra"),
+    )
+    problem = ow.Placement(
+        graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster)
+    )
     return ow.solve(problem, time_limit=20).plot()
 
 
@@ -40,17 +48,37 @@ def batched_mapping() -> Figure:
     )
     graph = ow.load(GRAPHS / "torch/googlenet.export.json.gz")
     reached = ow.Efficiency(arithmetic=0.3, launch_seconds=4e-6)
-    costs = ow.Costs.roofline(graph, server, batches=range(2, 17, 2), default_efficiency=reached)
-    return ow.solve(ow.BatchedMapping(graph=graph, cluster=server, costs=costs, batch=16), time_limit=30).plot()
+    costs = ow.Costs.roofline(
+        graph, server, batches=range(2, 17, 2), default_efficiency=reached
+    )
+    return ow.solve(
+        ow.BatchedMapping(graph=graph, cluster=server, costs=costs, batch=16),
+        time_limit=30,
+    ).plot()
 
 
 def home() -> ow.Cluster:
     """Three machines on one router."""
     return ow.Cluster(
         devices=[
-            ow.Device(name="laptop", memory_bytes="96 MiB", flops_per_second="40 GFLOP/s", memory_bandwidth="8 GB/s"),
-            ow.Device(name="phone", memory_bytes="64 MiB", flops_per_second="20 GFLOP/s", memory_bandwidth="8 GB/s"),
-            ow.Device(name="board", memory_bytes="64 MiB", flops_per_second="10 GFLOP/s", memory_bandwidth="4 GB/s"),
+            ow.Device(
+                name="laptop",
+                memory_bytes="96 MiB",
+                flops_per_second="40 GFLOP/s",
+                memory_bandwidth="8 GB/s",
+            ),
+            ow.Device(
+                name="phone",
+                memory_bytes="64 MiB",
+                flops_per_second="20 GFLOP/s",
+                memory_bandwidth="8 GB/s",
+            ),
+            ow.Device(
+                name="board",
+                memory_bytes="64 MiB",
+                flops_per_second="10 GFLOP/s",
+                memory_bandwidth="4 GB/s",
+            ),
         ],
         rates=["40 MB/s", "20 MB/s", "12 MB/s"],
     )
@@ -60,7 +88,10 @@ def pipeline() -> Figure:
     """ResNet50 over a laptop, a phone and a board."""
     graph, cluster = ow.load(GRAPHS / "keras/ResNet50.json.gz"), home()
     costs = ow.Costs.roofline(graph, cluster)
-    return ow.solve(ow.Pipeline(graph=graph, cluster=cluster, costs=costs, memory="parameters"), time_limit=20).plot()
+    return ow.solve(
+        ow.Pipeline(graph=graph, cluster=cluster, costs=costs, memory="parameters"),
+        time_limit=20,
+    ).plot()
 
 
 def slicing() -> Figure:
@@ -73,20 +104,36 @@ def slicing() -> Figure:
 
 def memory_layout() -> Figure:
     """DenseNet121 in a best order, packed."""
-    problem = ow.MemoryOrdering(graph=ow.load(GRAPHS / "keras/DenseNet121.json.gz"), in_place="any")
-    return ow.solve(ow.layout_of(problem, ow.solve(problem, time_limit=20)), time_limit=20).plot()
+    problem = ow.MemoryOrdering(
+        graph=ow.load(GRAPHS / "keras/DenseNet121.json.gz"), in_place="any"
+    )
+    return ow.solve(
+        ow.layout_of(problem, ow.solve(problem, time_limit=20)), time_limit=20
+    ).plot()
 
 
 def language_model() -> Figure:
     """Llama 3 70B on a desktop and a laptop."""
-    config = {"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
-    config |= {"num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256}
+    config = {
+        "model_type": "llama",
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+    }
+    config |= {
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+    }
     with TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config), encoding="utf-8")
         model = ow.llm.read(Path(folder) / "config.json", dtype="q4_k")
     memory = {"memory_bytes": "64 GiB", "memory_bandwidth": "75 GB/s"}
     processor = ow.Device(name="processor", flops_per_second="1 TFLOP/s", **memory)
-    cards = [ow.clusters.device("rtx3090", "card"), ow.clusters.device("rtx3060ti", "laptop card")]
+    cards = [
+        ow.clusters.device("rtx3090", "card"),
+        ow.clusters.device("rtx3060ti", "laptop card"),
+    ]
     pci, lan = "25 GB/s", "1 Gbit/s"
     rig = ow.llm.Rig(
         cluster=ow.Cluster(

@@ -1,7 +1,8 @@
-"""Write the tables of the site that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
+"""Write the tables that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,23 +10,27 @@ import opweave as ow
 
 FOLDER = Path(__file__).parents[1] / "generated"
 
-KINDS = {
-    "memory_ordering": "MemoryOrdering",
-    "placement": "Placement",
-    "batched_mapping": "BatchedMapping",
-    "pipeline": "Pipeline",
-    "slicing": "Slicing",
-    "memory_layout": "MemoryLayout",
-    "ordered_layout": "OrderedLayout",
-}
+KINDS = {name: kind.__name__ for name, kind in ow.Problem.kinds().items()}
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
-PROVES = {"nothing": "plan", "bound": "plan and bound", "optimum": "plan, bound, optimum"}
+ENGINES_OF = {
+    "linear": "linear",
+    "pyomo": "linear, in plain Pyomo",
+    "constraint program": "`cp-sat`",
+}
+PROVES = {
+    "nothing": "plan",
+    "bound": "plan and bound",
+    "optimum": "plan, bound, optimum",
+}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table in Markdown."""
     lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
+        for line in lines
+    )
 
 
 def code(words: Iterable[str]) -> str:
@@ -46,23 +51,32 @@ def solvers(kind: str) -> str:
     lines = [(f"`{row.name}`", sentence(row.about), PROVES[row.proves]) for row in own]
     if engines:
         program = sentence(engines[0].about.partition(": ")[2])
-        lines.append((code(row.name for row in engines), f"Engines: {program}", PROVES[engines[0].proves]))
+        lines.append(
+            (
+                code(row.name for row in engines),
+                f"Engines: {program}",
+                PROVES[engines[0].proves],
+            )
+        )
     return table(("solver", "what it does", "gives"), lines)
 
 
 def formulations() -> str:
-    """Problem, formulation, kind of program, handles, engines and what it needs."""
-    rows = sorted(ow.list_formulations(), key=lambda row: (list(KINDS).index(row.problem), not row.default))
+    """Problem, formulation with what it needs, engines and handles."""
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
     return table(
-        ("problem", "formulation", "kind", "handles", "engines", "needs"),
+        ("problem", "formulation", "engines", "handles"),
         (
             (
                 f"`{KINDS[row.problem]}`",
-                f"`{row.name}`{', default' if row.default else ''}",
-                row.kind,
+                f"`{row.name}`"
+                + ", default" * row.default
+                + (f", for `{row.requires}`" if row.requires else ""),
+                ENGINES_OF[row.kind],
                 code(row.handles),
-                "linear engines" if len(row.engines) > 1 else code(row.engines),
-                row.requires or "",
             )
             for row in rows
         ),
@@ -71,10 +85,21 @@ def formulations() -> str:
 
 def sources() -> str:
     """What each formulation is, and where it comes from."""
-    rows = sorted(ow.list_formulations(), key=lambda row: (list(KINDS).index(row.problem), not row.default))
+    rows = sorted(
+        ow.list_formulations(),
+        key=lambda row: (list(KINDS).index(row.problem), not row.default),
+    )
     return table(
         ("problem", "formulation", "what it is", "source"),
-        ((f"`{KINDS[row.problem]}`", f"`{row.name}`", sentence(row.about), row.source) for row in rows),
+        (
+            (
+                f"`{KINDS[row.problem]}`",
+                f"`{row.name}`",
+                sentence(row.about),
+                row.source,
+            )
+            for row in rows
+        ),
     )
 
 
@@ -87,8 +112,17 @@ def constraints(kind: str) -> str:
     lines = []
     for held, names in groups.items():
         split = held.index("")
-        lines.append((code(names), code(held[:split]) or "none", code(held[split + 1 :]) or "none"))
-    return table(("solvers", "honoured exactly", "honoured through a simpler, stricter rule"), lines)
+        lines.append(
+            (
+                code(names),
+                code(held[:split]) or "none",
+                code(held[split + 1 :]) or "none",
+            )
+        )
+    return table(
+        ("solvers", "honoured exactly", "honoured through a simpler, stricter rule"),
+        lines,
+    )
 
 
 def devices() -> str:
@@ -98,14 +132,42 @@ def devices() -> str:
     return code(DEVICES) + "\n"
 
 
+def commands() -> str:
+    """The commands of the command line, in their groups."""
+    import typer
+
+    from opweave.adapters.cli.main import app
+
+    group = typer.main.get_command(app)
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        panel = getattr(command, "rich_help_panel", None) or "Commands"
+        about = (
+            (command.help or "")
+            .partition("\n\n")[0]
+            .replace("\n", " ")
+            .partition("\x0c")[0]
+        )
+        panels.setdefault(panel, []).append((f"`opweave {name}`", sentence(about)))
+    return "".join(
+        f"**{panel}**\n\n{table(('command', 'what it does'), rows)}\n"
+        for panel, rows in panels.items()
+    )
+
+
 def pages() -> dict[str, str]:
     """All generated files, by name."""
     made = {f"solvers_{kind}.md": solvers(kind) for kind in KINDS}
     made |= {f"constraints_{kind}.md": constraints(kind) for kind in KINDS}
-    return made | {"formulations.md": formulations(), "sources.md": sources(), "devices.md": devices()}
+    return made | {
+        "formulations.md": formulations(),
+        "sources.md": sources(),
+        "devices.md": devices(),
+        "commands.md": commands(),
+    }
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     for name, text in pages().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")

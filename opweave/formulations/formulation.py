@@ -323,9 +323,9 @@ def formulation_for(
     able = [each for each in known if each.reading == problem.reading]
     found = able[0] if name is None and able else find_formulation(type(problem), name, takes)
     if found.reading != problem.reading:
-        needs = f"needs {found.reading}" if problem.reading is None else f"does not know {problem.reading}"
+        lacks = f"is only for {found.reading}" if problem.reading is None else f"does not know {problem.reading}"
         names = ", ".join(repr(each.name) for each in able) or "none"
-        raise UnsupportedFeatureError(f"formulation {found.name!r} {needs}; these do for this problem: {names}")
+        raise UnsupportedFeatureError(f"formulation {found.name!r} {lacks}; for this problem: {names}")
     return found
 
 

@@ -1,9 +1,10 @@
 """Well-known devices by their public data sheets: accelerators, graphics cards, laptops, phones and small boards.
 
-Every row names where its figures are published, and numbers without a known source are None. Many figures of NVIDIA,
-AMD, Intel, Jetson, Coral and microcontrollers were written from knowledge of these documents and not compared with them
-line by line, so check the rows that a decision depends on. Rates are peaks; a roofline takes an efficiency
-to come closer to measured times. The sheets set no launch cost, because no data sheet states one. Speeds that a source
+Every row names where its figures are published, and numbers without a known source are None. The rows in
+:data:`COMPARED` were compared with a second, public table, and agree with it. Other figures of NVIDIA, AMD, Intel,
+Jetson, Coral and microcontrollers were written from knowledge of these documents and not compared with them line by
+line, so check the rows that a decision depends on. Rates are peaks; a roofline takes an efficiency to come closer to
+measured times. The sheets set no launch cost, because no data sheet states one. Speeds that a source
 states as cores and clocks are their product: "16 FLOP per cycle" means two 128-bit units for multiply-add.
 """
 
@@ -276,3 +277,40 @@ DEVICES = {
     ),
 }
 """Data sheets by short name."""
+
+_RTX_50 = "thetechfeed.site, RTX 50 series compared to prior generations: bandwidths and cores"
+_RTX_40 = "guru3d.com, specifications of NVIDIA graphics cards: bandwidths"
+_AKUNU = "akunu.prabod.rathnayaka.me, chapter 5, the M1 family: bandwidths and FP32"
+_CRAFT = "craftrigs.pages.dev, Apple silicon benchmarks: bandwidths"
+
+COMPARED = {
+    "t4": "sysrqmts.com, A100 SXM4 40 GB beside T4",
+    "a100-40gb": "sysrqmts.com, A100 SXM4 40 GB beside T4",
+    "a100-80gb": "ozyphus.github.io, GPU architectural foundations",
+    "h100": "ozyphus.github.io, GPU architectural foundations; its FP16 is with sparsity",
+    "v100": "ozyphus.github.io, GPU architectural foundations",
+    "a10": "calwoo.github.io, NVIDIA GPU hardware for deep learning: FP32",
+    "a6000": "calwoo.github.io, NVIDIA GPU hardware for deep learning: FP32",
+    "l4": "grokipedia.com, L4 beside L40S: bandwidth, FP16 with sparsity",
+    "l40s": "mullet.se, L40 and L40S",
+    "p4": "cpu-gpu.alldbin.com, Tesla P4 beside P40",
+    "p40": "cpu-gpu.alldbin.com, Tesla P4 beside P40",
+    "rtx3080": _RTX_50,
+    "rtx3090": "holynerdvana.blogspot.com, GeForce RTX 3090 specifications",
+    "rtx4060": _RTX_40,
+    "rtx4060ti-16gb": _RTX_40,
+    "rtx4070": _RTX_40,
+    "rtx4080": _RTX_40,
+    "rtx4090": _RTX_50,
+    "rtx5070ti": _RTX_50,
+    "rtx5080": _RTX_50,
+    "rtx5090": _RTX_50,
+    "apple-m1": _AKUNU,
+    "apple-m1-pro": _AKUNU,
+    "apple-m1-max": _AKUNU,
+    "apple-m1-ultra": _AKUNU,
+    "apple-m2-pro": _CRAFT,
+    "apple-m4-pro": "gpuhunter.io, M4 Pro: bandwidth",
+    "apple-m4-max": _CRAFT,
+}
+"""Rows that agree with a second table, within one percent and rounding, and where that stands."""

@@ -294,7 +294,8 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     Parameters
     ----------
     problem
-        A problem, its class or its kind; None for all.
+        A problem, its class or its kind; None for all. For a problem, solvers that do not know its
+        :attr:`Problem.reading` are left out.
 
     Returns
     -------
@@ -320,7 +321,10 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
         raise InvalidInputError(
             f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
         )
-    return Rows(solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
+    rows = (solver for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
+    if isinstance(problem, Problem):
+        rows = (solver for solver in rows if problem.reading in solver.readings)
+    return Rows(solver.info() for solver in rows)
 
 
 def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
@@ -384,10 +388,6 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     UnsupportedFeatureError
         For a reading, an argument or an option that it does not support.
     """
-    if problem.reading not in solver.readings:
-        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
-        asked = problem.reading or "problems without a reading of their own"
-        raise UnsupportedFeatureError(f"solver {solver.name!r} does not know {asked}; these do: {', '.join(able)}")
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
@@ -400,6 +400,11 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
                 constraint.check(problem)
             except ValueError as error:
                 raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
+    if problem.reading not in solver.readings:
+        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
+        only = ", ".join(map(str, solver.readings))
+        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
+        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):

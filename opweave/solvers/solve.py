@@ -60,7 +60,7 @@ def solve(
     Parameters
     ----------
     problem
-        Any of the five problems.
+        The problem; one of your own, too.
     solver
         A name from :func:`~opweave.solvers.registry.list_solvers`; "auto" chooses and combines solvers by itself.
     formulation

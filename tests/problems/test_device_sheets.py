@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.device_sheets import DEVICES
+from opweave.problems.device_sheets import COMPARED, DEVICES
 
 FLOPS_FOR_A_BYTE = {"processor": (2, 30), "small": (0.3, 2), "gpu": (8, 110)}
 PROCESSORS = ("core-", "ryzen-", "snapdragon-", "raspberry-")
@@ -41,3 +41,8 @@ def test_integers_and_unknown_names() -> None:
     assert ow.clusters.device("coral-usb", "tpu", precision="int8").flops_per_second == 4e12
     with pytest.raises(ow.InvalidInputError, match="did you mean 'rtx4090'"):
         ow.clusters.device("rtx409O", "a")
+
+
+def test_rows_that_were_compared_exist() -> None:
+    assert COMPARED.keys() <= DEVICES.keys()
+    assert len(COMPARED) >= 15

@@ -18,6 +18,7 @@ from opweave.adapters.cli.llm import llm_command
 from opweave.adapters.cli.models import model_command
 from opweave.adapters.cli.plan import COMMANDS, command_of, plan_command
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
+from opweave.adapters.cli.report import report_command
 from opweave.adapters.cli.settings import Settings, with_settings
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED, solve_and_tell
 from opweave.adapters.error_messages import one_sentence
@@ -131,6 +132,7 @@ _register(QUESTIONS, "sweep", with_settings(sweep_command), "opweave sweep probl
 _register(QUESTIONS, "pareto", with_settings(pareto_command), "opweave pareto problem.json makespan peak -t 60")
 _register(QUESTIONS, "conflict", conflict_command, "opweave conflict problem.json")
 _register(EXCHANGE, "check", check_command, "opweave check problem.json result.json")
+_register(EXCHANGE, "report", report_command, "opweave report result.json --spec problem.json --open")
 _register(EXCHANGE, "verify", verify_command, "opweave verify model.onnx result.json --dim batch=1")
 _register(
     EXCHANGE,

@@ -18,10 +18,17 @@ if TYPE_CHECKING:
     from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
     from opweave.problems.language.posed import by_layer, fastest_pass, fastest_request, steady_stream, whole_layers
-    from opweave.problems.language.published import PUBLISHED, PublishedSpeed, typical_efficiency
+    from opweave.problems.language.published import (
+        PUBLISHED,
+        PublishedSpeed,
+        Spread,
+        published_spread,
+        typical_efficiency,
+    )
     from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes
     from opweave.problems.language.rig import Rig
     from opweave.problems.language.rules import Beside, InOrder
+    from opweave.problems.language.served import serving_flow
     from opweave.problems.language.workload import Part, Workload, parts
     from opweave.solvers.language.baselines import OtherSplit, other_splits
     from opweave.solvers.language.mix import QuantisedMix, quantised_mix
@@ -50,6 +57,7 @@ __all__ = [
     "QuantisedMix",
     "Reserve",
     "Rig",
+    "Spread",
     "Weights",
     "Workload",
     "bench_device",
@@ -67,9 +75,11 @@ __all__ = [
     "other_splits",
     "parts",
     "plan_in_words",
+    "published_spread",
     "quantised_mix",
     "read",
     "reserve_bytes",
+    "serving_flow",
     "steady_stream",
     "this_machine",
     "typical_efficiency",
@@ -97,6 +107,7 @@ __getattr__, __dir__ = lazily(
         "QuantisedMix": f"{_SOLVERS}.mix",
         "Reserve": f"{_DATA}.reserves",
         "Rig": f"{_DATA}.rig",
+        "Spread": f"{_DATA}.published",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
         "bench_device": "bench",
@@ -114,9 +125,11 @@ __getattr__, __dir__ = lazily(
         "other_splits": f"{_SOLVERS}.baselines",
         "parts": f"{_DATA}.workload",
         "plan_in_words": "words",
+        "published_spread": f"{_DATA}.published",
         "quantised_mix": f"{_SOLVERS}.mix",
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
+        "serving_flow": f"{_DATA}.served",
         "steady_stream": f"{_DATA}.posed",
         "this_machine": "machine",
         "typical_efficiency": f"{_DATA}.published",

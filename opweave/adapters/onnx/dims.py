@@ -143,7 +143,7 @@ def guesses(found: Sequence[OpenDimension]) -> Iterator[dict[str, int]]:
 
 def _usual(dim: OpenDimension, size: int, places: Container[str]) -> int:
     state = dim.position == 1 and dim.rank == 3 and f"{dim.input}:0" not in places  # of a recurrent layer: its batch
-    if dim.position == 0 or state:
+    if (dim.position == 0 and dim.rank > 1) or state:
         return 1
     return 3 if dim.position == 1 and dim.rank == 4 else size
 

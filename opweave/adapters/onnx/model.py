@@ -123,7 +123,7 @@ def _refuse_broken_names(model: ModelProto, where: str) -> None:
     """Refuse names that are not UTF-8. Protobuf returns them as bytes; they occur only in damaged files."""
     graph = model.graph
     values = (*values_of(graph), *graph.initializer)
-    names = [graph.name, *(value.name for value in values)]
+    names = [graph.name, *(value.name for value in values), *(entry.domain for entry in model.opset_import)]
     names += [dim.dim_param for value in values_of(graph) for dim in value.type.tensor_type.shape.dim]
     for node in graph.node:
         names += [node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]

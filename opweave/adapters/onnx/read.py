@@ -14,7 +14,8 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.flops import node_flops
 from opweave.adapters.onnx.model import complete, inner_graphs, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
-from opweave.adapters.onnx.sizes import DTYPES
+from opweave.adapters.onnx.scratch import kernel_scratch
+from opweave.adapters.onnx.sizes import DTYPES, Sized
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -232,7 +233,7 @@ def onnx_runtime_problem(
 ) -> MemoryOrdering:
     """Read a model as a memory-ordering problem that counts what ONNX Runtime's CPU provider uses.
 
-    It holds for :func:`~opweave.adapters.onnx.session.onnx_session_options`, byte for byte at every step. Plain
+    It holds for :func:`~opweave.adapters.onnx.session.onnx_session_options`: tensors byte for byte at every step. Plain
     ``in_place="any"`` predicts less memory than the runtime needs, because it lets sums and products overwrite an
     input, which the runtime does not do; ``in_place="none"`` predicts more.
 
@@ -241,6 +242,8 @@ def onnx_runtime_problem(
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
       input. A view that is a graph output is a copy.
     * What no operator reads is never freed before the end.
+    * Kernels of convolutions and recurrent layers take scratch memory while they run, as with one thread (see
+      :mod:`opweave.adapters.onnx.scratch`).
     * The maps that a classifier returns (``ZipMap``) are not in the arena.
 
     Parameters
@@ -273,8 +276,14 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     )
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
     fresh = outputs | prepared.measured.keys()
+    scratch = _scratch(prepared)
     operators = (
-        op.model_copy(update={"inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs))})
+        op.model_copy(
+            update={
+                "inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs)),
+                "workspace_bytes": scratch.get(op.id, 0),
+            }
+        )
         for op in graph.operators
     )
     counted = OpGraph(
@@ -285,3 +294,21 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
         outputs=tuple(dict.fromkeys((*graph.outputs, *unread))),
     )
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")
+
+
+def _scratch(prepared: Prepared) -> dict[str, int]:
+    """Scratch memory of the kernels, by operator."""
+    found = {}
+    for name, node in operator_nodes(prepared.graph).items():
+        sizes = [_size(prepared, value) for value in (*node.input, *node.output[:1])]
+        if sizes and sizes[-1] is not None and sizes[-1].dtype == "float32":
+            shapes = [() if size is None else size.shape for size in sizes]
+            found[name] = kernel_scratch(node, shapes[:-1], shapes[-1])
+    return found
+
+
+def _size(prepared: Prepared, name: str) -> Sized | None:
+    if name in prepared.constants:
+        return prepared.constants[name]
+    known = name in prepared.measured or complete(prepared.shaped.types.get(name))
+    return prepared.size(name, "a node") if known else None

@@ -31,6 +31,9 @@ DASHES = ((5.0, 3.0), (9.0, 3.0), (2.0, 2.0))
 
 DOTS_PER_INCH = 150
 
+MOST_SHAPES = 3000
+"""A vector picture has more shapes than this as one bitmap; otherwise it would take megabytes."""
+
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -161,6 +164,16 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def svg(figure: Figure) -> bytes:
+    """Render a figure as SVG, the same bytes each time."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "opweave"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
 def save_figure(figure: Figure, path: PathLike) -> None:
     """Write a figure in the format of the file's name: .png, .svg or .pdf. The file is written whole or not at all.
 
@@ -172,8 +185,8 @@ def save_figure(figure: Figure, path: PathLike) -> None:
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInputError(f"{plain(str(path))}: a picture's name ends in .png, .svg or .pdf")
-    if kind == "png":
-        write_bytes(path, png(figure))
+    if kind in ("png", "svg"):
+        write_bytes(path, png(figure) if kind == "png" else svg(figure))
         return
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind)

@@ -13,6 +13,7 @@ from opweave.adapters.report.figures import (
     BOUND,
     CRITICAL,
     DASHES,
+    MOST_SHAPES,
     MUTED,
     SENT,
     entitle,
@@ -274,6 +275,7 @@ def draw_boxes(
     for part, edge, line in ((wide, "white", gap), (~wide, "none", 0.0)):
         filled = np.broadcast_to(colours, len(boxes))[part].tolist()
         drawn = PolyCollection(list(corners[part]), facecolors=filled, edgecolors=edge, linewidths=line, zorder=order)
+        drawn.set_rasterized(len(filled) > MOST_SHAPES)
         axes.add_collection(drawn)
 
 

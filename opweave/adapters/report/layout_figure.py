@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.report.figures import BEST, BOUND, DASHES, GIVEN, LINES, MUTED, entitle, new_panels, shortened
+from opweave.adapters.report.figures import (
+    BEST,
+    BOUND,
+    DASHES,
+    GIVEN,
+    LINES,
+    MOST_SHAPES,
+    MUTED,
+    entitle,
+    new_panels,
+    shortened,
+)
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import readable_bytes, unit_of
@@ -94,9 +105,9 @@ def _draw_boxes(axes: Axes, timeline: Timeline, rows: IntArray, extent: tuple[fl
     low, high = lives.offset[rows] / scale, (lives.offset[rows] + lives.bytes[rows]) / scale
     corners = np.stack([left, low, left, high, right, high, right, low], axis=1).reshape(len(rows), 4, 2)
     colours = [LINES[int(storage) % len(LINES)] for storage in lives.storage[rows].tolist()]
-    axes.add_collection(
-        PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=0.4, alpha=0.75, zorder=2)
-    )
+    boxes = PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=0.4, alpha=0.75, zorder=2)
+    boxes.set_rasterized(len(corners) > MOST_SHAPES)
+    axes.add_collection(boxes)
     area = (right - left) * lives.bytes[rows]
     for row in np.argsort(-area, kind="stable")[:MOST_NAMED].tolist():
         wide, tall = (right[row] - left[row]) / (extent[0] or 1.0), lives.bytes[rows[row]] / extent[1]

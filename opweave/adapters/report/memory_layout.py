@@ -128,6 +128,10 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
         """Offsets for runtimes, as plain data."""
         return exports_of(self.layout, self._offsets())
 
+    def goal(self) -> str:
+        """What the offsets need."""
+        return "reserved" if self.problem.unit == "bytes" else "traffic of the slow pools"
+
     def headline(self) -> str:
         """The arena beside the live peak."""
         details = self.details

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from opweave.adapters.report.figures import shortened
 from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.view import Row, View
+from opweave.adapters.report.view import Before, Row, View
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
 from opweave.problems.result import Status
@@ -93,6 +93,14 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
     def given_timeline(self) -> Timeline | None:
         """The timeline of the given order."""
         return self.given
+
+    def before(self) -> Before:
+        """The given order."""
+        return Before("given order", self.given)
+
+    def objective_of(self, before: Before) -> float | None:
+        """The bytes of the given order."""
+        return self._measure(before.timeline)
 
     def _measure(self, timeline: Timeline) -> int:
         return peak_bytes(timeline) if self.problem.objective == "peak" else total_bytes(timeline) or 0

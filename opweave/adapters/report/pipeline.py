@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +12,7 @@ from opweave.adapters.report.gantt import WIDTH, bands, draw_gantt, legend_of
 from opweave.adapters.report.timeline_tables import Cells
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.report.wording import SAME, memory_binds
+from opweave.adapters.report.workbench.panels import Box, Chain, Panel
 from opweave.adapters.runtimes.pipeline_exports import exports_of
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.pipeline.order import cut_points
@@ -153,6 +154,36 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
             for number, stage in enumerate(self.solution.stages)
             for name in stage.operators
         ]
+
+    def panels(self) -> Sequence[Panel]:
+        """The stages, with their memory and what they send."""
+        details, index = self.details, self.problem.graph.operator_index
+        pause, last = details.bottleneck_seconds or 1.0, len(details.stages) - 1
+        rows = {device.name: row for row, device in enumerate(self.problem.cluster.devices)}
+        boxes = []
+        for number, (use, stage) in enumerate(zip(details.stages, self.solution.stages, strict=True)):
+            slowest = details.bottleneck_stage == number
+            limit = "" if use.memory_limit is None else f" of {readable_bytes(use.memory_limit)}"
+            lines = (
+                counted(use.operators, "operator"),
+                f"computes {precise_seconds(use.compute_seconds)}",
+                f"holds {readable_bytes(use.memory_bytes)}{limit}",
+            )
+            boxes.append(
+                Box(
+                    title=", ".join((use.device, *use.replicas)),
+                    lines=lines,
+                    place=rows[use.device],
+                    filled=use.memory_bytes / use.memory_limit if use.memory_limit else None,
+                    operators=[index[name] for name in stage.operators],
+                    link=() if number == last else (readable_bytes(use.sent_bytes), precise_seconds(use.send_seconds)),
+                    width=use.send_seconds / pause,
+                    limits=slowest and details.bottleneck != "transfer",
+                    link_limits=slowest and details.bottleneck == "transfer",
+                )
+            )
+        about = "Each box is a device with its operators; it is filled like its memory. Arrows are transfers."
+        return [Chain("Stages", about, boxes)]
 
     def figure(self) -> Figure:
         """Draw the model's stages, the devices with their links, and several inputs in the pipeline."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from opweave.adapters.report.figures import MUTED, new_panels, safe_text
 from opweave.adapters.report.view import Row, View
+from opweave.adapters.report.workbench.panels import Panel, Parts
 from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
@@ -88,6 +89,22 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
     def _steps(self) -> dict[int, SlicedStep]:
         index = self.problem.graph.operator_index
         return {index[step.operator]: step for step in self.details.steps}
+
+    def panels(self) -> Sequence[Panel]:
+        """Who computes which part of every operator, and what the parts wait for."""
+        index, steps = self.problem.graph.operator_index, self.details.steps
+        devices, shared = [device.name for device in self.problem.cluster.devices], self.problem.channel == "shared"
+        return [
+            Parts(
+                title="Slices",
+                about="One row for each operator, in running order: its parts by device, and its time.",
+                operators=[index[step.operator] for step in steps],
+                shares=[[round(step.shares.get(name, 0.0), 5) for name in devices] for step in steps],
+                words=[step.dimension for step in steps],
+                waits=[s.airtime if shared else s.transfer_seconds[s.slowest] for s in steps],
+                works=[step.compute_seconds[step.slowest] for step in steps],
+            )
+        ]
 
     def figure(self) -> Figure:
         """Draw the shares and times of every operator."""

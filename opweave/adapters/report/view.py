@@ -11,6 +11,7 @@ from opweave.adapters.report.baselines import Reference, baselines, reference
 from opweave.adapters.report.gantt import gantt_figure
 from opweave.adapters.report.memory_figure import memory_figure
 from opweave.adapters.report.timeline_tables import (
+    SHOWN,
     Cells,
     DeviceUse,
     Limits,
@@ -24,7 +25,7 @@ from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
 from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import bytes_over_time
+from opweave.problems.measures import MEASURES, bytes_over_time
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import Timeline
@@ -33,6 +34,8 @@ from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from opweave.adapters.report.workbench.panels import Panel
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 
@@ -45,6 +48,13 @@ class Section(NamedTuple):
     title: str
     headings: Sequence[str]
     rows: list[Sequence[str]]
+
+
+class Before(NamedTuple):
+    """What a plan is compared with: its name, such as "given order", and what happens then."""
+
+    name: str
+    timeline: Timeline
 
 
 class View(Generic[ProblemT, SolutionT, DetailsT]):
@@ -315,6 +325,27 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def given_timeline(self) -> Timeline | None:
         """The timeline that the memory figure compares with, such as the given order; None if there is none."""
         return None
+
+    def before(self) -> Before | None:
+        """What the page shows beside the plan: the given order, or else what the baseline does; None without one."""
+        if self.reference is None or self.reference.timeline is None:
+            return None
+        return Before(f"baseline {self.reference.solver}", self.reference.timeline)
+
+    def objective_of(self, before: Before) -> float | None:
+        """The objective of what the plan is compared with."""
+        return None if self.reference is None else self.reference.objective
+
+    def goal(self) -> str:
+        """The objective in words: the measure that it is."""
+        for name, (label, _) in SHOWN.items():
+            if MEASURES[name](self.timeline) == self.result.objective:
+                return label
+        return "objective"
+
+    def panels(self) -> Sequence[Panel]:
+        """The problem's own views on the page; all other views are read from the timeline."""
+        return ()
 
     def figures(self) -> dict[str, Figure]:
         """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""

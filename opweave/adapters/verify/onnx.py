@@ -32,6 +32,7 @@ from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
 from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import EngineError
+from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
@@ -252,7 +253,8 @@ def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
 def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
     problem, ran = bench.problem, _planned(bench, planned.order)
     order = _whole_order(bench, ran)
-    details = problem.evaluate(Ordering(order=tuple(order))).details
+    with_scratch = problem.evaluate(Ordering(order=tuple(order))).objective
+    details = _without_scratch(problem).evaluate(Ordering(order=tuple(order))).details
     if planned.live is None or given.live is None or details is None:
         return None
     predicted = dict(zip(order, details.stable, strict=True))
@@ -263,10 +265,25 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
         measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
+        predicted_arena=None if with_scratch is None else int(with_scratch),
         allocator_peak=planned.peak_bytes,
         held_before=planned.session_bytes,
         explanation=_explanation(planned, max(planned.live)),
     )
+
+
+def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
+    """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back."""
+    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in problem.graph.operators)
+    shown = problem.graph
+    graph = OpGraph(
+        name=shown.name,
+        operators=operators,
+        tensors=shown.tensors,
+        parameters=shown.parameters,
+        outputs=shown.outputs,
+    )
+    return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 
 def _explanation(run: RuntimeRun, live: int) -> str:

@@ -30,6 +30,9 @@ class MemoryCheck(Spec):
         Measured peak of the model's own order under the same settings.
     default_peak
         Measured peak with the runtime's default settings, allocator overhead included; None when unknown.
+    predicted_arena
+        Predicted peak with the scratch memory of the kernels, which the allocator hands out as well; None if that is
+        not predicted.
     allocator_peak
         Most bytes that the runtime's allocator had handed out, overhead included; None when unknown.
     held_before
@@ -49,6 +52,7 @@ class MemoryCheck(Spec):
     measured: Many[Bytes]
     given_peak: Bytes
     default_peak: Bytes | None = None
+    predicted_arena: Bytes | None = None
     allocator_peak: Bytes | None = None
     held_before: Bytes | None = None
     explanation: str = ""

@@ -176,39 +176,57 @@ def live_bytes(begin: IntArray, end: IntArray, size: IntArray, sections: int) ->
 def lower(problem: MemoryLayout) -> LayoutInstance:
     """The arrays of a problem."""
     blocks, pools = problem.blocks, problem.pools
-    moment = np.unique([time for block in blocks for time in (block.begin, block.end)]).astype(np.float64)
+    begin, end = (np.asarray([getattr(block, name) for block in blocks], dtype=np.float64) for name in ("begin", "end"))
+    moment = np.unique(np.concatenate([begin, end]))
     size = np.asarray([block.bytes for block in blocks], dtype=np.int64)
     capacity = np.asarray([NO_LIMIT if pool.bytes is None else pool.bytes for pool in pools], dtype=np.int64)
     pool_alignment = np.asarray([pool.alignment for pool in pools], dtype=np.int64)
     given = ([problem.fixed[each.id] for each in block.members if each.id in problem.fixed] for block in blocks)
-    fixed = np.asarray([places[0] if places else -1 for places in given], dtype=np.int64)
+    known = [places[0] if places else -1 for places in given] if problem.fixed else [-1] * len(blocks)
+    fixed = np.asarray(known, dtype=np.int64)
     alignment = np.asarray([max(each.alignment for each in block.members) for block in blocks], dtype=np.int64)
     at = np.maximum(fixed, 0)
-    welcome = [[all(problem.may_stand_in(each, pool) for each in block.members) for pool in pools] for block in blocks]
-    takes_space = np.asarray([block.bytes > 0 and block.end > block.begin for block in blocks], dtype=bool)
-    fits = ((at + size)[:, None] <= capacity) | ~takes_space[:, None]
+    fits = ((at + size)[:, None] <= capacity) | ~((size > 0) & (end > begin))[:, None]
     aligned = (at[:, None] % pool_alignment == 0) & (at % alignment == 0)[:, None]
     return LayoutInstance(
         problem=problem,
         moment=moment,
-        begin=np.searchsorted(moment, [block.begin for block in blocks]).astype(np.int64),
-        end=np.searchsorted(moment, [block.end for block in blocks]).astype(np.int64),
+        begin=np.searchsorted(moment, begin).astype(np.int64),
+        end=np.searchsorted(moment, end).astype(np.int64),
         bytes=size,
         alignment=alignment,
         fixed=fixed,
-        allowed=np.asarray(welcome, dtype=bool).reshape(len(blocks), len(pools)) & fits & aligned,
-        seconds=np.asarray(
-            [[sum(pool.seconds(each.moved) for each in block.members) for pool in pools] for block in blocks],
-            dtype=np.float64,
-        ).reshape(len(blocks), len(pools)),
+        allowed=_welcome(problem) & fits & aligned,
+        seconds=_seconds(problem),
         capacity=capacity,
         pool_alignment=pool_alignment,
         **_companions(problem),
     )
 
 
+def _welcome(problem: MemoryLayout) -> BoolMatrix:
+    """Whether a block's own pools and its operators let it stand in a pool. Shape (blocks, pools)."""
+    blocks, pools = problem.blocks, problem.pools
+    free = all(pool.operators is None for pool in pools) and all(each.pools is None for each in problem.lifetimes)
+    if free:
+        return np.ones((len(blocks), len(pools)), dtype=bool)
+    welcome = [[all(problem.may_stand_in(each, pool) for each in block.members) for pool in pools] for block in blocks]
+    return np.asarray(welcome, dtype=bool).reshape(len(blocks), len(pools))
+
+
+def _seconds(problem: MemoryLayout) -> FloatMatrix:
+    """Seconds in which a block is written and read in a pool. Shape (blocks, pools)."""
+    blocks, pools = problem.blocks, problem.pools
+    if all(pool.speed is None for pool in pools):
+        return np.zeros((len(blocks), len(pools)))
+    seconds = [[sum(pool.seconds(each.moved) for each in block.members) for pool in pools] for block in blocks]
+    return np.asarray(seconds, dtype=np.float64).reshape(len(blocks), len(pools))
+
+
 def _companions(problem: MemoryLayout) -> dict[str, IntArray]:
     """Teams of blocks that share a pool, and pairs that do not."""
+    if not problem.together and not problem.apart:
+        return {"team": np.arange(len(problem.blocks)), "apart": np.zeros((0, 2), dtype=np.int64)}
     block = {each.id: row for row, block in enumerate(problem.blocks) for each in block.members}
     names = {str(row): row for row in range(len(problem.blocks))}
     groups = [[str(block[name]) for name in group] for group in problem.together]

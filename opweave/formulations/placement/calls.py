@@ -12,6 +12,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.shortage import shortage
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
@@ -103,12 +104,16 @@ def lower_calls(problem: Placement) -> CallInstance:
     ------
     ContradictionError
         If there is no placement, and that is easy to see.
+    UnsupportedFeatureError
+        If its transfers are not blocking calls.
     """
+    if problem.host is None:
+        raise UnsupportedFeatureError("there are calls only with transfers='blocking'")
     reason = shortage(problem)
     if reason is not None:
         raise ContradictionError(reason)
     whole, arrays = lower(problem), problem.graph.arrays
-    host = problem.cluster.device_index[str(problem.host)]
+    host = problem.cluster.device_index[problem.host]
     accelerators = np.array([k for k in range(len(whole.devices)) if k != host], dtype=np.int64)
     consumed = np.diff(arrays.consumers.start) > 0
     tensors = np.flatnonzero((arrays.producer >= 0) & consumed)

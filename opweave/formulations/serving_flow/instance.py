@@ -16,6 +16,9 @@ from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 UNITS = 2.0**28
 """Whole units of the largest flow in quick flows, which count in 32-bit integers."""
 
+HALVINGS, ROUNDING = 60, 1e-12
+"""Steps of a bisection, and a relative allowance for rounding."""
+
 UNUSED = (0, 0)
 """The block of a device without layers: it begins and ends at 0."""
 
@@ -92,11 +95,17 @@ class ServingInstance:
 
     @cached_property
     def bounded(self) -> float:
-        """Tokens per second that no plan exceeds: the work of all devices, divided by the layers."""
+        """Tokens per second that no plan exceeds: devices with k layers do no more than k times the flow for them."""
         counts = np.arange(self.layers + 1)
-        work = (counts * self.most).max(axis=1, initial=0.0)
-        alone = self.most.max(axis=1, initial=0.0).sum()
-        return float(min(work.sum() / self.layers, alone))
+        low, high = 0.0, float(self.most.max(axis=1, initial=0.0).sum())
+        for _ in range(HALVINGS):
+            flow = 0.5 * (low + high)
+            work = float((counts * np.minimum(self.most, flow)).max(axis=1, initial=0.0).sum())
+            if work < self.layers * flow * (1.0 - ROUNDING):
+                high = flow
+            else:
+                low = flow
+        return high
 
     def link(self, source: int, target: int, place: int) -> float:
         """Tokens per second that a link carries at a place between layers."""

@@ -197,6 +197,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
 
     def pools_of(self, solution: Layout) -> dict[str, int | None]:
         """Position of the pool of each storage in a layout; None if it names none that the problem has."""
+        if not solution.pool:
+            only = 0 if len(self.pools) == 1 else None
+            return dict.fromkeys(self._index, only)
         return {each.id: self.pool_index.get(self.pool_of(solution, each.id) or "") for each in self.lifetimes}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:

@@ -15,6 +15,7 @@ from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.solvers.memory_layout.allocators import best_fit, nearest_end
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, SMALLEST_GAP, Places, place
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.rules import NoPlanError, register_rule
@@ -114,10 +115,21 @@ def _lifetime(instance: LayoutInstance) -> IntArray:
 
 BY_NAME: dict[str, Rule] = {
     rule.__name__: rule
-    for rule in (first_fit, tflm, by_size, by_lifetime, by_area, by_breadth, onnxruntime, executorch)
+    for rule in (
+        first_fit,
+        tflm,
+        by_size,
+        by_lifetime,
+        by_area,
+        by_breadth,
+        onnxruntime,
+        executorch,
+        best_fit,
+        nearest_end,
+    )
 }
 
-QUICK: tuple[Rule, ...] = (onnxruntime, by_lifetime, tflm, by_size, by_area, first_fit)
+QUICK: tuple[Rule, ...] = (best_fit, nearest_end, onnxruntime, by_lifetime, tflm, by_size, by_area, first_fit)
 """What ``auto`` begins with; the others are seldom better."""
 
 

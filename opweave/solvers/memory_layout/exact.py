@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,18 +19,30 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
+from opweave.solvers.memory_layout.allocators import Taste, allocated
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.ejection import ejected
 from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
 from opweave.solvers.memory_layout.sections import Space, part_of, sections_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
 FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
+
+UNTIMED_TASTES = 4
+"""Tastes of allocators that are tried without a time limit."""
+
+WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
+"""What waste counts for different allocators."""
+
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""Shares of its distance from the bound by which local search lowers a layout."""
 
 LARGE = 1_500
 """Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
@@ -94,7 +107,7 @@ class Arena:
             np.where(fixed >= 0, fixed // grain, fixed),
             run.halt,
         )
-        self.states = 0
+        self.states = self.turns = 0
         self.capacity = int(instance.capacity[0]) // grain
         self.parts: list[Part] = []
 
@@ -125,8 +138,7 @@ class Arena:
             self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
         self.parts.sort(key=lambda part: -part.bound)
         self._prove("live bytes")
-        for rule in QUICK:
-            places = rule(self.instance)
+        for places in plans_of(partial(rule, self.instance) for rule in QUICK):
             if places is not None:
                 self.consider(places.offset[self.rows] // self.grain)
                 self._report()  # of tens of thousands of storages, a rule takes a second
@@ -160,7 +172,9 @@ class Arena:
         while not self.settled():
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
+                before = self.states
                 self._narrow(part, rounds, per_storage * len(part.rows))
+                self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
@@ -180,6 +194,19 @@ class Arena:
             if part.height - failed <= 1:
                 return
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
+
+    def _eject(self, part: Part, budget: int) -> None:
+        """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
+        self.turns += 1
+        for share in SHARES:
+            while part.height > self.bound and not self.settled():
+                height = part.height - max(1, int((part.height - self.bound) * share))
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
+                self.states += budget
+                if offset is None:
+                    break
+                part.offset, part.height = offset, int((offset + part.space.size).max())
+                self._report()
 
     def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
@@ -260,7 +287,8 @@ def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
     solid = instance.solid
     first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
     if int((after - first).sum()) > MOST_MEMBERS:
-        return by_rules(problem, run)
+        outcome = by_rules(problem, run)
+        return outcome if run.should_stop() else by_allocators(problem, run)
     arena = Arena(problem, run)
     arena.start()
     return arena.finish()
@@ -272,12 +300,28 @@ def by_rules(problem: MemoryLayout, run: Run) -> Outcome:
     if len(instance.capacity) == 1 and problem.objective == "arena":
         run.proved(int(instance.live.max(initial=0)), "live bytes")
     run.enter("greedy rules")
-    for rule in QUICK:
-        places = rule(instance)
+    for places in plans_of(partial(rule, instance) for rule in QUICK):
         if places is not None:
             report(problem, instance, places, run)
         if run.should_stop():
             return Outcome(run.termination())
+    return Outcome(Termination.BUDGET)
+
+
+def by_allocators(problem: MemoryLayout, run: Run) -> Outcome:
+    """Report the layouts of allocators with different tastes."""
+    run.enter("allocators")
+    noise, instance = np.random.default_rng(run.seed), lower(problem)
+    for turn in range(UNTIMED_TASTES if run.time_limit is None else 2**62):
+        if run.should_stop():
+            return Outcome(run.termination())
+        look, waste = int(noise.integers(8, 65)), float(noise.choice(WASTES))
+        try:
+            places = allocated(instance, Taste(look, waste, turn % 2 == 1))
+        except NoPlanError:
+            break
+        if places is not None:
+            report(problem, instance, places, run)
     return Outcome(Termination.BUDGET)
 
 

@@ -11,7 +11,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.memory_layout.sections import Space, live_bytes
 
 BY_SECTION, BY_STORAGE = 0, 1
-"""What the search branches on: which storage lies lowest in a section, or whether a storage lies at the floor."""
+"""What the search branches on: which storage lies lowest in a section, or whether a storage lies on the ground."""
 
 PORTFOLIO = (
     (BY_STORAGE, "TWA"),

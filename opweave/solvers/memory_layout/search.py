@@ -3,10 +3,10 @@
 Storages are stacked from the bottom (:mod:`~opweave.solvers.memory_layout.stacking`).
 
 If a space can be packed at all, it can be packed such that every storage lies at offset 0 or upon another one (as far
-as alignment allows). So at the lowest floor of a part that no unplaced storage connects with others, some section is
-chosen, and either one of its unplaced storages lies at that floor, or the floor rises to the next offset at which one
-of them can lie upon another storage. Or a storage is chosen, and either it lies at that floor, or upon another one that
-is not placed yet. Decisions that cannot have caused a refutation are undone without trying their alternatives.
+as alignment allows). So on the lowest ground of a part that no unplaced storage connects with others, some section is
+chosen, and either one of its unplaced storages lies on that ground, or the ground rises to the next offset at which one
+of them can lie upon another storage. Or a storage is chosen, and either it lies on that ground, or upon another one
+that is not placed yet. Decisions that cannot have caused a refutation are undone without trying their alternatives.
 
 Source: the canonical orders and the inference on sections follow Moffitt, "MiniMalloc: A Lightweight Memory Allocator
 for Hardware-Accelerated Machine Learning" (ASPLOS 2023).
@@ -58,7 +58,8 @@ REFUTED = 2
 LONGEST_POOL = 1 << 24
 """Most possibilities on a path. Only what is used takes memory."""
 
-FAILED, GOING, EXHAUSTED = 0, 1, 2
+FAILED, CHANGED, EXHAUSTED = 0, 1, 2
+"""What a decision leads to: a refutation, changes to be carried on, or nothing, as a node has none left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,12 @@ def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
     Decision
         Exact unless UNDECIDED.
     """
-    offset = np.zeros(len(space.size), dtype=np.int64)
-    work = 20 * (len(space.members) + min(budget, len(space.size)) * 50)
-    answer, states = stack.sized(work)(space, height, choice.rank, choice.blame, choice.branching, budget, offset)
-    return Decision(int(answer), offset if answer == FOUND else None, int(states))
+    count = len(space.size)
+    deep = 8 * (count + space.sections) + 2
+    now, path = empty_stack(space, choice.blame), _empty_path(deep, min(LONGEST_POOL, deep * count + 1))
+    work = 20 * (len(space.members) + min(budget, count) * 50)
+    answer, states = stack.sized(work)(space, now, path, height, choice.rank, choice.branching, budget)
+    return Decision(int(answer), now.offset if answer == FOUND else None, int(states))
 
 
 @inlined
@@ -144,22 +147,22 @@ def _part(space: Space, now: Stack) -> tuple[int, int]:
 
 @inlined
 def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank: FloatArray) -> tuple[int, int]:
-    """The section to branch on, and the storage that would be placed at the lowest floor first.
+    """The section to branch on, and the storage that would be placed on the lowest ground first.
 
     Of its sections, the one with the fewest possibilities for its blame is chosen, or else the least space to spare.
     """
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
-    floor = FAR
+    ground = FAR
     for t in range(low, high):
         if now.values[REST * sections + t] > 0:
-            floor = min(floor, now.values[t])
+            ground = min(ground, now.values[t])
     best = -1
     for j in range(count):
         if (
             now.values[base + PLACED * count + j] == 0
-            and now.values[base + EARLIEST * count + j] == floor
+            and now.values[base + EARLIEST * count + j] == ground
             and low <= space.first[j]
             and space.after[j] <= high
             and (best < 0 or rank[j] < rank[best])
@@ -168,7 +171,7 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
     chosen, fewest, least = -1, np.inf, FAR
     for t in range(space.first[best], space.after[best]):
         lowest = now.values[LOWEST * sections + t] / now.blame[t]
-        spare = height - floor - now.values[REST * sections + t]
+        spare = height - ground - now.values[REST * sections + t]
         if lowest < fewest or (lowest == fewest and spare < least):
             chosen, fewest, least = t, lowest, spare
     return chosen, best
@@ -176,7 +179,7 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
 
 @inlined
 def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray, used: int) -> int:
-    """Write the storages that may lie at the floor of section t to ``pool[used:]``, by rank; return their number.
+    """Write the storages that may lie on the ground of section t to ``pool[used:]``, by rank; return their number.
 
     Of storages that are alike, only the first is written. Where two with the same sections lie upon each other, the one
     listed first is to be below.
@@ -184,18 +187,18 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
-    floor = now.values[t]
+    ground = now.values[t]
     added = 0
     for k in range(space.members_start[t], space.members_start[t + 1]):
         j = space.members[k]
-        if now.values[base + PLACED * count + j] != 0 or now.values[base + EARLIEST * count + j] != floor:
+        if now.values[base + PLACED * count + j] != 0 or now.values[base + EARLIEST * count + j] != ground:
             continue
         wanted = True
         for m in range(space.kin_start[j], space.kin_start[j + 1]):
             i = space.kin[m]
             if now.values[base + PLACED * count + i] == 0:
                 wanted = wanted and not (space.size[i] == space.size[j] and i < j)
-            elif now.offset[i] + space.size[i] == floor:
+            elif now.offset[i] + space.size[i] == ground:
                 wanted = wanted and (i < j or space.size[j] % space.alignment[j] != 0)
         if wanted:
             place = used + added
@@ -209,24 +212,24 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
 
 @inlined
 def _next_offset(space: Space, now: Stack, t: int) -> int:
-    """The least offset above the floor of section t at which the lowest of its unplaced storages can lie."""
+    """The least offset above the ground of section t at which the lowest of its unplaced storages can lie."""
     count = len(space.size)
     base = SECTION_ROWS * (len(space.members_start) - 1)
-    floor = now.values[t]
+    ground = now.values[t]
     least = FAR
     first, after = t, t + 1
     for k in range(space.members_start[t], space.members_start[t + 1]):
         j = space.members[k]
         if now.values[base + PLACED * count + j] == 0:
             earliest = now.values[base + EARLIEST * count + j]
-            if earliest > floor:
+            if earliest > ground:
                 least = min(least, earliest)
             else:
                 first, after = min(first, space.first[j]), max(after, space.after[j])
     for i in range(count):
         beside = first < space.after[i] <= t or t < space.first[i] < after
         if beside and now.values[base + PLACED * count + i] == 0:
-            least = min(least, floor + space.size[i])
+            least = min(least, ground + space.size[i])
     return least
 
 
@@ -246,26 +249,15 @@ def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
             first, after = min(first, space.first[j]), max(after, space.after[j])
     if whole:  # what can lie under one of them
         for s in range(first, after):
-            low = min(low, s, now.values[LOW * sections + s])
-            high = max(high, s + 1, now.values[HIGH * sections + s])
+            low = min(low, now.values[LOW * sections + s])
+            high = max(high, now.values[HIGH * sections + s])
     now.scalars[BAD_LOW] = low
     now.scalars[BAD_HIGH] = high
 
 
-@inlined
 def _empty_path(deep: int, possibilities: int) -> _Path:
-    return _Path(
-        pool=np.empty(possibilities, dtype=np.int64),
-        section=np.empty(deep, dtype=np.int64),
-        first=np.empty(deep, dtype=np.int64),
-        following=np.empty(deep, dtype=np.int64),
-        end=np.empty(deep, dtype=np.int64),
-        top=np.empty(deep, dtype=np.int64),
-        begin=np.empty(deep, dtype=np.int64),
-        after=np.empty(deep, dtype=np.int64),
-        low=np.empty(deep, dtype=np.int64),
-        high=np.empty(deep, dtype=np.int64),
-    )
+    nodes = (np.empty(deep, dtype=np.int64) for _ in _Path._fields[1:])
+    return _Path(np.empty(possibilities, dtype=np.int64), *nodes)
 
 
 @inlined
@@ -287,14 +279,14 @@ def _open(
 
 
 @inlined
-def _raise_floor(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
-    """Nothing lies at the floor of the node's section: raise it."""
+def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
+    """Nothing lies on the ground of the node's section: raise it."""
     sections = len(space.members_start) - 1
     t = path.section[depth]
-    floor = now.values[t]
-    spare = height - floor - now.values[REST * sections + t]
+    ground = now.values[t]
+    spare = height - ground - now.values[REST * sections + t]
     raised = _next_offset(space, now, t) if spare > 0 else FAR
-    if raised - floor > spare:
+    if raised - ground > spare:
         return EXHAUSTED
     now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = t, t + 1
     _explain_branching(space, now, t, True)
@@ -303,12 +295,12 @@ def _raise_floor(space: Space, now: Stack, path: _Path, depth: int, height: int)
     put(now, LOW * sections + t, now.scalars[BAD_LOW])
     put(now, HIGH * sections + t, now.scalars[BAD_HIGH])
     wake(now, t)
-    return GOING if settle(space, now, height) else FAILED
+    return CHANGED
 
 
 @inlined
 def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way: int) -> int:
-    """Make the next decision of a node; if there is none, explain that it is refuted."""
+    """Make the next decision of a node; if it has none left, explain that it is refuted."""
     sections = len(space.members_start) - 1
     t = path.section[depth]
     now.scalars[NODE] += 1
@@ -318,12 +310,12 @@ def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way:
         j = path.pool[turn]
         path.begin[depth], path.after[depth] = space.first[j], space.after[j]
         put_down(space, now, j, now.values[t])
-        return GOING if settle(space, now, height) else FAILED
+        return CHANGED
     spare = height - now.values[t] - now.values[REST * sections + t]
     if turn == path.end[depth]:
         if way == 1:
-            return GOING if postpone(space, now, path.pool[turn - 1], height) and settle(space, now, height) else FAILED
-        answer = _raise_floor(space, now, path, depth, height)
+            return CHANGED if postpone(space, now, path.pool[turn - 1], height) else FAILED
+        answer = _raise_ground(space, now, path, depth, height)
         if answer != EXHAUSTED:
             return answer
     now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = path.low[depth], path.high[depth]
@@ -347,33 +339,29 @@ def _go_back(now: Stack, path: _Path, depth: int) -> int:
 
 @kernel
 def stack(
-    space: Space, height: int, rank: FloatArray, blame: FloatArray, way: int, budget: int, offset: IntArray
+    space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, way: int, budget: int
 ) -> tuple[int, int]:
-    """Depth-first search; returns (answer, states). ``offset`` receives the offsets when found."""
-    sections = len(space.members_start) - 1
+    """Depth-first search from an empty stack; returns (answer, states). The stack has the offsets when found."""
     count = len(space.size)
-    now = empty_stack(space, blame)
-    deep = 8 * (count + sections) + 2
-    path = _empty_path(deep, min(LONGEST_POOL, deep * count + 1))
-    depth = -1
-    if not settle(space, now, height):
-        return REFUTED, 0
+    deep = len(path.section)
+    depth, answer = -1, CHANGED
     while True:
-        low, high = _part(space, now)
-        if low == high:
-            offset[:] = now.offset
-            return FOUND, now.scalars[NODE]
-        depth += 1
-        if depth + 1 >= deep or (depth > 0 and path.end[depth - 1] + count > len(path.pool)):
+        if answer == CHANGED:
+            if settle(space, now, height):
+                low, high = _part(space, now)
+                if low == high:
+                    return FOUND, now.scalars[NODE]
+                depth += 1
+                if depth + 1 >= deep or (depth > 0 and path.end[depth - 1] + count > len(path.pool)):
+                    return UNDECIDED, now.scalars[NODE]
+                _open(space, now, path, depth, low, high, height, rank, way)
+            else:
+                answer = FAILED
+        if answer != CHANGED:
+            depth = _go_back(now, path, depth - 1 if answer == EXHAUSTED else depth)
+            if depth < 0:
+                return REFUTED, now.scalars[NODE]
+        full = now.scalars[TOP] + len(now.values) > len(now.trail)
+        if full or now.scalars[NODE] >= budget or space.halt[0] != 0:
             return UNDECIDED, now.scalars[NODE]
-        _open(space, now, path, depth, low, high, height, rank, way)
-        answer = FAILED
-        while answer != GOING:
-            full = now.scalars[TOP] + len(now.values) > len(now.trail)
-            if full or now.scalars[NODE] >= budget or space.halt[0] != 0:
-                return UNDECIDED, now.scalars[NODE]
-            answer = _decide(space, now, path, depth, height, way)
-            if answer != GOING:
-                depth = _go_back(now, path, depth - 1 if answer == EXHAUSTED else depth)
-                if depth < 0:
-                    return REFUTED, now.scalars[NODE]
+        answer = _decide(space, now, path, depth, height, way)

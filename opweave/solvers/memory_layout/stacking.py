@@ -1,9 +1,9 @@
-"""A stack of storages under construction: floors, what follows from them, and how to go back.
+"""A stack of storages under construction: grounds, what follows from them, and how to go back.
 
-Every section has a *floor*, below which nothing more is placed, and a *rest*, the bytes of its storages that are not
-placed yet. A storage's *earliest* offset follows from the highest floor of its sections. A floor rises to the least
-earliest offset of the section's unplaced storages; where floor and rest together exceed the height, the stack is
-refuted.
+Every section has a *ground*, its lowest free address, below which nothing more is placed, and a *rest*, the bytes of
+its storages that are not placed yet. A storage's *earliest* offset follows from the highest ground of its sections. A
+ground rises to the least earliest offset of the section's unplaced storages; where ground and rest together exceed the
+height, the stack is refuted.
 
 A refutation comes with an interval of sections that explains it: it holds for all stacks that agree with the refuted
 one in these sections.
@@ -17,7 +17,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
-from opweave.solvers.memory_layout.sections import Space
+from opweave.solvers.memory_layout.sections import Space, live_bytes
 
 FAR = 1 << 62
 """Larger than every offset."""
@@ -25,7 +25,7 @@ FAR = 1 << 62
 LONGEST_TRAIL = 1 << 25
 """Most values that are saved. Only what is used takes memory."""
 
-FLOOR, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
+GROUND, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
 SECTION_ROWS = 7
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
 STORAGE_ROWS = 4
@@ -38,10 +38,10 @@ class Stack(NamedTuple):
     Attributes
     ----------
     values
-        Rows over sections: the floor; the rest; the number of unplaced storages whose earliest offset is the floor;
-        the interval of sections that explains the floor; the number of unplaced storages that also are in the section
-        before; and of those that begin in this one. Then rows over storages: earliest offset; the interval that
-        explains it; whether it is placed.
+        Rows over sections: the ground; the rest; the number of unplaced storages whose earliest offset is the ground;
+        the interval of sections, with this one, that explains the ground; the number of unplaced storages that also are
+        in the section before; and of those that begin in this one. Then rows over storages: earliest offset; the
+        interval that explains it; whether it is placed.
     offset
         Offsets of placed storages. Shape (storages,).
     stamp
@@ -49,7 +49,7 @@ class Stack(NamedTuple):
     trail, saved
         Changed values, and what they were.
     queue, waits
-        Sections whose floor has changed, and whether each section is among them.
+        Sections whose ground has changed, and whether each section is among them.
     scalars
         Length of the trail, number of nodes, length of the queue, the interval that explains a refutation.
     """
@@ -88,7 +88,7 @@ def undo(now: Stack, top: int) -> None:
 
 @inlined
 def wake(now: Stack, t: int) -> None:
-    """Queue a section whose floor has changed."""
+    """Queue a section whose ground has changed."""
     if now.waits[t] == 0:
         now.waits[t] = 1
         now.queue[now.scalars[QUEUED]] = t
@@ -106,40 +106,40 @@ def earliest_from(space: Space, j: int, height: int) -> int:
 
 @inlined
 def refute(now: Stack, sections: int, t: int) -> bool:
-    """Explain a refutation by what explains the floor of a section, and that section."""
+    """Explain a refutation by what explains the ground of a section, and that section."""
     while now.scalars[QUEUED] > 0:
         now.scalars[QUEUED] -= 1
         now.waits[now.queue[now.scalars[QUEUED]]] = 0
     now.blame[t] += 1.0
-    now.scalars[BAD_LOW] = min(t, now.values[LOW * sections + t])
-    now.scalars[BAD_HIGH] = max(t + 1, now.values[HIGH * sections + t])
+    now.scalars[BAD_LOW] = now.values[LOW * sections + t]
+    now.scalars[BAD_HIGH] = now.values[HIGH * sections + t]
     return False
 
 
 @inlined
 def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, offset: int) -> None:
-    """Raise a storage's earliest offset because of section t; sections whose floor rested on it are queued."""
+    """Raise a storage's earliest offset because of section t; sections whose ground rested on it are queued."""
     base = SECTION_ROWS * sections
     count = len(space.size)
     old = now.values[base + EARLIEST * count + j]
     put(now, base + EARLIEST * count + j, offset)
-    put(now, base + WHY_LOW * count + j, min(t, now.values[LOW * sections + t]))
-    put(now, base + WHY_HIGH * count + j, max(t + 1, now.values[HIGH * sections + t]))
+    put(now, base + WHY_LOW * count + j, now.values[LOW * sections + t])
+    put(now, base + WHY_HIGH * count + j, now.values[HIGH * sections + t])
     for s in range(space.first[j], space.after[j]):
         if s != t and now.waits[s] == 0:
-            floor = now.values[s]
-            if floor == old:
+            ground = now.values[s]
+            if ground == old:
                 left = now.values[LOWEST * sections + s] - 1
                 put(now, LOWEST * sections + s, left)
                 if left == 0:
                     wake(now, s)
-            elif floor == offset:
+            elif ground == offset:
                 put(now, LOWEST * sections + s, now.values[LOWEST * sections + s] + 1)
 
 
 @inlined
 def settle(space: Space, now: Stack, height: int) -> bool:
-    """Carry changed floors on until nothing changes; return whether the state is not refuted."""
+    """Carry changed grounds on until nothing changes; return whether the state is not refuted."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
@@ -147,11 +147,11 @@ def settle(space: Space, now: Stack, height: int) -> bool:
         now.scalars[QUEUED] -= 1
         t = now.queue[now.scalars[QUEUED]]
         rest = now.values[REST * sections + t]
-        floor = now.values[t]
+        ground = now.values[t]
         if rest == 0:
             now.waits[t] = 0
             continue
-        if floor + rest > height:
+        if ground + rest > height:
             now.waits[t] = 0
             return refute(now, sections, t)
         least = FAR
@@ -162,8 +162,8 @@ def settle(space: Space, now: Stack, height: int) -> bool:
             if now.values[base + PLACED * count + j] != 0:
                 continue
             offset = now.values[base + EARLIEST * count + j]
-            if offset < floor:
-                offset = earliest_from(space, j, floor)
+            if offset < ground:
+                offset = earliest_from(space, j, ground)
                 if offset + space.size[j] > height:
                     now.waits[t] = 0
                     return refute(now, sections, t)
@@ -177,7 +177,7 @@ def settle(space: Space, now: Stack, height: int) -> bool:
             high = max(high, now.values[base + WHY_HIGH * count + j])
         now.waits[t] = 0
         put(now, LOWEST * sections + t, lowest)
-        if least > floor:
+        if least > ground:
             put(now, t, least)
             put(now, LOW * sections + t, low)
             put(now, HIGH * sections + t, high)
@@ -188,10 +188,10 @@ def settle(space: Space, now: Stack, height: int) -> bool:
 
 @inlined
 def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
-    """What explains the floors in all sections of storage j."""
+    """What explains the grounds in all sections of storage j."""
     sections = len(space.members_start) - 1
     low, high = space.first[j], space.after[j]
-    for t in range(space.first[j], space.after[j]):
+    for t in range(low, high):
         low = min(low, now.values[LOW * sections + t])
         high = max(high, now.values[HIGH * sections + t])
     return low, high
@@ -199,7 +199,7 @@ def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
 
 @inlined
 def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
-    """Storage j does not lie at the lowest floor: it lies upon one that is not placed yet. False if it cannot."""
+    """Storage j does not lie on the lowest ground: it lies upon one that is not placed yet. False if it cannot."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
@@ -228,7 +228,7 @@ def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
 
 @inlined
 def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
-    """Place storage j; its sections' floors rise to its top."""
+    """Place storage j; its sections' grounds rise to its top."""
     sections = len(space.members_start) - 1
     count = len(space.size)
     base = SECTION_ROWS * sections
@@ -247,35 +247,27 @@ def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     put(now, STARTING * sections + first, now.values[STARTING * sections + first] - 1)
 
 
-@inlined
 def empty_stack(space: Space, blame: FloatArray) -> Stack:
     """The state in which nothing is placed; all sections are queued."""
-    sections = len(space.members_start) - 1
-    count = len(space.size)
-    base = SECTION_ROWS * sections
-    values = SECTION_ROWS * sections + STORAGE_ROWS * count
-    most = min(LONGEST_TRAIL, values * (count + sections + 2))
-    now = Stack(
-        values=np.zeros(values, dtype=np.int64),
+    sections, count = space.sections, len(space.size)
+    rows, columns = np.zeros((SECTION_ROWS, sections), np.int64), np.zeros((STORAGE_ROWS, count), np.int64)
+    one = np.ones(count, dtype=np.int64)
+    rows[REST] = live_bytes(space.size, space.first, space.after, sections)
+    rows[STARTING] = np.bincount(space.first, minlength=sections)
+    rows[CROSSING] = live_bytes(one, space.first, space.after, sections) - rows[STARTING]
+    rows[LOW], rows[HIGH] = np.arange(sections), np.arange(1, sections + 1)
+    columns[EARLIEST] = np.maximum(space.fixed, 0)
+    columns[WHY_LOW] = sections
+    values = np.concatenate([rows.ravel(), columns.ravel()])
+    most = min(LONGEST_TRAIL, len(values) * (count + sections + 2))
+    return Stack(
+        values=values,
         offset=np.zeros(count, dtype=np.int64),
         blame=blame,
-        stamp=np.full(values, -1, dtype=np.int64),
+        stamp=np.full(len(values), -1, dtype=np.int64),
         trail=np.empty(most, dtype=np.int64),
         saved=np.empty(most, dtype=np.int64),
-        queue=np.zeros(sections, dtype=np.int64),
-        waits=np.zeros(sections, dtype=np.int64),
-        scalars=np.zeros(5, dtype=np.int64),
+        queue=np.arange(sections, dtype=np.int64),
+        waits=np.ones(sections, dtype=np.int64),
+        scalars=np.asarray([0, 0, sections, 0, 0], dtype=np.int64),
     )
-    for j in range(count):
-        now.values[base + EARLIEST * count + j] = earliest_from(space, j, 0)
-        now.values[base + WHY_LOW * count + j] = sections
-        now.values[STARTING * sections + space.first[j]] += 1
-        for t in range(space.first[j], space.after[j]):
-            now.values[REST * sections + t] += space.size[j]
-            if t > space.first[j]:
-                now.values[CROSSING * sections + t] += 1
-    for t in range(sections):
-        now.values[LOW * sections + t] = t
-        now.values[HIGH * sections + t] = t + 1
-        wake(now, t)
-    return now

@@ -14,6 +14,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, TransferModel
 from opweave.solvers.compiled import inlined, kernel
@@ -54,7 +55,15 @@ class PlacementArrays(NamedTuple):
 
 
 def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArrays:
-    """Flatten an instance."""
+    """Flatten an instance.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For a reading that list scheduling does not know.
+    """
+    if problem.reading is not None:
+        raise UnsupportedFeatureError(f"list scheduling does not know {problem.reading}; use solver='auto'")
     return PlacementArrays(
         seconds=instance.seconds,
         source=instance.source,

@@ -21,6 +21,7 @@ from opweave.solvers.placement.guided import getf, msct
 from opweave.solvers.placement.insertion import cpop, heft, peft
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.registry import go_on_with
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 
@@ -76,6 +77,9 @@ NAMED: dict[str, tuple[Rule, str]] = {
 
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     """Build a rule's plan and report it."""
+    if problem.reading is not None:
+        go_on_with(problem, "one_place", run)
+        return
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)
@@ -102,5 +106,11 @@ _SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
 
 for _name, (_rule, _about) in NAMED.items():
     register_rule(
-        Placement, _name, _widened(partial(carry_out, _rule)), _about, supports=_SUPPORTS, baseline=_rule in BASELINES
+        Placement,
+        _name,
+        _widened(partial(carry_out, _rule)),
+        _about,
+        supports=_SUPPORTS,
+        baseline=_rule in BASELINES,
+        readings=(None, "transfers='blocking'") if _rule is one_device else (None,),
     )

@@ -19,11 +19,14 @@ from opweave.solvers.serving_flow.staged import by_region, without_links
 
 logger = logging.getLogger("opweave")
 
-CLIMB_ROUNDS = 3
-"""Rounds of local search without a time limit; with one, it goes on until the time is up."""
+STAGES_SHARE, PROOF_SHARE = 0.4, 0.5
+"""Largest shares of the remaining time for plans in stages, and for the bound."""
 
-CLIMB_SHARE = 0.8
-"""Share of the remaining time for local search where an engine may follow."""
+CLIMB_ROUNDS = 3
+"""Rounds of local search without a time limit, or where an engine follows; else it goes on until the time is up."""
+
+CLIMB_SHARE = 0.5
+"""Largest share of the remaining time for local search where an engine follows."""
 
 TINY_CELLS = 60
 """Most devices times layers for which an engine is called at once."""
@@ -53,9 +56,9 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     small = cells <= ENGINE_CELLS
     if last is not None and not run.should_stop():
         run.enter("local search")
-        timed = run.remaining() is not None
+        endless = run.remaining() is not None and not small
         with run.share(CLIMB_SHARE if small else 1.0):
-            climb(instance, _best(instance, run) or list(last), run, 10**9 if timed else CLIMB_ROUNDS)
+            climb(instance, _best(instance, run) or list(last), run, 10**9 if endless else CLIMB_ROUNDS)
         prove_best(Sets(instance, run), run)
     if not small or run.should_stop():
         return Outcome(run.termination())
@@ -71,15 +74,20 @@ def _by_rules(instance: ServingInstance) -> Iterator[Blocks]:
 
 
 def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
-    """The bound, and plans in stages; returns the last one, which may break side constraints."""
+    """Plans in stages, and the bound; returns the last plan, which may break side constraints."""
     last: Blocks | None = None
-    sets = Sets(instance, run)
-    most = prove(sets, instance.bounded, run)
     run.enter("stages")
-    for last in without_links(instance, most, run):
-        report(instance, last, run)
+    with run.share(STAGES_SHARE):
+        for last in without_links(instance, instance.bounded, run):
+            report(instance, last, run)
+    sets = Sets(instance, run)
     prove_best(sets, run)
+    most = instance.bounded
+    if not run.should_stop():
+        with run.share(PROOF_SHARE):
+            most = prove(sets, most, run)
     if not instance.unhindered and not run.should_stop():
+        run.enter("stages by region")
         for last in by_region(instance, most, run):
             report(instance, last, run)
     return last

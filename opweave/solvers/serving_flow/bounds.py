@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from opweave.formulations.serving_flow.instance import ServingInstance, lower
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
@@ -29,8 +29,8 @@ EQUAL = 5e-7
 
 SOURCE = "sets of devices for a layer"
 
-MOST_LISTED = 50_000
-"""Most sets in a list; longer lists are not searched."""
+MOST_LISTED = 1000
+"""Most sets in a list, about; of longer lists, speeds are rounded up to so many steps, which makes sets no dearer."""
 
 ROUNDS = 200
 """Most sets that are priced for one flow."""
@@ -83,10 +83,10 @@ class Sets:
     def _cheapest(self, price: FloatArray, flow: float) -> tuple[float, FloatArray | None]:
         """The least price of devices that are fast enough together, and their shares by kind.
 
-        The price is infinite if no devices are fast enough, and 0 if there are too many sets to list.
+        The price is infinite if no devices are fast enough, and a lower bound if there are too many sets to list.
         """
         enough = flow * (1.0 - SUMMATION)
-        kinds, counts = np.nonzero(self._speeds)
+        kinds, counts = np.nonzero(_useful(np.minimum(self._speeds, flow)))
         speed = np.minimum(self._speeds[kinds, counts], flow)
         cost = price[kinds] / counts
         order = np.argsort(cost / speed, kind="stable")
@@ -108,15 +108,14 @@ class Sets:
             # what is missing costs at least as much as by this item, because later ones cost more for their speed
             hopeful = price_of + (flow - total) * (float(cost[item]) / each) * (1.0 - SUMMATION) < best
             kept = np.flatnonzero(hopeful & (total < enough))
+            if len(kept) > MOST_LISTED:
+                total = np.minimum(np.ceil(total * (MOST_LISTED / flow)) * (flow / MOST_LISTED), enough)
             kept = kept[np.lexsort([-total[kept], price_of[kept]])]
             rising = np.maximum.accumulate(np.concatenate([[-1.0], total[kept][:-1]])) if len(kept) else total[kept]
             kept = kept[total[kept] > rising]
             trail.append((kind, int(counts[item]), origin, taken))
             if not len(kept):
                 break
-            if len(kept) > MOST_LISTED:
-                return 0.0, None
-            trail[-1] = (kind, int(counts[item]), origin, taken)
             trail.append((-1, 0, kept, kept))
             reached, paid = total[kept], price_of[kept]
         if chosen is None:
@@ -133,6 +132,13 @@ class Sets:
             column[kind] += float(taken[at]) / count
             at = int(origin[at])
         return column
+
+
+def _useful(speeds: FloatMatrix) -> BoolMatrix:
+    """Which numbers of layers are faster than all larger ones, which cost less; the last number comes first."""
+    after = np.maximum.accumulate(speeds[:, ::-1], axis=1)[:, ::-1]
+    beyond = np.concatenate([after[:, 1:], np.zeros((len(speeds), 1))], axis=1)
+    return np.asarray(speeds > beyond)
 
 
 def prove(sets: Sets, most: float, run: Run) -> float:

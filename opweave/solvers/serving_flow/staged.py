@@ -81,27 +81,41 @@ def _least_speeds(instance: ServingInstance, device: int) -> Iterator[float]:
 
 def stages_for(pools: Pools, flow: float, region: int) -> Iterator[Stage]:
     """All smallest sets of devices of a region that are fast enough for a stage, for every number of its layers."""
+    most = max((sum(speed > 0.0 for speed in each) for each in pools.speeds), default=0)
     for layers in range(1, len(pools.speeds[0]) if pools.speeds else 0):
         able = [p for p, speed in enumerate(pools.speeds) if pools.regions[p] == region and speed[layers] > 0.0]
         able.sort(key=lambda p: -pools.speeds[p][layers])
-        yield from (Stage(layers, chosen) for chosen in _smallest(pools, able, layers, flow, {}))
+        slots = _widest(len(able), most)
+        yield from (Stage(layers, chosen) for chosen in _smallest(pools, able, layers, flow, slots, {}))
+
+
+def _widest(pools: int, layers: int) -> int:
+    """Most pools of a set, so that the sets of all numbers of layers are not too many."""
+    found, sets = 0, 1.0
+    while found < pools and sets * max(1, layers) <= MOST_SETS:
+        found += 1
+        sets *= (pools - found + 1) / found
+    return max(1, found if found == pools else found - 1)
 
 
 def _smallest(
-    pools: Pools, able: Sequence[int], layers: int, missing: float, chosen: dict[int, int]
+    pools: Pools, able: Sequence[int], layers: int, missing: float, slots: int, chosen: dict[int, int]
 ) -> Iterator[dict[int, int]]:
-    """Sets that reach a flow, and do not without any one of their devices; the fastest pools come first."""
+    """Sets of few pools that reach a flow, and do not without any one of their devices; the fastest pools come first.
+
+    Where all remaining pools together are too slow, there is none.
+    """
     if missing <= 0.0:
         yield dict(chosen)
         return
-    if not able:
+    if not slots or missing > sum(pools.speeds[p][layers] * len(pools.rows[p]) for p in able[:slots]):
         return
     pool, rest = able[0], able[1:]
     speed = pools.speeds[pool][layers]
     enough = int(np.ceil(missing / speed))
     for copies in range(min(enough, len(pools.rows[pool])), -1, -1):
         more = {**chosen, pool: copies} if copies else chosen
-        yield from _smallest(pools, rest, layers, missing - copies * speed, more)
+        yield from _smallest(pools, rest, layers, missing - copies * speed, slots - bool(copies), more)
 
 
 class Line(NamedTuple):

@@ -117,7 +117,15 @@ def test_a_report_is_written(opweave: Run, spec: Path, tmp_path: Path) -> None:
     ended = opweave("solve", spec, "--report", tmp_path / "new" / "report")
     names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
     assert ended.status == 0
-    assert names == {"problem.json", "result.json", "order.json", "trace.json", "memory.png", "report.html"}
+    assert names == {
+        "problem.json",
+        "result.json",
+        "order.json",
+        "trace.json",
+        "memory.png",
+        "memory.svg",
+        "report.html",
+    }
 
 
 BAD_ARGUMENTS = [

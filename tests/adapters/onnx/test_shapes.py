@@ -9,8 +9,9 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper, parser  # noqa: E402
 
+from opweave.adapters.onnx.dims import OpenDimension, guesses  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
@@ -213,3 +214,27 @@ def test_initialisers_among_the_inputs_are_weights_in_old_files() -> None:
     proto.ir_version = 3
     graph = from_onnx(proto, dims={"n": 2})
     assert (graph.inputs, graph.operators[0].parameters) == (("x",), ("w",))
+
+
+PADDED = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[n] x) => (float[m] y)
+<int64[2] around = {1, 1}>
+{ y = Pad <mode = "reflect"> (x, around) }
+"""
+
+
+@pytest.mark.frameworks
+def test_advised_sizes_are_those_that_a_runtime_runs() -> None:
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 8\}'):  # a reflection needs two elements
+        from_onnx(parser.parse_model(PADDED))
+    with pytest.raises(InvalidInputError, match=r'dims=\{"n": 1\}'):
+        from_onnx(parser.parse_model(PADDED), limits=Limits(run_seconds=0))
+
+
+def test_recurrent_states_are_advised_with_a_batch_of_one() -> None:
+    shapes = {"sound": [("sound", 0, 2), ("sound", 1, 2)], "state": [("state", 1, 3)]}
+    found = [OpenDimension(name, place, rank, "") for rows in shapes.values() for name, place, rank in rows]
+    for sizes in guesses(found):
+        assert (sizes["sound:0"], sizes["state:1"]) == (1, 1)

@@ -116,7 +116,7 @@ def test_the_words_and_the_pictures(shown: tuple[InARow, ow.Result]) -> None:
 
 def test_the_report_folder(shown: tuple[InARow, ow.Result], tmp_path: Path) -> None:
     names = {path.name for path in write_report(show(*shown), tmp_path)}
-    assert names == {"problem.json", "result.json", "plan.json", "trace.json", "plan.png", "report.html"}
+    assert names == {"problem.json", "result.json", "plan.json", "trace.json", "plan.png", "plan.svg", "report.html"}
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert [(run["operator"], run["device"], run["start"], run["end"]) for run in plan["operators"]] == [
         ("o0", "d0", 0.0, 1.0),

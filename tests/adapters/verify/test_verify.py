@@ -103,6 +103,36 @@ class TestOnnx:
         assert (found.claimed, found.claimed_assumptions) == (result.objective, result.assumptions)
         assert [time.operator for time in found.times] == list(result.solution.order)
 
+    def test_a_constant_that_takes_a_computed_shape(self, tmp_path: Path) -> None:
+        import onnx
+
+        text = """
+            <ir_version: 8, opset_import: ["": 17]>
+            net (float[2, 4] x) => (float[2, 4] y)
+            <float[4] w = {1, 2, 3, 4}, int64[1] last = {1}, int64[1] one = {1}, int64[1] end = {2}>
+            {
+                s = Shape(x)
+                width = Slice(s, last, end)
+                shape = Concat <axis = 0> (one, width)
+                row = Reshape(w, shape)
+                y = Mul(x, row)
+            }"""
+        path = tmp_path / "net.onnx"
+        onnx.save(onnx.parser.parse_model(text), path)
+        problem = ow.onnx_runtime_problem(path)
+        assert "Reshape" not in {op.kind for op in problem.graph.operators}
+        for solver in ("rpo", "bfs"):
+            assert ow.verify(path, ow.solve(problem, solver=solver)).passed
+
+    def test_a_classifier_that_returns_maps(self) -> None:
+        from onnxruntime.datasets import get_example
+
+        path = get_example("logreg_iris.onnx")
+        found = ow.verify(path, ow.solve(ow.onnx_runtime_problem(path), solver="rpo"))
+        assert found.passed
+        assert found.memory is not None
+        assert found.memory.equal_steps == len(found.memory.predicted)
+
     def test_a_model_in_memory_and_inputs_of_ones_own(self, path: Path) -> None:
         import onnx
 

@@ -40,7 +40,7 @@ def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: flo
     assert result.objective <= problem.evaluate(plan).objective * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(serving_flows(5, 3))
 def test_certificates_are_never_false(problem: ow.ServingFlow) -> None:
     optimum, _ = best_serving(problem)

@@ -35,6 +35,9 @@ ENGINE, PROGRAMMED, ENGINE_SHARE, ENGINE_SECONDS = "highs", 40, 0.5, 20.0
 TINY = 10
 """Operators up to which the engine runs right after the first plans."""
 
+PROOF_SHARE, CUTS_SHARE = 0.25, 0.5
+"""Most of the time left for the bounds, and then for cuts of orders."""
+
 ROUNDS, UNTIMED_SECONDS = 3, 10.0
 """Annealings, and their seconds in all, when there is no time limit."""
 
@@ -63,7 +66,7 @@ class CallSearch:
     def __post_init__(self) -> None:
         self.instance = lower_calls(self.problem)
         self.arrays, self.unit = arrays_of(self.instance), units_of(self.instance)
-        self._pace = 0.0
+        self._took = 0.0
 
     @property
     def host(self) -> int:
@@ -111,9 +114,12 @@ class CallSearch:
         path = np.zeros(self.instance.operators, dtype=bool)
         path[heaviest(self.instance, carrying(self.instance))] = True
         for counts in (np.ones_like(path), path):
-            if self.run.should_stop():
+            left = self.run.remaining()
+            if self.run.should_stop() or (left is not None and left < self._took):
                 return
+            began = clock()
             self.consider(cut(self.instance, self.arrays, block, counts))
+            self._took = clock() - began
 
     def again(self) -> None:
         """Cut the order of the best plan, as long as that helps."""
@@ -179,16 +185,12 @@ class CallSearch:
         return Adjacency.from_pairs(units, np.concatenate([heads, tails]), np.concatenate([tails, heads]))
 
 
-def host_only(search: CallSearch) -> IntArray:
-    """Everything on the host."""
-    return np.full(search.instance.operators, search.host, dtype=np.int64)
-
-
-def one_call(search: CallSearch) -> IntArray:
-    """Everything in one call, on the accelerator where that takes least."""
+def one_place(search: CallSearch) -> IntArray:
+    """Everything on the host, or in one call, wherever that takes least."""
     each = len(search.arrays.on) // max(1, len(search.instance.accelerators))
-    whole = [np.full(search.instance.operators, place, dtype=np.int64) for place in range(0, search.host, max(1, each))]
-    return min(whole, key=lambda where: judged(search.arrays, where)[0], default=host_only(search))
+    places = [search.host, *range(0, search.host, max(1, each))]
+    whole = [np.full(search.instance.operators, place, dtype=np.int64) for place in places]
+    return min(whole, key=lambda where: judged(search.arrays, where)[0])
 
 
 def fill_calls(search: CallSearch) -> IntArray:
@@ -198,7 +200,7 @@ def fill_calls(search: CallSearch) -> IntArray:
     """
     instance, arrays = search.instance, search.arrays
     each = len(arrays.on) // max(1, len(instance.accelerators))
-    where = host_only(search)
+    where = np.full(instance.operators, search.host, dtype=np.int64)
     k, held = 0, 0
     members = Adjacency.from_pairs(len(np.unique(search.unit)), search.unit, np.arange(len(search.unit)))
     for u in ordered(instance, search.unit, None).tolist():
@@ -223,8 +225,7 @@ def best_cuts(search: CallSearch) -> IntArray | None:
 Rule = Callable[[CallSearch], IntArray | None]
 
 RULES: dict[str, tuple[Rule, str]] = {
-    "host_only": (host_only, "everything on the host"),
-    "one_call": (one_call, "everything in one call of the best accelerator"),
+    "one_place": (one_place, "everything on the host, or in one call of the best accelerator"),
     "fill_calls": (fill_calls, "fills the accelerators one after the other, depth first (the greedy of Tarnawski)"),
     "cut_calls": (best_cuts, "cuts some orders of the operators into calls by dynamic programming"),
 }
@@ -243,12 +244,14 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
     search = CallSearch(problem, run)
     search.consider_schedule(run.start)
     search.consider_schedule(run.best)
-    run.enter("cuts")
-    for rule in (host_only, one_call, fill_calls):
+    for rule in (one_place, fill_calls):
         search.consider(rule(search))
-    search.cuts()
     run.enter("paths")
-    prove(search.instance, run)
+    with run.share(PROOF_SHARE, UNTIMED_SECONDS):
+        prove(search.instance, run)
+    run.enter("cuts")
+    with run.share(CUTS_SHARE, UNTIMED_SECONDS):
+        search.cuts()
     operators, outcome = search.instance.operators, None
     if operators <= TINY and not run.should_stop():
         outcome = _engine(search, 1.0)
@@ -272,7 +275,7 @@ def good_calls(problem: Placement, run: Run) -> Schedule | None:
     """The best plan of the rules that the referee accepts; None if there is none."""
     with suppress(ContradictionError):
         search = CallSearch(problem, run)
-        for rule in (host_only, one_call, fill_calls, best_cuts):
+        for rule in (one_place, fill_calls, best_cuts):
             search.consider(rule(search))
     plans = (each.solution for each in reversed(run.candidates))
     return next((plan for plan in plans if isinstance(plan, Schedule) and problem.evaluate(plan).feasible), None)
@@ -335,6 +338,6 @@ for _name, (_rule, _about) in RULES.items():
         _widened(partial(carry_out, _rule)),
         _about,
         supports=_SUPPORTS,
-        baseline=_rule is not best_cuts,
+        baseline=_rule is fill_calls,
         readings=(READING,),
     )

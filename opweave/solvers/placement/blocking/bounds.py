@@ -20,14 +20,20 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from opweave.formulations.placement.calls import CallInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
-from opweave.solvers.placement.blocking.stretches import Stretches, own_bytes
+from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest, own_bytes
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
 LONGEST = 600
 """Most operators of a path, or of a piece of it, that are looked at together."""
+
+MOST_STATES = 256
+"""Most combinations of numbers of calls, by class of accelerators; beyond that, their number does not count."""
+
+MOST_EXACT = 60_000
+"""Most positions in all rounds in which the stretches of the best walk get an exact choice of what is brought in."""
 
 SOURCE = "paths"
 
@@ -40,15 +46,16 @@ def prove(instance: CallInstance, run: Run) -> None:
         return
     for weigh in (_compute, _bytes, carrying, _length):
         path = heaviest(instance, weigh(instance))
-        if tuple(path) in seen:
+        if tuple(path) in seen or (seen and run.should_stop()):
             continue
         seen.add(tuple(path))
         total = 0.0
         pieces = [path[i : i + LONGEST] for i in range(0, len(path), LONGEST)]
         for piece in pieces:
             if run.should_stop():
-                return
-            total += walk(instance, piece, ties=len(pieces) == 1 and instance.most == 1)
+                total += float(_compute(instance)[piece].sum())
+            else:
+                total += walk(instance, piece, run, ties=len(pieces) == 1 and instance.most == 1)
         if math.isfinite(total):
             best.report(total, SOURCE)
 
@@ -89,7 +96,7 @@ def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     return path[::-1]
 
 
-def walk(instance: CallInstance, path: list[int], *, ties: bool) -> float:
+def walk(instance: CallInstance, path: list[int], run: Run, *, ties: bool) -> float:
     """Least seconds from the begin of a path's first operator to the end of its last.
 
     Parameters
@@ -104,23 +111,23 @@ def walk(instance: CallInstance, path: list[int], *, ties: bool) -> float:
     below = _spread(path, order, whole.before.lists(), -1, max)
     above = _spread(path, order[::-1], whole.after.lists(), length, min)
     stretches = Stretches(instance, length, below, above, whole.cluster if ties else None)
+    bare = [stretches.seconds(group[0]) for group in instance.classes]
+    tables = [table + stretches.beside(group[0]) for group, table in zip(instance.classes, bare, strict=True)]
     calls = [len(group) * instance.most for group in instance.classes]
-    tables = [stretches.seconds(group[0], stretches.prices(group[0])) for group in instance.classes]
-    table = np.minimum.reduce(tables) if tables else np.full((length, length), np.inf)
-    return _shortest(table, instance.host_seconds[path], min(sum(calls), length))
-
-
-def _shortest(table: FloatMatrix, host: FloatArray, calls: int) -> float:
-    """Least sum over stretches in calls, at most so many, and operators on the host."""
-    length = len(host)
-    least = np.full((calls + 1, length + 1), np.inf)
-    least[:, 0] = 0.0
-    for i in range(1, length + 1):
-        least[:, i] = least[:, i - 1] + host[i - 1]
-        if calls:
-            np.minimum(least[1:, i], (least[:-1, :i] + table[:i, i - 1]).min(axis=1), out=least[1:, i])
-        np.minimum.accumulate(least[:, i], out=least[:, i])
-    return float(least[calls, length])
+    most = [None if number >= length else number for number in calls]
+    host, exact = instance.host_seconds[path], set[Stretch]()
+    if math.prod(number + 1 for number in most if number is not None) > MOST_STATES:
+        most = [None] * len(most)
+    for _ in range(max(1, MOST_EXACT // length)):
+        value, found = cheapest(tables, most, host)
+        new = set(found) - exact
+        if not new or run.should_stop():
+            break
+        for c, i, end in new:
+            paid = bare[c][i, end - 1] + stretches.beside_exactly(instance.classes[c][0], i, end - 1)
+            tables[c][i, end - 1] = max(tables[c][i, end - 1], paid)
+        exact |= new
+    return value
 
 
 def _spread(

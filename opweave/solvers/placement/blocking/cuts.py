@@ -16,10 +16,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.calls import CallInstance
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.blocking.arrays import CallArrays
-from opweave.solvers.placement.blocking.stretches import Stretches, own_bytes
+from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest, own_bytes
 
 MOST_BLOCKS = 300
 """Most blocks of operators between which an order may be cut."""
@@ -37,7 +37,9 @@ def units_of(instance: CallInstance) -> IntArray:
     size = int(group.max(initial=-1)) + 1
     edges = (np.ones(len(after.items)), (group[after.heads()], group[after.items]))
     _, label = connected_components(csr_array(edges, shape=(size, size)), directed=True, connection="strong")
-    return np.asarray(label, dtype=np.int64)[group]
+    unit = np.asarray(label, dtype=np.int64)[group]
+    _, first = np.unique(unit, return_index=True)
+    return np.argsort(np.argsort(first))[unit].astype(np.int64)  # in the order in which the graph lists them
 
 
 def orders(instance: CallInstance, unit: IntArray) -> Iterator[IntArray]:
@@ -122,7 +124,7 @@ def ordered(instance: CallInstance, unit: IntArray, key: FloatArray | None) -> I
         turn -= 1
         heapq.heappush(ready, (turn if keys is None else keys[u], u))
 
-    for u in range(len(rows) - 1, -1, -1):
+    for u in range(len(rows)):
         if waits[u] == 0:
             is_ready(u)
     while ready:
@@ -162,54 +164,16 @@ def cut(instance: CallInstance, arrays: CallArrays, block: IntArray, counts: Boo
     beside = counted[1:] - counted[:-1, None] == 0
     tables = [np.where(beside & np.isfinite(table), 0.0, table) for table in tables]
     most = _numbers([min(length, len(group) * each) for group in instance.classes])
-    found = _cheapest(tables, most, host)
-    return None if found is None else _places(instance, arrays, block, found)
+    value, found = cheapest(tables, most, host)
+    return _places(instance, arrays, block, found) if math.isfinite(value) else None
 
 
-def _numbers(most: list[int]) -> list[int]:
+def _numbers(most: list[int]) -> list[int | None]:
     """Most calls of every class, fewer where there would be too many combinations."""
     most = list(most)
     while math.prod(number + 1 for number in most) > MOST_STATES:
         most[most.index(max(most))] -= 1
-    return most
-
-
-Stretch = tuple[int, int, int]
-"""Class of the accelerator, first block, and the block behind the last one."""
-
-
-def _cheapest(tables: list[FloatMatrix], most: list[int], host: FloatArray) -> list[Stretch] | None:
-    """Stretches for calls, with which the sum over calls and blocks on the host is least."""
-    shape, length = [number + 1 for number in most], len(host)
-    states = math.prod(shape)
-    counts = np.stack(np.unravel_index(np.arange(states), shape), axis=1) if shape else np.zeros((1, 0), dtype=np.int64)
-    strides = [math.prod(shape[c + 1 :]) for c in range(len(shape))]
-    least = np.full((states, length + 1), np.inf)
-    least[0, 0] = 0.0
-    by, since = (np.full((states, length + 1), -1, dtype=np.int64) for _ in range(2))
-    for i in range(1, length + 1):
-        least[:, i] = least[:, i - 1] + host[i - 1]
-        for c, table in enumerate(tables):
-            able = np.flatnonzero(counts[:, c] > 0)
-            if not len(able):
-                continue
-            sums = least[able - strides[c], :i] + table[:i, i - 1]
-            j = sums.argmin(axis=1)
-            value = sums[np.arange(len(able)), j]
-            better = value < least[able, i]
-            least[able[better], i], by[able[better], i], since[able[better], i] = value[better], c, j[better]
-    state, i, found = int(least[:, length].argmin()), length, list[Stretch]()
-    if not math.isfinite(least[state, length]):
-        return None
-    while i > 0:
-        c = int(by[state, i])
-        if c < 0:
-            i -= 1
-            continue
-        j = int(since[state, i])
-        found.append((c, j, i))
-        state, i = state - strides[c], j
-    return found
+    return list(most)
 
 
 def _places(instance: CallInstance, arrays: CallArrays, block: IntArray, found: list[Stretch]) -> IntArray | None:

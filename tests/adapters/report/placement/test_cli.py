@@ -43,13 +43,13 @@ def test_plan_from_files(opweave: Run, model: Path, cluster: Path, costs: Path, 
     assert load_result(tmp_path / "result.json").objective == pytest.approx(0.02)
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert names == {
-        *("problem.json", "result.json", "report.html", "schedule.json", "schedule.png", "trace.json"),
+        *("problem.json", "result.json", "report.html", "schedule.json", "schedule.png", "schedule.svg", "trace.json"),
         "device_map.json",
     }
     assert json.loads((tmp_path / "report" / "device_map.json").read_text()) == {"": "a"}
     page = (tmp_path / "report" / "report.html").read_text()
     assert "The bottleneck is device" in page
-    assert "<h2>Devices</h2>" in page
+    assert "<h3>Devices</h3>" in page
     assert opweave("check", tmp_path / "report" / "problem.json", tmp_path / "result.json").status == 0
 
 

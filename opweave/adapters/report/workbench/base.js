@@ -1,0 +1,116 @@
+// Elements, numbers as people read them, hues, and the data of the page.
+
+/** Makes an element. Texts become text nodes, so that no name is ever read as HTML. */
+function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.flat(9).filter((child) => child !== ""));
+  return made;
+}
+
+const byId = (name) => document.getElementById(name);
+const most = (values, least = 0) => values.reduce((high, value) => Math.max(high, value), least);
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/** Adds to the list that a map has for a key. */
+function file(map, key, value) {
+  if (map.has(key)) map.get(key).push(value);
+  else map.set(key, [value]);
+}
+
+/** Reads the compressed JSON that stands in the page. */
+async function unpack() {
+  const letters = atob(byId("data").textContent);
+  const bytes = new Uint8Array(letters.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = letters.charCodeAt(k);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/** Values from their differences; data.py writes them so because they compress better. */
+function sums(steps) {
+  const found = new Float64Array(steps.length);
+  let sum = 0;
+  for (let k = 0; k < steps.length; k++) found[k] = sum += steps[k];
+  return found;
+}
+
+// ---- numbers: a unit never stands on another line than its number, and digits are those of the library
+
+const SPACE = "\u00a0";
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const TIME_UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+const formats = Array.from({ length: 13 }, (_, places) => new Intl.NumberFormat("en-US", { maximumFractionDigits: places, roundingMode: "halfEven" }));
+
+const digits = (value, places = 0) => formats[places].format(value);
+const byteUnit = (size) => clamp(Math.floor(Math.log2(Math.max(1, Math.abs(size))) / 10 + 1e-12), 0, 5);
+const timeUnit = (seconds) => TIME_UNITS.find(([scale]) => Math.abs(seconds) >= scale) ?? TIME_UNITS[3];
+
+function bytesText(size) {
+  const unit = byteUnit(size);
+  const value = size / 1024 ** unit;
+  return digits(value, unit === 0 || value >= 1000 ? 0 : value >= 100 ? 1 : 2) + SPACE + BYTE_UNITS[unit];
+}
+
+function secondsText(seconds) {
+  if (seconds === 0) return "0" + SPACE + "s";
+  const [scale, unit] = timeUnit(seconds);
+  return digits(seconds / scale, clamp(3 - Math.floor(Math.log10(Math.abs(seconds / scale))), 0, 6)) + SPACE + unit;
+}
+
+/** A moment: seconds, the number of a step, or whatever unit lifetimes have. */
+const momentText = (time) =>
+  data.time === "seconds" ? secondsText(time) : data.steps ? "step" + SPACE + digits(Math.floor(time)) : digits(time, 3);
+const shareText = (share) => digits(100 * share, share >= 0.01 ? 1 : 3) + SPACE + "%";
+const countText = (count, noun) => digits(count) + SPACE + noun + (count === 1 ? "" : "s");
+
+/** Round numbers within an interval, about as many as asked for. */
+function ticks(first, last, count) {
+  const rough = (last - first) / Math.max(1, count) || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((each) => each * power >= rough) ?? 10);
+  const found = [];
+  for (let k = Math.ceil(first / step); k * step <= last * (1 + 1e-12); k++) found.push(k * step);
+  return found;
+}
+
+/** Round values of an axis with their texts, all in the unit of the largest. */
+function scaleTicks(low, high, count, unit) {
+  const power = byteUnit(high);
+  const [size, name] = unit === "bytes" ? [1024 ** power, BYTE_UNITS[power]] : unit === "seconds" ? timeUnit(high) : [1, ""];
+  const values = ticks(low / size, high / size, count);
+  const places = values.length > 1 ? clamp(-Math.floor(Math.log10(values[1] - values[0]) + 1e-9), 0, 12) : 3;
+  return values.map((value) => [value * size, digits(value, places) + (name && SPACE + name)]);
+}
+
+// ---- hues: a device has the same one in every view, and none has that of a mark
+
+const hues = {};
+
+/** Reads the theme's hues; canvases do not follow style sheets. */
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  const names = ["surface", "raised", "line", "ink", "muted", "accent", "mark", "neutral"];
+  for (const name of [...names, 1, 2, 3, 4, 5, 6]) {
+    hues[name] = style.getPropertyValue((name > 0 ? "--device-" : "--") + name).trim();
+  }
+}
+
+const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+/** A mixture of a colour with the background; share 1 is the colour. */
+function tint(colour, share) {
+  const ground = rgb(hues.surface);
+  return "#" + rgb(colour).map((part, k) => Math.round(part * share + ground[k] * (1 - share)).toString(16).padStart(2, "0")).join("");
+}
+
+const deviceColour = (row) => hues[(row % 6) + 1];
+
+/** Black or white, whichever can be read on a colour. */
+function inkOn(colour) {
+  const [red, green, blue] = rgb(colour);
+  return 0.3 * red + 0.6 * green + 0.1 * blue > 140 ? "#101418" : "#ffffff";
+}

@@ -1,0 +1,266 @@
+"""What the page's script draws, as plain data in columns: the same for every problem."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.report.workbench.levels import CELL, Drawing
+from opweave.adapters.report.workbench.panels import Chain, Panel
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.device_details import critical_rows
+from opweave.problems.graph import OpGraph
+from opweave.problems.timeline import NEVER, Timeline
+
+if TYPE_CHECKING:
+    from opweave.adapters.report.view import AnyView
+
+LONGEST_NAME = 160
+"""Letters of a name that the page knows; the middle of a longer one is left out."""
+
+DIGITS = 9
+"""Significant digits of times; more would only make the page larger."""
+
+MOST_EXACT = 2**53
+"""Largest integer that a script counts exactly."""
+
+
+def packed(document: object) -> str:
+    """Write data so that it can stand in a page: JSON, compressed, in letters without a meaning in HTML."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+
+
+def document(view: AnyView, drawn: Sequence[Drawing]) -> dict[str, object]:
+    """Gather everything that the page draws; ``drawn`` has the drawings of the model's graph, from coarse to fine."""
+    problem, result = view.problem, view.result
+    found: dict[str, object] = {
+        "noun": view.noun,
+        "graph": _graph(problem.graph, drawn),
+        "names": {"operators": 0, "tensors": 0, "of_graph": 0, "more": []},
+        "resources": [],
+        "devices": [],
+        "notes": {},
+        "panels": [],
+    }
+    if result.solution is None:
+        return found
+    timeline, before, sizes = view.timeline, view.before(), problem.graph.arrays.tensor_bytes
+    resources = [
+        {"name": short(each.name), "kind": each.kind, "limit": view.limits.get(each.name)}
+        for each in timeline.resources
+    ]
+    return {
+        **found,
+        "steps": timeline.unit == "steps" and len(timeline.activities) > 0,
+        "time": timeline.unit if len(timeline.activities) else "moments",
+        "resources": resources,
+        "names": _names(timeline, problem.graph),
+        "plan": _story(timeline, sizes),
+        "before": None if before is None else {"name": before.name, **_story(before.timeline, sizes)},
+        # what is proved of the end of the schedule, and of the bytes
+        "ends": result.bound if problem.unit == "seconds" and result.objective == timeline.end else None,
+        "holds": result.bound if problem.unit == "bytes" else None,
+        "devices": _devices(view),
+        "notes": _notes(view),
+        "panels": [_panel(panel) for panel in view.panels()],
+    }
+
+
+def _panel(panel: Panel) -> dict[str, object]:
+    if isinstance(panel, Chain):
+        return {"kind": "chain", "boxes": [{"operators": list(box.operators)} for box in panel.boxes]}
+    return {
+        "kind": "parts",
+        "operators": list(panel.operators),
+        "shares": [list(row) for row in panel.shares],
+        "words": [short(word) for word in panel.words],
+        "waits": [_short(value) for value in panel.waits],
+        "works": [_short(value) for value in panel.works],
+    }
+
+
+def short(name: str) -> str:
+    """A name on one line, without its middle if it is long.
+
+    Examples
+    --------
+    >>> len(short("x" * 10_000)), short("conv1")
+    (160, 'conv1')
+    """
+    if len(name) <= LONGEST_NAME and len(text := plain(name)) <= LONGEST_NAME:
+        return text
+    half = LONGEST_NAME // 2
+    return f"{plain(name[:half])[: half - 1]}…{plain(name[-half:])[-half:]}"
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _brief(value: float) -> float | int:
+    return int(value) if value == int(value) else float(f"{value:.6g}")
+
+
+def _times(values: FloatArray) -> list[float | int | None]:
+    """Times as short numbers; None for the end of what stays."""
+    found: list[float | int | None] = []
+    for value in values.tolist():
+        if value == NEVER:
+            found.append(None)
+        elif value == int(value):
+            found.append(int(value))
+        else:
+            found.append(_short(value))
+    return found
+
+
+def _steps(values: Iterable[int]) -> list[int]:
+    """Differences between neighbours, which compress better than the values."""
+    found: list[int] = np.diff(np.fromiter(values, dtype=np.int64), prepend=0).tolist()
+    return found
+
+
+def _positions(texts: Iterable[str]) -> tuple[list[str], list[int]]:
+    """Different texts, and for each text its position among them."""
+    known: dict[str, int] = {}
+    rows = [known.setdefault(text, len(known)) for text in texts]
+    return list(known), rows
+
+
+def _graph(graph: OpGraph, drawn: Sequence[Drawing]) -> dict[str, object]:
+    """Operators, tensors, what reads and writes what, and the drawings."""
+    kinds, kind = _positions(short(op.kind) for op in graph.operators)
+    modules, module = _positions(short(op.module) for op in graph.operators)
+    arrays, weights = graph.arrays, graph.parameter_bytes
+    return {
+        "name": short(graph.name),
+        "operators": [short(op.id) for op in graph.operators],
+        "kinds": kinds,
+        "kind": kind,
+        "modules": modules,
+        "module": module,
+        "flops": [_short(op.flops) for op in graph.operators],
+        "weights": [sum(weights[name] for name in op.parameters) for op in graph.operators],
+        "tensors": [short(tensor.id) for tensor in graph.tensors],
+        "bytes": arrays.tensor_bytes.tolist(),
+        "storage": _steps(arrays.storage.tolist()),
+        "reads": [np.diff(arrays.reads.start).tolist(), _steps(arrays.reads.items)],
+        "writes": [np.diff(arrays.writes.start).tolist(), _steps(arrays.writes.items)],
+        "cell": CELL,
+        "drawings": [
+            {
+                # the finest drawing has a node for each operator, in the order of the nodes
+                "names": [] if drawing is drawn[-1] else [short(name) for name in _without_prefix(drawing.names)],
+                "node": _steps(drawing.node),
+                "x": _steps(int(x) for x in drawing.x),
+                "y": _steps(int(4 * y) for y in drawing.y),
+            }
+            for drawing in drawn
+        ],
+    }
+
+
+def _without_prefix(names: Sequence[str]) -> Iterable[str]:
+    """Names of modules without the modules that contain all of them, but for the innermost one."""
+    paths = [name.split(".") for name in names]
+    parts = zip(*(path[:-1] for path in paths), strict=False)
+    shared = sum(1 for _ in takewhile(lambda each: len(set(each)) == 1, parts))
+    return (".".join(path[max(0, shared - 1) :]) for path in paths)
+
+
+def _names(timeline: Timeline, graph: OpGraph) -> dict[str, object]:
+    """The timeline's names; those that are the graph's own are not repeated."""
+    texts = timeline.names.texts
+    same = timeline.names.operators == len(graph.operators) and timeline.names.tensors == len(graph.tensors)
+    known = timeline.names.operators + timeline.names.tensors if same else 0
+    return {
+        "operators": timeline.names.operators,
+        "tensors": timeline.names.tensors,
+        "of_graph": known,
+        "more": [short(text) for text in texts[known:]],
+    }
+
+
+def _story(timeline: Timeline, graph_bytes: IntArray) -> dict[str, object]:
+    """Activities and lifetimes in columns, and the critical path."""
+    acts, lives = timeline.activities, timeline.lifetimes
+    path = (
+        [rows for rows, _ in critical_rows(timeline)] if timeline.period is None and timeline.unit == "seconds" else []
+    )
+    numbers = np.arange(len(acts))
+    other = np.where(acts.twin >= 0, acts.twin, numbers)  # a transfer's second end has the times of the first
+    again = (other < numbers) & (acts.start == acts.start[other]) & (acts.end == acts.end[other])
+    sizes = np.append(np.zeros(timeline.names.operators, dtype=np.int64), graph_bytes)[: len(timeline.names.texts)]
+    usual = np.append(sizes, np.zeros(len(timeline.names.texts) - len(sizes), dtype=np.int64))[acts.what]
+    return {
+        "end": _short(timeline.end),
+        "period": timeline.period,
+        "kind": acts.kind.tolist(),
+        "resource": acts.resource.tolist(),
+        "start": _times(np.where(again, NEVER, acts.start)),
+        "lasts": [
+            0 if same else _brief(value) for value, same in zip((acts.end - acts.start).tolist(), again, strict=True)
+        ],
+        "what": _steps(acts.what),
+        "twin": (other - numbers).tolist() if (acts.twin >= 0).any() else [],
+        # -1: a transfer of the whole tensor
+        "bytes": np.where((acts.bytes == usual) & (acts.bytes > 0), -1, acts.bytes).tolist()
+        if acts.bytes.any()
+        else [],
+        "count": acts.count.tolist() if (acts.count != 1).any() else [],
+        "round": acts.round.tolist() if acts.round.any() else [],
+        "path": _steps(row for rows in path for row in rows[:1]),
+        "lives": {
+            "storage": _steps(lives.storage),
+            "resource": lives.resource.tolist() if lives.resource.any() else [],
+            "begin": _times(lives.begin),
+            "end": _times(lives.end),
+            "bytes": np.minimum(lives.bytes, MOST_EXACT).tolist(),
+            "offset": None if lives.offset is None else lives.offset.tolist(),
+        },
+    }
+
+
+def _devices(view: AnyView) -> list[list[int]]:
+    """The devices of every operator, by position in the timeline's resources; empty if nothing says so."""
+    graph, timeline = view.problem.graph, view.timeline
+    devices = {each.name: row for row, each in enumerate(timeline.resources) if each.kind == "device"}
+    says = getattr(view.solution, "devices_by_operator", None)
+    if says is not None:
+        by_name = says()
+        return [sorted(devices[name] for name in by_name.get(op.id, ()) if name in devices) for op in graph.operators]
+    found: list[list[int]] = [[] for _ in graph.operators]
+    acts = timeline.activities
+    for what, row in zip(acts.what.tolist(), acts.resource.tolist(), strict=True):
+        if what < min(timeline.names.operators, len(found)) and row in devices.values() and row not in found[what]:
+            found[what].append(row)
+    return found
+
+
+def _notes(view: AnyView) -> dict[str, object]:
+    """What the problem notes about its activities, as texts: for each word, the rows and their texts."""
+    columns: dict[str, tuple[list[int], list[str]]] = {}
+    for row in range(len(view.timeline.activities)):
+        for word, value in view.notes(row).items():
+            rows, texts = columns.setdefault(word, ([], []))
+            rows.append(row)
+            texts.append(_noted(value))
+    written: dict[str, object] = {}
+    for word, (rows, texts) in columns.items():
+        different, positions = _positions(texts)
+        written[word] = {"rows": _steps(rows), "texts": different, "text": positions}
+    return written
+
+
+def _noted(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return short(f"{100 * value:.3g} %" if isinstance(value, float) else str(value))

@@ -1,0 +1,105 @@
+"""OpenVINO IR as OpenVINO 2026 wrote it."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+
+FILES = Path(__file__).parents[2] / "data/files"
+NO_RUN = ow.Limits(run_seconds=0)
+
+
+def test_layers_tensors_and_constants() -> None:
+    graph = ow.load(FILES / "small.xml", limits=NO_RUN)
+    assert [op.id for op in graph.operators] == ["conv", "bias", "relu", "flat", "dense", "split", "sum"]
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    assert tensors["image"].shape == (2, 3, 8, 8)
+    assert tensors["conv"].bytes == 2 * 4 * 8 * 8 * 4
+    assert tensors["flat"].alias_of == "features"
+    assert [tensors[name].shape for name in graph.operators[5].outputs] == [(2, 1)] * 5
+    conv = graph.operators[0]
+    assert conv.flops == 2 * (2 * 4 * 8 * 8) * 27
+    assert graph.parameter_bytes[conv.parameters[0]] == 4 * 3 * 3 * 3 * 4
+    assert graph.operators[1].inputs == ("conv",)  # the half-precision constant is converted once
+    assert graph.outputs == ("out", "features")
+
+
+def test_a_loop_is_an_operator_with_workspace() -> None:
+    graph = ow.load(FILES / "while_loop.xml", limits=NO_RUN)
+    (loop,) = graph.operators
+    assert loop.kind == "Loop"
+    assert loop.workspace_bytes >= 2 * 8 * 8 * 4
+    assert loop.flops >= 2 * 8**3
+
+
+def test_open_sizes_are_asked_for() -> None:
+    with pytest.raises(ow.InvalidInputError, match="open dimensions: image:0; give their sizes as dims"):
+        ow.load(FILES / "small_open.xml")
+    with pytest.raises(ow.InvalidInputError, match="no dimension 'image:1'"):
+        ow.load(FILES / "small_open.xml", dims={"image:1": 8})
+    with pytest.raises(ow.InvalidInputError, match="the limits forbid it"):
+        ow.load(FILES / "small_open.xml", dims={"*": 2}, limits=NO_RUN)
+
+
+@pytest.mark.frameworks
+def test_openvino_infers_the_shapes(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    path = tmp_path / "small.xml"
+    path.write_bytes((FILES / "small_open.xml").read_bytes())
+    (tmp_path / "small.bin").write_bytes((FILES / "small_open.bin").read_bytes())
+    found = ow.load(path, dims={"*:0": 2})
+    fixed = ow.load(FILES / "small.xml")
+    assert [tensor.shape for tensor in found.tensors] == [tensor.shape for tensor in fixed.tensors]
+    assert openvino.Core().read_model(path)
+
+
+BOMB = """<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">
+<!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]>
+<net name="&c;" version="11"/>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BOMB, "declares a document type"),
+        ('<!DOCTYPE net SYSTEM "file:///etc/passwd"><net version="11"/>', "declares a document type"),
+        ("<net version='11'>" + "<layers>" * 200, "nested deeper than 64"),
+        ("<net version='11'/>", "a model without layers"),
+        ("<net version='7'><layers/></net>", "no OpenVINO model of version 10 or 11"),
+        ("<html/>", "no OpenVINO model"),
+        ("<net version='11'><layers>", "not XML, or cut off"),
+        ("<?xml version='1.0' encoding='nonsense'?><net/>", "not XML"),
+    ],
+)
+def test_hostile_xml_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "m.xml"
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(ow.InvalidInputError, match=said):
+        ow.load(path)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("name", ["small", "while_loop"])
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    rng, path = random.Random(name), tmp_path / "m.xml"
+    whole = (FILES / f"{name}.xml").read_text()
+    answers = set()
+    for _ in range(120):
+        numbers, tags = list(re.finditer(r"-?\d+", whole)), list(re.finditer("<[^>]*>", whole))
+        begin, end = rng.choice([*numbers, *tags]).span()
+        word = rng.choice(["", "-1", "0", "7", "1e5", "9" * 30, "18446744073709551616", rng.choice(tags).group()])
+        path.write_text(whole[:begin] + word + whole[end:])
+        try:
+            ow.load(path, limits=NO_RUN)
+            answers.add(True)
+        except ow.OpweaveError as error:
+            assert "\n" not in str(error)
+            answers.add(False)
+    assert answers == {True, False}

@@ -1,0 +1,132 @@
+"""TensorFlow Lite files as the converter writes them; their numbers are those of the interpreter."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.tflite.flops import operator_flops
+
+FILES = Path(__file__).parents[2] / "data/files"
+NO_RUN = ow.Limits(run_seconds=0)
+
+
+def read(name: str) -> ow.OpGraph:
+    return ow.load(FILES / f"{name}.tflite", limits=NO_RUN)
+
+
+def test_operators_tensors_and_constants() -> None:
+    graph = read("small_int8")
+    kinds = [op.kind for op in graph.operators]
+    assert kinds[:3] == ["CONV_2D", "DEPTHWISE_CONV_2D", "ADD"]
+    assert kinds[-2:] == ["FULLY_CONNECTED", "SOFTMAX"]
+    bytes_of = {tensor.id: tensor.bytes for tensor in graph.tensors}
+    assert bytes_of[graph.inputs[0]] == 32 * 32 * 3  # one byte an element
+    conv = graph.operators[0]
+    assert bytes_of[conv.outputs[0]] == 16 * 16 * 8
+    assert conv.flops == 2 * 16 * 16 * 8 * 27
+    assert [graph.parameter_bytes[name] for name in conv.parameters] == [216, 32]
+    assert graph.outputs == ("StatefulPartitionedCall_1:0",)
+
+
+def test_weights_that_are_converted_once_are_parameters() -> None:
+    graph = read("small_fp16")
+    assert "DEQUANTIZE" not in {op.kind for op in graph.operators}
+    assert graph.parameter_bytes[graph.operators[0].parameters[0]] == 4 * 216  # as floats, which is what stays
+
+
+def test_branches_and_loops_are_operators_with_workspace() -> None:
+    branch = read("if_cond").operators[-1]
+    assert (branch.kind, branch.workspace_bytes) == ("IF", 8 * 8 * 4 * 2)
+    loop = read("while_loop").operators[0]
+    assert loop.kind == "WHILE"
+    assert loop.workspace_bytes >= 2 * 8 * 8 * 4
+    assert loop.flops >= 2 * 8**3  # one pass
+    assert loop.parameters
+
+
+def test_open_sizes_are_asked_for() -> None:
+    with pytest.raises(ow.InvalidInputError, match=r"open dimensions: .*:0:1, .*:0:2; give their sizes as dims"):
+        read("open_image")
+    with pytest.raises(ow.InvalidInputError, match="no dimension 'height'"):
+        ow.load(FILES / "open_image.tflite", dims={"height": 8})
+    with pytest.raises(ow.InvalidInputError, match="whole number from 1"):
+        ow.load(FILES / "open_image.tflite", dims={"*": 0})
+
+
+def test_sizes_that_operators_compute_need_a_run() -> None:
+    for name, dims in (("computed_shape", {}), ("open_image", {"*": 8})):
+        with pytest.raises(ow.InvalidInputError, match="the limits forbid it"):
+            ow.load(FILES / f"{name}.tflite", dims=dims, limits=NO_RUN)
+
+
+@pytest.mark.frameworks
+def test_a_run_finds_sizes_out() -> None:
+    pytest.importorskip("ai_edge_litert")
+    graph = ow.load(FILES / "computed_shape.tflite", dims={"*:0": 3})
+    assert [tensor.shape for tensor in graph.tensors if tensor.id in graph.outputs] == [(3, 6, 8)]
+    graph = ow.load(FILES / "open_image.tflite", dims={"*:0": 2, "*": 16})
+    assert graph.tensors[0].shape == (2, 16, 16, 3)
+
+
+def test_every_problem_takes_the_graph() -> None:
+    graph = read("small_int8")
+    assert ow.solve(ow.MemoryOrdering(graph=graph), time_limit=5).verified
+    assert ow.solve(ow.OrderedLayout(graph=graph), time_limit=5).verified
+    cluster = ow.Cluster(
+        devices=[ow.Device(name=name, flops_per_second=1e9, memory_bandwidth=1e9) for name in "ab"],
+        bandwidth=[[0, 1e8], [1e8, 0]],
+    )
+    costs = ow.Costs.roofline(graph, cluster)
+    assert ow.solve(ow.Placement(graph=graph, cluster=cluster, costs=costs), time_limit=5).verified
+
+
+def test_a_subgraph_that_calls_itself_is_refused(tmp_path: Path) -> None:
+    data = bytearray((FILES / "if_cond.tflite").read_bytes())
+    refused = 0
+    for place in range(len(data) - 4):
+        if data[place : place + 4] in (b"\1\0\0\0", b"\2\0\0\0"):
+            changed = bytearray(data)
+            changed[place : place + 4] = bytes(4)  # in some place, this makes a branch the model itself
+            refused += _refusal(tmp_path / "m.tflite", changed).count("which is missing or calls it")
+    assert refused
+
+
+def test_products_count_the_summed_dimension() -> None:
+    assert operator_flops("BATCH_MATMUL", [(2, 3, 4), (2, 4, 5)], (2, 3, 5)) == 2 * 2 * 3 * 4 * 5
+    assert operator_flops("TRANSPOSE_CONV", [(4,), (8, 2, 2, 16), (1, 7, 7, 16)], (1, 14, 14, 8)) == 2 * 49 * 16 * 32
+    assert operator_flops("CONV_2D", [(1, 8, 8, 3)], (1, 8, 8, 4)) == 0.0
+
+
+def _refusal(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    try:
+        ow.load(path, limits=NO_RUN)
+    except ow.OpweaveError as error:
+        assert "\n" not in str(error)
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", ["small_int8", "while_loop", "if_cond"])
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    rng = random.Random(name)
+    whole = (FILES / f"{name}.tflite").read_bytes()
+    began, answers = time.process_time(), set()
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 2, 8])):
+            place, how = rng.randrange(len(data)), rng.random()
+            if how < 0.4:
+                data[place] ^= 1 << rng.randrange(8)
+            elif how < 0.8:
+                data[place : place + 4] = rng.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1]).to_bytes(4, "little")
+            else:
+                del data[place : place + rng.choice([1, 64, 10**6])]
+        answers.add(bool(_refusal(tmp_path / "m.tflite", data or b"x")))
+    assert answers == {True, False}
+    assert time.process_time() - began < 20.0
