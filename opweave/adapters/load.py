@@ -66,11 +66,10 @@ def load(
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
-        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes a graph of tensor groups (see
-        :func:`opweave.adapters.llm.reading.read`); a job shop as ``.fjs`` or ``.txt``. Or a model in memory: an ONNX
-        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
-        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
-        :mod:`opweave.adapters.graphs.networkx_io`).
+        ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups; a job shop as
+        ``.fjs`` or ``.txt``. Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see
+        :mod:`opweave.adapters.torch.read`), a functional Keras model (see :mod:`opweave.adapters.keras.read`), a
+        networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
@@ -125,9 +124,7 @@ def load(
 
         return read_graph(model, context=context, phase=phase, limits=limits)
     if context is not None or phase is not None:
-        raise InvalidInputError(
-            f"{name}: context and phase are for language models; this one has inputs of fixed sizes"
-        )
+        raise InvalidInputError(f"{name}: context and phase are for language models; its inputs have fixed sizes")
     if inputs is not None and family != "onnx":
         raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
     if family == "torch":

@@ -288,14 +288,15 @@ def _dress(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, scale: float
     for band, label in zip(rows, axes.set_yticklabels([safe_text(band.label) for band in rows]), strict=True):
         label.set_fontsize(9.5 if band.device else 8)
         label.set_color("#222222" if band.device else MUTED)
-    if timeline.period is not None:
-        ends = [float(acts.end[acts.round == number].max()) / scale for number in range(DRAWN_ROUNDS)]
+    played = np.unique(acts.round[acts.round < DRAWN_ROUNDS]) if timeline.period is not None else np.empty(0, int)
+    if len(played):
+        ends = [float(acts.end[acts.round == number].max()) / scale for number in played.tolist()]
         axes.vlines(ends, -0.25, bottom, color=BOUND, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
     axes.set_xlim(0, span * 1.012)
-    inputs = "" if timeline.period is None else f"the first {DRAWN_ROUNDS} inputs: "
+    inputs = "" if timeline.period is None else "one input: " if len(played) == 1 else f"the first {len(played)} inputs: "
     axes.set_xlabel(f"{inputs}time ({unit})", fontsize=11)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from opweave.adapters.report.view import Row, Section, View
@@ -52,7 +52,7 @@ class ServingFlowView(View[ServingFlow, LayerBlocks, ServingDetails]):
 
     def sections(self) -> list[Section]:
         """Put the layers of every device first."""
-        rows = [
+        rows: list[Sequence[str]] = [
             (
                 use.device,
                 f"{use.first} to {use.first + use.layers - 1}",

@@ -15,8 +15,7 @@ from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.solvers.memory_layout.allocators import best_fit, nearest_end
-from opweave.solvers.memory_layout.greedy import FIRST_GAP, SMALLEST_GAP, Places, place
+from opweave.solvers.memory_layout.greedy import FIRST_GAP, SMALLEST_GAP, Places, best_fit, nearest_end, place
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run

@@ -74,13 +74,13 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
     offset = np.where(space.fixed >= 0, space.fixed, offset).astype(np.int64)
     top = np.where(offset >= 0, offset + space.size, 0)
     rows = np.flatnonzero(offset >= 0)
-    area = (space.after - space.first) * space.size.astype(np.float64)
-    area = np.where(space.fixed >= 0, FIXED, area / area.mean())
-    lists = np.zeros((5, count), dtype=np.int64)
-    lists[0, : len(rows)], lists[1, : len(rows)] = rows[np.argsort(offset[rows])], rows[np.argsort(top[rows])]
-    lists[2, : count - len(rows)] = np.flatnonzero(offset < 0)
+    plain = (space.after - space.first) * space.size.astype(np.float64)
+    area: FloatArray = np.where(space.fixed >= 0, FIXED, plain / plain.mean())
+    by_offset, by_top, waiting, near, below = (np.zeros(count, dtype=np.int64) for _ in range(5))
+    by_offset[: len(rows)], by_top[: len(rows)] = rows[np.argsort(offset[rows])], rows[np.argsort(top[rows])]
+    waiting[: count - len(rows)] = np.flatnonzero(offset < 0)
     scalars = np.asarray([len(rows), count - len(rows), 1 + seed * 7919 % (LARGEST_LUCK - 1)], dtype=np.int64)
-    return Crowd(offset, top, area.copy(), area, *lists, scalars)
+    return Crowd(offset, top, area.copy(), area, by_offset, by_top, waiting, near, below, scalars)
 
 
 @inlined
@@ -137,7 +137,7 @@ def _take_next(now: Crowd) -> int:
     j = now.waiting[chosen]
     now.waiting[chosen] = now.waiting[out - 1]
     now.scalars[WAITING] = out - 1
-    return j
+    return int(j)
 
 
 @inlined
@@ -212,7 +212,7 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
         else:
             now.waiting[now.scalars[WAITING]] = j
             now.scalars[WAITING] += 1
-    return now.scalars[WAITING]
+    return int(now.scalars[WAITING])
 
 
 def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:

@@ -14,20 +14,19 @@ from functools import partial
 import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
-from opweave.formulations.memory_layout.instance import lower
+from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
-from opweave.solvers.memory_layout.allocators import Taste, allocated
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import ejected
-from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, part_of, sections_of, space_of
+from opweave.solvers.memory_layout.sections import Space, live_bytes, part_of, sections_of, space_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
@@ -44,6 +43,9 @@ WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
 
+WINDOW, WINDOWS = 2, 8
+"""Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
+
 LARGE = 1_500
 """Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
 
@@ -53,8 +55,8 @@ MOST_PARTS = 500
 MOST_MEMBERS = 20_000_000
 """Most storages of all sections together that are searched; beyond that, only rules are used."""
 
-SHORT_STATES, SHORT_CHOICES = 8, 8
-"""States of a short search, per storage, and number of choices that it tries."""
+SHORT_STATES, SHORT_CHOICES, SHORT_STEPS = 8, 8, 16
+"""States of a short search, per storage, number of choices that it tries, and steps of local search, per storage."""
 
 UNTIMED_STATES = 3_000_000
 """States after which a run without a time limit ends."""
@@ -173,6 +175,7 @@ class Arena:
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
                 before = self.states
+                self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))
                 self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
             per_storage *= GROWTH
@@ -208,6 +211,27 @@ class Arena:
                 part.offset, part.height = offset, int((offset + part.space.size).max())
                 self._report()
 
+    def _narrow_windows(self, part: Part, choice: Choice, per_storage: int) -> None:
+        """Raise the bound of a part by sections around its peak that cannot be packed, whatever lies elsewhere."""
+        if per_storage == FIRST_STATES or len(part.rows) < 2 * WINDOW:
+            return
+        space = part.space
+        live = live_bytes(space.size, space.first, space.after, space.sections)
+        width = WINDOW * per_storage // FIRST_STATES
+        for peak in np.argsort(-live, kind="stable")[:WINDOWS].tolist():
+            while part.bound < part.height and not self.settled():
+                inside = (space.first <= peak + width) & (space.after > peak - width)
+                if inside.all():
+                    return
+                window = part_of(space, inside)
+                rank = Choice(choice.branching, choice.rank[inside], np.ones(window.sections))
+                decision = pack(window, part.bound, rank, per_storage * len(window.size))
+                self.states += decision.states
+                if decision.answer != REFUTED:
+                    break
+                part.bound += 1
+                self._prove("windows of time")
+
     def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
         for choice in orders:
@@ -239,18 +263,22 @@ class Arena:
         return Outcome(self.run.termination())
 
 
-def stacked(space: Space, heights: Sequence[int], seed: int) -> IntArray | None:
+def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> IntArray | None:
     """Offsets within the first of some heights at which a short search finds any; None if there is none."""
     least = height_bound(space)
     for height in heights:
         if height < least:
             continue
         for choice, _ in zip(choices(space, seed), range(SHORT_CHOICES), strict=False):
-            decision = pack(space, height, choice, SHORT_STATES * len(space.size))
+            decision = pack(space, height, choice, effort * SHORT_STATES * len(space.size))
             if decision.offset is not None:
                 return decision.offset
             if decision.answer == REFUTED:
                 break
+        else:
+            found = ejected(space, None, height, seed, effort * SHORT_STEPS * len(space.size))
+            if found is not None:
+                return found
     return None
 
 
@@ -283,15 +311,19 @@ def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
 
 def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
     """Lay out one arena in which a layout may be possible."""
-    instance = lower(problem)
-    solid = instance.solid
-    first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
-    if int((after - first).sum()) > MOST_MEMBERS:
+    if not is_searched(lower(problem)):
         outcome = by_rules(problem, run)
         return outcome if run.should_stop() else by_allocators(problem, run)
     arena = Arena(problem, run)
     arena.start()
     return arena.finish()
+
+
+def is_searched(instance: LayoutInstance) -> bool:
+    """Whether an arena is small enough for a search; otherwise only rules are used."""
+    solid = instance.solid
+    first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
+    return int((after - first).sum()) <= MOST_MEMBERS
 
 
 def by_rules(problem: MemoryLayout, run: Run) -> Outcome:

@@ -1,8 +1,17 @@
-"""Greedy layout: storages one after the other, each into the first or the smallest gap that takes it."""
+"""Greedy layout: storages one after the other, each into a gap that takes it.
+
+:func:`place` takes them in any order, each into the first or the smallest gap. :func:`allocated` is an allocator: time
+passes, and every storage takes a free range when it begins to live. An allocator in a runtime takes the smallest range
+that is large enough. One that knows when storages end puts those together that end at about the same time: what they
+leave is one range then, and not many small ones. Of tens of thousands of storages, this takes a second or two, and
+leaves less unused than the rules that place storages by size.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +19,7 @@ from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import at_work, never
 
 NOWHERE = -1
@@ -188,3 +198,159 @@ def fit(
             return turn
         teams[team[j]] = pool[j]
     return count
+
+
+FAR_AWAY = 1 << 60
+"""Larger than every number of sections: how far a storage ends from one that is not there."""
+
+
+class Taste(NamedTuple):
+    """How an allocator chooses among free ranges.
+
+    Attributes
+    ----------
+    look
+        Number of ranges to choose from, the smallest that are large enough.
+    waste
+        What the bytes count that would be left of a range, where those of a storage of average size would count as much
+        as an average lifetime; the rest is how far a neighbour's end is from its own.
+    backward
+        Whether time passes backward, which gives other layouts.
+    """
+
+    look: int = 16
+    waste: float = 0.03
+    backward: bool = False
+
+
+def best_fit(instance: LayoutInstance) -> Places | None:
+    """An allocator while the model runs: the smallest free range that is large enough, or on top of all."""
+    return allocated(instance, Taste(look=1))
+
+
+def nearest_end(instance: LayoutInstance) -> Places | None:
+    """An allocator that knows lifetimes: beside the storage that ends at the nearest time."""
+    return allocated(instance, Taste())
+
+
+def allocated(instance: LayoutInstance, taste: Taste) -> Places | None:
+    """The layout of an allocator; None if it exceeds the arena.
+
+    Raises
+    ------
+    NoPlanError
+        With several pools or fixed offsets, which an allocator does not know.
+    """
+    if len(instance.capacity) > 1 or (instance.fixed >= 0).any():
+        raise NoPlanError("an allocator knows one arena and no fixed offsets")
+    rows = np.flatnonzero(instance.solid)
+    begin, end, size = instance.begin[rows], instance.end[rows], instance.bytes[rows]
+    if taste.backward:
+        begin, end = instance.sections - end, instance.sections - begin
+    step = np.maximum(instance.alignment, instance.pool_alignment[0])[rows].tolist()
+    count = len(rows)
+    moments = np.concatenate([end, begin])
+    longest_first = np.concatenate([np.zeros(count, dtype=np.int64), -end])
+    order = np.lexsort([longest_first, np.repeat([0, 1], count), moments])  # what ends makes room for what begins
+    arena = Ranges(end.tolist(), taste.look, taste.waste * float((end - begin).sum()) / max(1.0, float(size.sum())))
+    sizes, at = size.tolist(), [0] * count
+    for event in order.tolist():
+        j = event % count
+        if event < count:
+            arena.give_back(at[j], at[j] + sizes[j])
+        else:
+            at[j] = arena.take(j, sizes[j], step[j])
+    if arena.top > instance.capacity[0]:
+        return None
+    offset = np.zeros(len(instance), dtype=np.int64)
+    offset[rows] = at
+    return Places(offset, np.zeros(len(instance), dtype=np.int64))
+
+
+class Ranges:
+    """The free ranges of an arena that grows when none is large enough.
+
+    Parameters
+    ----------
+    end
+        When every storage ends.
+    look, waste
+        As in :class:`Taste`; ``waste`` for each byte.
+
+    Attributes
+    ----------
+    top
+        Bytes that have been used so far.
+    """
+
+    def __init__(self, end: list[int], look: int, waste: float) -> None:
+        self.top = 0
+        self._end, self._look, self._waste = end, look, waste
+        self._by_size: list[tuple[int, int]] = []  # (bytes, offset)
+        self._high: dict[int, int] = {}  # where the range ends that begins here
+        self._low: dict[int, int] = {}  # where the range begins that ends here
+        self._beneath: dict[int, int] = {}  # the storage whose top is here
+        self._above: dict[int, int] = {}  # the storage whose offset is here
+
+    def take(self, j: int, size: int, step: int) -> int:
+        """Take a range for storage j at a multiple of a step; return its offset."""
+        start = bisect_left(self._by_size, (size, 0))
+        options: list[tuple[float, int, int]] = []
+        for k in range(start, len(self._by_size)):
+            free, low = self._by_size[k]
+            high = low + free
+            at = -(-low // step) * step
+            if at + size > high:
+                continue
+            beneath = self._away(self._beneath.get(low), j)
+            above = self._away(self._above.get(high), j)
+            spare = self._waste * (free - size)
+            chosen = (high - size) // step * step if above < beneath else at
+            options.append((min(beneath, above) + spare, low, chosen))
+            if len(options) >= self._look:
+                break
+        if options:
+            _, low, at = min(options)
+            self._cut(low, at, at + size)
+        else:
+            low = self._low.get(self.top, self.top)
+            at = -(-low // step) * step
+            if low < self.top:
+                self._drop(low)
+            self._add(low, at)
+            self.top = at + size
+        self._beneath[at + size] = self._above[at] = j
+        return at
+
+    def give_back(self, low: int, high: int) -> None:
+        """Free a range, and join it with its free neighbours."""
+        del self._above[low], self._beneath[high]
+        before, after = self._low.get(low), self._high.get(high)
+        if before is not None:
+            self._drop(before)
+            low = before
+        if after is not None:
+            self._drop(high)
+            high = after
+        self._add(low, high)
+
+    def _away(self, other: int | None, j: int) -> int:
+        """How far apart two storages end."""
+        return FAR_AWAY if other is None else abs(self._end[other] - self._end[j])
+
+    def _cut(self, low: int, at: int, to: int) -> None:
+        """Take a part out of the free range that begins at ``low``."""
+        high = self._high[low]
+        self._drop(low)
+        self._add(low, at)
+        self._add(to, high)
+
+    def _add(self, low: int, high: int) -> None:
+        if low < high:
+            insort(self._by_size, (high - low, low))
+            self._high[low], self._low[high] = high, low
+
+    def _drop(self, low: int) -> None:
+        high = self._high.pop(low)
+        del self._low[high]
+        del self._by_size[bisect_left(self._by_size, (high - low, low))]

@@ -18,9 +18,10 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
-from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.registry import Feature, Solver, go_on_with, register, run_side_by_side
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import with_seeds
 from opweave.solvers.trivial import trivial_bound
 
 ORDER_SHARE, LAYOUT_SHARE = 0.5, 0.5
@@ -262,6 +263,8 @@ register(
         supports=("order_arcs", "violations"),
     )
 )
+
+run_side_by_side(OrderedLayout.kind, "auto", with_seeds("opweave.solvers.memory_layout.ordered:solve_ordered"))
 
 register_rule(
     OrderedLayout,

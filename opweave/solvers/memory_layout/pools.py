@@ -2,21 +2,25 @@
 
 A layout keeps within a pool only if the live bytes do in every section, which is linear. The linear program's optimum
 is a lower bound. Rounded, it says which storages go where; each pool is then stacked. Where a pool cannot be stacked
-within its bytes, the storages that lose least by it move on to another pool. Local search forces single storages into a
+within its bytes, the storages that lose least by it move on to another pool. An engine finds a better assignment of
+whole storages; if that cannot be stacked, one that fills less of the pools. Local search forces single storages into a
 better pool and lets others make room.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.linear import LinearProgram, SparseRows, highs_with, minimise, proved_value
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.exact import stacked
 from opweave.solvers.memory_layout.greedy import Places
@@ -24,12 +28,28 @@ from opweave.solvers.memory_layout.plans import report
 from opweave.solvers.memory_layout.sections import Space, sections_of, space_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
+from opweave.solvers.tree import least_whole
 
 MOST_ROWS = 2_000_000
 """Largest number of entries of a linear program that is solved."""
 
 EVICTIONS = 40
 """Most storages that leave a pool because it cannot be stacked."""
+
+FILLED = (1.0, 0.97, 0.94, 0.9)
+"""Parts of the pools that assignments may fill, the later ones where an earlier one could not be stacked."""
+
+PATIENT = 64
+"""How many times longer than others the best assignment is tried to be stacked."""
+
+MOST_COLUMNS = 6_000
+"""Most shares for which integer programs are solved."""
+
+SEARCH_SHARE, BOUND_SHARE = 0.2, 0.4
+"""Shares of the time left for a good assignment, and then for a bound."""
+
+UNTIMED_NODES, UNTIMED_SECONDS = 2_000, 20.0
+"""Limits of the engine's search without a time limit."""
 
 UNTIMED_ROUNDS = 200
 """Rounds of local search without a time limit."""
@@ -86,8 +106,8 @@ class Pools:
         self.apart = np.unique(pairs, axis=0) if len(pairs) else pairs.reshape(0, 2)
         self.noise = np.random.default_rng(run.seed)
 
-    def program(self) -> LinearProgram | None:
-        """Shares of teams in pools, and heights if they count; None if it is too large."""
+    def program(self, filled: float = 1.0) -> LinearProgram | None:
+        """Shares of teams in pools, of which a part is filled, and heights if they count; None if it is too large."""
         teams, pools = self.teams.allowed.shape
         heights = self.problem.objective == "arena"
         counted = np.arange(pools) if heights else self.limited
@@ -105,7 +125,7 @@ class Pools:
         equal.put(equal.open(np.ones(teams))[:, None], column, 1.0)
         team, section = np.nonzero(self.teams.load)
         for pool in counted.tolist():
-            limit = 0.0 if heights else float(self.instance.capacity[pool])
+            limit = 0.0 if heights else filled * float(self.instance.capacity[pool])
             rows = most.open(np.full(self.teams.load.shape[1], limit))
             most.put(rows[section], column[team, pool], self.teams.load[team, section].astype(np.float64))
             if heights:
@@ -125,24 +145,44 @@ class Pools:
         if found is None:
             return None
         prices = np.concatenate([found.most_price, found.equal_price])
-        bound = proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
+        self._prove(proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices))
+        return found.point[: self.teams.allowed.size].reshape(self.teams.allowed.shape)
+
+    def _prove(self, bound: float) -> None:
+        """Report a bound of the linear program, rounded safely."""
         if self.problem.objective == "arena":
             grain = self.instance.grain
             self.run.proved(max(0, math.ceil(bound / grain * (1.0 - SUMMATION))) * grain, "linear program")
         else:
             self.run.proved(max(0.0, bound * (1.0 - SUMMATION)), "linear program")
-        return found.point[: self.teams.allowed.size].reshape(self.teams.allowed.shape)
+
+    def assign(self) -> None:
+        """Lay out the best assignment that an engine finds, and prove what no assignment can undercut."""
+        program, whole = self.program(), self.teams.allowed.size
+        if program is None or not whole:
+            return
+        for filled in FILLED:
+            tight = self.program(filled)
+            shares = None if tight is None or self.run.should_stop() else best_assignment(tight, whole, self.run)
+            if shares is None:
+                break
+            choice = self._rounded(shares.reshape(self.teams.allowed.shape))
+            if self._stack(choice, PATIENT) is None:
+                break
+            self._settle(choice)
+        bound = None if self.run.should_stop() else prove_assignment(program, whole, self.run)
+        if bound is not None:
+            self._prove(bound)
 
     def search(self, shares: FloatMatrix | None) -> None:
         """Round the shares, then improve single storages as long as time is left."""
         self.run.enter("pools")
-        best = self._rounded(shares)
-        found = self._settle(best)
-        if found is None and self.run.best is not None:
-            found = self._known()
-        if found is None:
+        self._settle(self._rounded(shares))
+        if shares is not None and not self.run.should_stop():
+            self.assign()
+        if self.run.best is None:
             return
-        best = found
+        best = self._known()
         rounds = 0
         while not self.run.should_stop() and (self.run.time_limit is not None or rounds < UNTIMED_ROUNDS):
             rounds += 1
@@ -249,7 +289,7 @@ class Pools:
         choice[team] = int(np.where(barred[team], np.inf, self.teams.cost[team]).argmin())
         return True
 
-    def _stack(self, choice: IntArray) -> int | None:
+    def _stack(self, choice: IntArray, effort: int = 1) -> int | None:
         """Stack all pools and report the layout; the number of a pool that could not be stacked, else None."""
         instance, pool = self.instance, choice[self.instance.team]
         offset = np.maximum(instance.fixed, 0)
@@ -268,7 +308,7 @@ class Pools:
                 np.where(fixed >= 0, fixed // grain, fixed),
                 self.run.halt,
             )
-            found = stacked(space, self._heights(space, number), self.run.seed)
+            found = stacked(space, self._heights(space, number), self.run.seed, effort)
             if found is None:
                 return number
             offset[rows] = found * grain
@@ -281,3 +321,63 @@ class Pools:
         least = height_bound(space)
         lower = [least + least * k // 64 for k in (0, 1, 2, 4, 8, 16)] if self.problem.objective == "arena" else []
         return [*sorted({height for height in lower if height < most}), most]
+
+
+class Question(NamedTuple):
+    """A program, the number of its integral columns, which come first, and limits."""
+
+    program: LinearProgram
+    whole: int
+    seconds: float
+    nodes: int
+    seed: int
+
+
+def best_assignment(program: LinearProgram, whole: int, run: Run) -> FloatArray | None:
+    """The best whole shares that an engine finds in a part of the time left; None if it finds none."""
+    if whole > MOST_COLUMNS:
+        return None
+    run.enter("assignment to pools")
+    left = run.remaining()
+    seconds, nodes = (UNTIMED_SECONDS, UNTIMED_NODES) if left is None else (SEARCH_SHARE * left, 2**31 - 1)
+    question = Question(_scaled(program)[0], whole, seconds, nodes, run.seed)
+    return with_highs(_solved, question, seconds, run.should_stop)
+
+
+def prove_assignment(program: LinearProgram, whole: int, run: Run) -> float | None:
+    """A lower bound of the program with whole shares, in a part of the time left; None if there is none."""
+    left = run.remaining()
+    if whole > MOST_COLUMNS or left is None or run.objective is None:
+        return None
+    run.enter("bound of the assignment")
+    scaled, factor = _scaled(program)
+    integral = np.arange(len(program.cost)) < whole
+    ceiling = float(run.objective) * factor
+    nothing = np.zeros(len(program.cost), dtype=bool)
+    proof = least_whole(scaled, integral, nothing, ceiling, BOUND_SHARE * left, run.should_stop)
+    return proof.bound / factor * (1.0 - SUMMATION) if math.isfinite(proof.bound) else None
+
+
+def _scaled(program: LinearProgram) -> tuple[LinearProgram, float]:
+    """The program with costs near 1, and the power of two they were multiplied by: engines have absolute tolerances."""
+    largest = float(np.abs(program.cost).max(initial=0.0))
+    factor = 2.0 ** (-math.frexp(largest)[1]) if largest > 0.0 else 1.0
+    return replace(program, cost=program.cost * factor), factor
+
+
+def _solved(question: Question, _should_stop: Callable[[], bool]) -> FloatArray | None:
+    """The integral columns of the best point; runs where highspy can be loaded."""
+    import highspy
+
+    limits: dict[str, str | float] = {"time_limit": question.seconds, "mip_max_nodes": question.nodes}
+    engine = highs_with(question.program, **limits, threads=1, random_seed=question.seed % 2**31)
+    if engine is None:
+        return None
+    columns = np.arange(question.whole, dtype=np.int32)
+    kinds = np.full(question.whole, highspy.HighsVarType.kInteger)
+    engine.changeColsIntegrality(len(columns), columns, kinds)
+    engine.run()
+    if engine.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    values = engine.getSolution().col_value
+    return np.asarray(values[: question.whole], dtype=np.float64)

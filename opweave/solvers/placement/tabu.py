@@ -61,18 +61,20 @@ def balanced(search: LocalSearch) -> Plan | None:
 
 
 def reinsert(search: LocalSearch, rounds: int | None) -> None:
-    """Run rounds from the best plan, the second from a balanced plan; None: until the run has to stop."""
-    run, number = search.run, 0
+    """Run rounds, a run's first one from a balanced plan, the others from the best; None: until the run has to stop."""
+    run, done = search.run, 0
     arrays = with_timed_flows(search.arrays)
     run.enter("reinsertion")
-    while not run.should_stop() and number != rounds:
-        taken = run.turn("reinsertion", number)
+    while not run.should_stop() and done != rounds:
+        kept = run.kept.get("tabu", 0)
+        assert isinstance(kept, int)
+        number = run.turn("reinsertion", kept)
+        run.kept["tabu"] = number + 1
         search.catch_up()
-        start = balanced(search) if taken == 1 else None
+        start = balanced(search) if number == 0 else None
         order, device = (search.order, search.device) if start is None else (start.order, start.device)
-        plan = counted_plan(arrays, order, device, search.instance.cluster)
-        _round(search, arrays, plan, taken)
-        number = taken + 1
+        _round(search, arrays, counted_plan(arrays, order, device, search.instance.cluster), number)
+        done += 1
 
 
 def _round(search: LocalSearch, arrays: PlacementArrays, plan: CountedPlan, number: int) -> None:

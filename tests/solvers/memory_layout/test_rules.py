@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import opweave as ow
+from opweave.formulations.memory_layout.instance import lower
+from opweave.solvers.memory_layout.greedy import nearest_end
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 
-RULES = ["first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"]
+RULES = [
+    "first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch", "best_fit",
+    "nearest_end",
+]  # fmt: skip
 
 
 def problem(*rows: tuple[str, int, int, int]) -> ow.MemoryLayout:
@@ -31,6 +39,32 @@ def test_shared_objects_lie_one_after_another() -> None:
     """b and f share an object of six bytes in turns; all others have their own."""
     plan = ow.solve(GAPS, solver="executorch").solution
     assert dict(plan.offset) == {"b": 0, "a": 6, "f": 0, "d": 10, "c": 13, "e": 16}
+
+
+def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_same_time() -> None:
+    """Ranges of four and five bytes are free when e begins; d, which ends with e, stands above the larger one."""
+    layout = problem(("a", 0, 5, 4), ("b", 0, 9, 1), ("c", 0, 5, 5), ("d", 0, 8, 1), ("e", 5, 8, 4))
+    offset = dict(ow.solve(layout, solver="best_fit").solution.offset)
+    assert offset["e"] == offset["a"]
+    offset = dict(ow.solve(layout, solver="nearest_end").solution.offset)
+    assert offset["e"] + 4 == offset["d"] or offset["d"] + 1 == offset["e"]
+
+
+def test_tens_of_thousands_of_storages_have_a_plan_within_two_seconds() -> None:
+    """Seconds of the processor, because others may use it as well."""
+    noise = np.random.default_rng(0)
+    begin = noise.integers(0, 10_000, 20_000)
+    ends, size = begin + noise.integers(1, 2_000, 20_000), noise.integers(1, 5_000, 20_000)
+    rows = zip(begin.tolist(), ends.tolist(), size.tolist(), strict=True)
+    layout = problem(*((f"s{k}", b, e, size) for k, (b, e, size) in enumerate(rows)))
+    began = time.process_time()
+    places = nearest_end(lower(layout))
+    assert time.process_time() - began < 4.0
+    assert (places.offset + layout_bytes(layout)).max() <= 1.06 * layout.live_peak
+
+
+def layout_bytes(layout: ow.MemoryLayout) -> np.ndarray:
+    return np.asarray([each.bytes for each in layout.lifetimes])
 
 
 @pytest.mark.parametrize("rule", [*RULES, "hill_climb", "annealing"])

@@ -1,0 +1,32 @@
+"""The report of a serving flow: what it says, its table of layers, its files; comparisons and conflicts."""
+
+from pathlib import Path
+
+import opweave as ow
+from tests.tiny import PROBLEMS
+
+PROBLEM = PROBLEMS["serving_flow"]
+
+
+def test_the_report_names_tokens_layers_and_the_cut(tmp_path: Path) -> None:
+    result = ow.solve(PROBLEM)
+    text = result.explain()
+    assert "tokens per second flow through" in text
+    assert "The narrowest cut is" in text
+    page = result.report(tmp_path / "out")
+    assert "Layers" in page.read_text()
+    assert (page.parent / "blocks.json").is_file()
+    assert (page.parent / "serving.png").is_file()
+
+
+def test_plans_are_compared() -> None:
+    shown = ow.compare(PROBLEM, ["equal_layers", "auto"]).explain()
+    assert "equal_layers" in shown
+
+
+def test_a_layer_that_is_forbidden_everywhere_is_a_conflict() -> None:
+    devices = [device.name for device in PROBLEM.cluster.devices]
+    rules = [ow.Forbid(op=PROBLEM.layers[0], device=device) for device in devices]
+    closed = PROBLEM.with_constraints(*rules)
+    assert ow.solve(closed).status is ow.Status.INFEASIBLE
+    assert set(ow.conflict(closed).constraints) == set(rules)
