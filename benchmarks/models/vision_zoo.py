@@ -162,7 +162,7 @@ def keras_cases() -> Iterator[tuple[str, Loader]]:
 
     for name in sorted(dir(applications)):
         if name[0].isupper():
-            yield name, partial(load_keras, name, {"batch": 1})
+            yield name, partial(load_keras, name, {"batch": 1, "*": 224})
 
 
 def load_keras(name: str, dims: dict[str, int]) -> ow.OpGraph:
