@@ -87,7 +87,8 @@ def _usual(position: int, shape: Sequence[int], image: tuple[int, int]) -> int:
         return 1
     if len(shape) != 4:
         return STEPS
-    return (3, *image)[position - 1]
+    channels_first = shape[3] < 0 or shape[1] == 3
+    return (3, *image)[position - 1] if channels_first else (*image, 3)[position - 1]
 
 
 def _inputs(path: Path) -> list[tuple[str, list[int]]]:
@@ -173,11 +174,16 @@ def check_tflite(found: Row, path: Path, graph: ow.OpGraph, dims: Mapping[str, i
     model = read_subgraphs(path.read_bytes(), str(path), ow.Limits())[0]
     try:
         interpreter = Interpreter(
-            str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            str(path),
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
         )
         for place, shape in input_shapes(model, dims, "").items():
             interpreter.resize_tensor_input(place, list(shape))
         interpreter.allocate_tensors()
+        for about in interpreter.get_input_details():
+            interpreter.set_tensor(about["index"], np.zeros(about["shape"], about["dtype"]))
+        interpreter.invoke()
     except (RuntimeError, ValueError) as error:
         return found._replace(note="the interpreter: " + " ".join(str(error).split())[:50])
     ours = {tensor.id: tensor for tensor in graph.tensors}

@@ -8,6 +8,7 @@ torchvision's sources; the shape rules are torchvision's own, which it registers
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from functools import cache
 from typing import TYPE_CHECKING
@@ -45,7 +46,9 @@ SCHEMAS = (
 
 @cache
 def stand_in() -> None:
-    """Import torchvision; where its extension does not load, define the schemas of its operators first."""
+    """Import torchvision if it is there; where its extension does not load, define its operators' schemas first."""
+    if importlib.util.find_spec("torchvision") is None:
+        return
     import torch
 
     try:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import opweave as ow
+from benchmarks.models.torchvision_operators import stand_in
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +59,7 @@ ROWS: Mapping[str, Mapping[str, object]] = {
 
 def transformer_cases() -> Iterator[tuple[str, Callable[[], ow.OpGraph]]]:
     """Yield the name and the loader of each architecture."""
+    stand_in()  # transformers imports torchvision where it is installed
     for kind in KINDS.split():
         yield kind, partial(load_kind, kind)
 

@@ -7,7 +7,7 @@ the sizes of published pipelines or smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import opweave as ow
@@ -39,9 +39,25 @@ def load_torchvision(name: str) -> ow.OpGraph:
 
     on_backbones = models.list_models(module=models.segmentation) + models.list_models(module=models.detection)
     more = {"weights_backbone": None} if name in on_backbones else {}
+    _regnets_on_cpu()
     with torch.device("meta"):
         model = models.get_model(name, weights=None, **more).eval()
         return ow.load(model, args=_images(name, model))
+
+
+@cache
+def _regnets_on_cpu() -> None:
+    """Let RegNets compute their widths, which are values of tensors, in main memory."""
+    import torch
+    from torchvision.models import regnet
+
+    widths = regnet.BlockParams.from_init_params
+
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        with torch.device("cpu"):
+            return widths(*args, **kwargs)
+
+    regnet.BlockParams.from_init_params = computed
 
 
 def _images(name: str, model: Any) -> tuple[object, ...]:
@@ -146,7 +162,7 @@ def keras_cases() -> Iterator[tuple[str, Loader]]:
 
     for name in sorted(dir(applications)):
         if name[0].isupper():
-            yield name, partial(load_keras, name, {"batch": 1})
+            yield name, partial(load_keras, name, {"batch": 1, "*": 224})
 
 
 def load_keras(name: str, dims: dict[str, int]) -> ow.OpGraph:

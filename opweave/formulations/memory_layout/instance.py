@@ -132,6 +132,11 @@ class LayoutInstance:
             return None
         block = self.problem.blocks[int(nowhere[0])]
         fixed = self.fixed[nowhere[0]]
+        if fixed >= 0 and fixed % int(self.alignment[nowhere[0]]):
+            step = int(self.alignment[nowhere[0]])
+            return (
+                f"storage {block.name!r} has the fixed offset {fixed:,}, no multiple of its alignment of {step:,} bytes"
+            )
         where = "" if fixed < 0 else f" at its fixed offset {fixed:,}"
         return f"storage {block.name!r} of {block.bytes:,} bytes fits into no pool that it may stand in{where}"
 

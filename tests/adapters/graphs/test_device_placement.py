@@ -6,10 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import opweave as ow
-from opweave.adapters.graphs.device_placement import from_device_placement, read_device_placement
+from opweave.adapters.cli.main import app
+from opweave.adapters.graphs.device_placement import (
+    from_device_placement,
+    latency_from_device_placement,
+    read_device_placement,
+)
 from opweave.problems.limits import Limits
+from tests.oracles.calls import best_calls
 from tests.oracles.pipeline import best_pipeline
 
 
@@ -53,6 +60,41 @@ def test_classes_share_a_device_and_a_backward_pass_has_parts_of_its_own() -> No
     problem = from_device_placement(instance(nodes=nodes, maxSizePerFPGA=400.0))
     assert problem.max_visits == 2
     assert ow.solve(problem, time_limit=0.5).verified
+
+
+def test_latency_is_that_of_one_call_for_each_accelerator() -> None:
+    problem = latency_from_device_placement(instance(maxCPUs=8))
+    assert [device.name for device in problem.cluster.devices] == ["accelerator 1", "accelerator 2", "host 1"]
+    result = ow.solve(problem)
+    # 1 on an accelerator: 3 + 2 out; 2 on the host: 10; 3 on the other accelerator: 1 in + 4
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(0.020)
+    assert result.objective == pytest.approx(best_calls(problem))
+
+
+def test_latency_without_a_host_or_with_a_backward_pass() -> None:
+    nodes = [{**node, "supportedOnFpga": True} for node in instance()["nodes"]]
+    alone = latency_from_device_placement(instance(maxCPUs=0, nodes=nodes))
+    assert all("host 1" not in times for times in alone.known_seconds.values())
+    nodes[2]["isBackwardNode"] = True
+    with pytest.raises(ow.InvalidInputError, match="node 3 is of a backward pass"):
+        latency_from_device_placement(instance(nodes=nodes))
+
+
+def test_a_file_is_read_as_the_wanted_kind(tmp_path: Path) -> None:
+    path = tmp_path / "instance.json"
+    path.write_text(json.dumps(instance()))
+    assert isinstance(ow.load_problem(path), ow.Pipeline)
+    assert isinstance(ow.load_problem(path, kind="placement"), ow.Placement)
+    with pytest.raises(ow.InvalidInputError, match="a pipeline or a placement, not slicing"):
+        ow.load_problem(path, kind="slicing")
+    done = CliRunner().invoke(app, ["plan", str(path), "-p", "placement", "--max-calls", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["objective"] == pytest.approx(0.020)
+    ordering = tmp_path / "ordering.json"
+    ordering.write_text(ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[])).model_dump_json())
+    with pytest.raises(ow.InvalidInputError, match="'memory_ordering', and 'placement' is wanted"):
+        ow.load_problem(ordering, kind="placement")
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,14 @@ from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_layout.ordered import Orders
 from tests.oracles.memory_layout import best_ordered_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.strategies.memory_layout import ordered_layouts
 from tests.strategies.specs import memory_orderings
 from tests.tiny import GRAPH
 
 
-def joint(problem: ow.MemoryOrdering, **more: object) -> ow.OrderedLayout:
-    same = {name: getattr(problem, name) for name in ("graph", "constraints", "in_place", "inputs", "outputs")}
-    return ow.OrderedLayout(**same, limit_bytes=problem.limit_bytes, **more)
-
-
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(problem=memory_orderings(4, limits=True, precedes=True), alignment=st.sampled_from([1, 1, 4]))
-def test_it_agrees_with_brute_force(problem: ow.MemoryOrdering, alignment: int) -> None:
-    both = joint(problem, alignment=alignment)
+@given(both=ordered_layouts(4))
+def test_it_agrees_with_brute_force(both: ow.OrderedLayout) -> None:
     arena, result = best_ordered_layout(both), ow.solve(both)
     if arena is None:
         assert result.status is ow.Status.INFEASIBLE

@@ -135,6 +135,34 @@ def chosen_call(arrays: CallArrays, ready: IntArray, found: int, begin: FloatArr
 
 
 @inlined
+def first_steps(
+    where: IntArray, waits: IntArray, head: IntArray, follows: IntArray, stack: IntArray, ready: IntArray
+) -> tuple[int, int, int]:
+    """List the operators of every call, and what waits for nothing; how many steps, host steps and calls these are.
+
+    ``head`` receives an operator of every call, and ``follows`` the next one of the same call.
+    """
+    count, calls = len(where), len(ready)
+    left, steps, found = 0, 0, 0
+    for v in range(count):
+        c = where[v]
+        if c == calls:
+            left += 1
+            if waits[v] == 0:
+                stack[steps] = v
+                steps += 1
+            continue
+        if head[c] < 0:
+            left += 1
+            if waits[count + c] == 0:
+                ready[found] = c
+                found += 1
+        follows[v] = head[c]
+        head[c] = v
+    return left, steps, found
+
+
+@inlined
 def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
     """End of the last step, and when steps begin; inf if an assignment does not fit, or a call waits for itself."""
     count, calls = len(where), len(arrays.on)
@@ -146,22 +174,8 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
     head, follows = np.full(calls + 1, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     stack, ready = np.empty(count, dtype=np.int64), np.empty(calls, dtype=np.int64)
     free = np.zeros(len(arrays.capacity))
-    left, steps, found, last = 0, 0, 0, 0.0
-    for v in range(count):
-        c = where[v]
-        if c == calls:
-            left += 1
-            if waits[v] == 0:
-                stack[steps] = v
-                steps += 1
-        else:
-            if head[c] < 0:
-                left += 1
-                if waits[count + c] == 0:
-                    ready[found] = c
-                    found += 1
-            follows[v] = head[c]
-            head[c] = v
+    left, steps, found = first_steps(where, waits, head, follows, stack, ready)
+    last = 0.0
     while steps > 0 or found > 0:
         left -= 1
         if steps > 0:

@@ -85,8 +85,12 @@ class CallSearch:
 
     def consider_schedule(self, schedule: object) -> None:
         """Take in a solution from elsewhere."""
-        if not isinstance(schedule, Schedule) or not self.problem.evaluate(schedule).feasible:
+        if not isinstance(schedule, Schedule):
             return
+        judgement = self.problem.evaluate(schedule)
+        if not judgement.feasible or judgement.objective is None:
+            return
+        self.run.found(schedule, judgement.objective)
         call, most = calls_of(self.instance, schedule), self.instance.most
         each = len(self.arrays.on) // max(1, len(self.instance.accelerators))
         if (call >= 0).any() and int((call % most).max()) >= each:

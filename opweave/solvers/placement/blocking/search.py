@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from opweave.problems.arrays import FloatMatrix, IntArray
-from opweave.solvers.compiled import kernel
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.blocking.arrays import CallArrays, makespan_of
 
 DRAWS = 5
@@ -18,6 +18,37 @@ NEARBY = 0.75
 
 ALONE = 0.5
 """Share of moves of a single unit; others move all units of a place within a stretch of the order."""
+
+
+@inlined
+def drawn_place(draw: FloatArray, near: IntArray, members_start: IntArray, members: IntArray, where: IntArray) -> int:
+    """The place of a random neighbour; -1 if any place will do."""
+    if len(near) == 0 or draw[1] >= NEARBY:
+        return -1
+    other = near[int(draw[1] / NEARBY * len(near))]
+    return int(where[members[members_start[other]]])
+
+
+@inlined
+def move(
+    draw: FloatArray,
+    order: IntArray,
+    position: int,
+    target: int,
+    members_start: IntArray,
+    members: IntArray,
+    where: IntArray,
+) -> None:
+    """Move the unit at a position, or all units of its place in the stretch of the order that begins there."""
+    count, length = len(order), 1
+    home = where[members[members_start[order[position]]]]
+    if draw[3] > ALONE:
+        length = 1 + int(((draw[3] - ALONE) / (1.0 - ALONE)) ** 3 * count)
+    for i in range(position, min(count, position + length)):
+        u = order[i]
+        if where[members[members_start[u]]] == home:
+            for e in range(members_start[u], members_start[u + 1]):
+                where[members[e]] = target
 
 
 @kernel
@@ -63,23 +94,14 @@ def anneal_calls(
         position = int(draws[step, 0] * count)
         first = order[position]
         home = where[members[members_start[first]]]
-        degree = near_start[first + 1] - near_start[first]
-        if degree > 0 and draws[step, 1] < NEARBY:
-            other = near[near_start[first] + int(draws[step, 1] / NEARBY * degree)]
-            target = where[members[members_start[other]]]
-        else:
-            target = int(draws[step, 2] * (calls + 1))
+        target = drawn_place(
+            draws[step], near[near_start[first] : near_start[first + 1]], members_start, members, where
+        )
+        target = int(draws[step, 2] * (calls + 1)) if target < 0 else target
         if target == home:
             continue
-        length = 1
-        if draws[step, 3] > ALONE:
-            length = 1 + int(((draws[step, 3] - ALONE) / (1.0 - ALONE)) ** 3 * count)
         before[:] = where
-        for i in range(position, min(count, position + length)):
-            u = order[i]
-            if where[members[members_start[u]]] == home:
-                for e in range(members_start[u], members_start[u + 1]):
-                    where[members[e]] = target
+        move(draws[step], order, position, target, members_start, members, where)
         value = makespan_of(arrays, where, begin)
         if value <= now or (value < math.inf and draws[step, 4] < math.exp(max(-700.0, (now - value) / heat))):
             now = value
