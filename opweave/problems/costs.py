@@ -28,7 +28,12 @@ Entry = float | None
 """Seconds; None when unknown."""
 
 
-LOOKUPS = frozenset({"Embedding", "EmbeddingBag", "Gather", "aten.embedding.default"})
+LOOKUPS = frozenset(
+    """
+    EMBEDDING_LOOKUP Embedding EmbeddingBag EmbedLayerNormalization GATHER Gather GatherBlockQuantized
+    QEmbedLayerNormalization aten.embedding.default
+    """.split()
+)
 """Kinds that pick rows out of their parameters, so they read only as many bytes of them as they write."""
 
 
