@@ -146,15 +146,15 @@ def _upsample(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
-    left, right = _factor(fused, "A", "ij"), _factor(fused, "B", "jk")
+    left, right = _factor(fused, "A", ("i", "j")), _factor(fused, "B", ("j", "k"))
     yield _node("Einsum", fused.node.input[:2], fused.node.output[0], equation=f"{left},{right}->...ik")
 
 
-def _factor(fused: _Fused, which: str, axes: str) -> str:
+def _factor(fused: _Fused, which: str, axes: tuple[str, str]) -> str:
     """Axes of a factor: its matrix may be transposed, and its first axis may stand before those of the batches."""
     given = _attributes(fused.node)
     turned, swapped = (f"{name}{which}" in given and given[f"{name}{which}"].i for name in ("trans", "transBatch"))
-    first, last = reversed(axes) if turned else axes
+    first, last = axes[::-1] if turned else axes
     return f"{first}...{last}" if swapped else f"...{first}{last}"
 
 
