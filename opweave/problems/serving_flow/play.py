@@ -6,8 +6,6 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
-import networkx as nx
-
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
@@ -109,6 +107,8 @@ def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[tuple[str | 
 
 def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     """The largest flow of tokens, without rounding."""
+    import networkx as nx  # takes a while; ``import opweave`` does without it
+
     speeds = {device: speed(problem, device, block) for device, block in blocks.items()}
     links = links_of(problem, blocks)
     unit = lcm(1, *(each.denominator for each in (*speeds.values(), *links.values()) if each is not None))
