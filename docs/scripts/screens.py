@@ -21,7 +21,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--virtual-time-budget=4000",
+    "--run-all-compositor-stages-before-draw",
+    "--virtual-time-budget=10000",
 )
 
 

@@ -116,9 +116,9 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. Where ``grain`` is not
-    0, the optimum is a multiple of it, and bounds are rounded up. ``kept`` holds what solvers keep between their turns
-    in this run, by their names, and ``asked`` what engines have learned of users' rules.
+    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. Where ``grain`` is not 0, the
+    optimum is a multiple of it, and bounds are rounded up. ``on_first`` is shown a plan as soon as there is one, from
+    ``first_by`` seconds on. ``kept`` and ``asked`` hold what solvers keep between turns, and what engines have learned.
     """
 
     time_limit: float | None = None
@@ -145,6 +145,7 @@ class Run:
     engine_version: str | None = None
     callback_error: Exception | None = None
     on_first: Callable[[Solution], None] | None = None
+    first_by: float = 0.0
     grain: float = 0.0
     kept: dict[str, object] = field(default_factory=dict)
     asked: dict[int, Any] = field(default_factory=dict)
@@ -229,10 +230,7 @@ class Run:
                 self._halt[0] = int(self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
-        """Lower the time limit to a share of the remaining time for one stage of a plan.
-
-        Without a limit, the stage gets ``untimed`` seconds, or unlimited time (None).
-        """
+        """Give one stage a share of the time that remains; without a limit ``untimed`` seconds, or (None) any time."""
         left = self.remaining()
         seconds = untimed if left is None else share * left
         return nullcontext() if seconds is None else self.at_most(seconds)
@@ -246,9 +244,14 @@ class Run:
         if self.exchange is not None:
             self.exchange.tell(self.candidates[-1])
         self._record(new_best=True)
-        if self.on_first is not None and len(self.candidates) == 1:
-            self.on_first(solution)
+        self._show_first()
         return True
+
+    def _show_first(self) -> None:
+        """Have one plan judged while there is time."""
+        if self.on_first is not None and self.candidates and self.elapsed() >= self.first_by:
+            look, self.on_first = self.on_first, None
+            look(self.candidates[-1].solution)
 
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
@@ -300,6 +303,7 @@ class Run:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
         self.take_in()
         self._tell(new_best=False)
+        self._show_first()
         called_off = self.exchange is not None and self.exchange.called_off
         return self.closed() or self.remaining() == 0.0 or called_off
 
@@ -368,9 +372,8 @@ class Run:
 
 def agree(first: int | float, second: int | float) -> bool:
     """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first == second
-    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
+    exact = isinstance(first, int) and isinstance(second, int)
+    return first == second if exact else abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
 
 
 def at_work() -> Run | None:

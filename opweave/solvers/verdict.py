@@ -41,6 +41,10 @@ WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
+FIRST_BY = 0.5
+"""Share of the time limit after which a plan is judged in any case, so that on a busy machine, too, one that holds is
+known when the time is up."""
+
 SAFETY = 1.3
 """Later judgements may take this many times as long as the first."""
 
@@ -53,8 +57,9 @@ class Referee:
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
         expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * problem.size
         run.allowance.reserve = max(LEAST_RESERVE, expected)
-        if run.time_limit is not None and expected > WORTH_MEASURING:
+        if run.time_limit is not None:
             run.on_first = self._measure
+            run.first_by = 0.0 if expected > WORTH_MEASURING else FIRST_BY * run.time_limit
 
     def first_plan(self) -> AbstractContextManager[None]:
         """Let a first plan be found and judged some seconds after the limit; changes nothing once there is one."""
@@ -65,6 +70,15 @@ class Referee:
     def known(self, solution: Solution) -> Evaluation[Any] | None:
         """The earlier judgement of a plan, if there is one."""
         return next((evaluation for known, evaluation in self._judged if known is solution), None)
+
+    def best(self) -> tuple[Solution, Evaluation[Any]] | None:
+        """The best plan of those that were judged and hold."""
+        held = [
+            (found.objective, number)
+            for number, (_, found) in enumerate(self._judged)
+            if found.feasible and found.objective is not None
+        ]
+        return self._judged[min(held)[1]] if held else None
 
     def judge(self, solution: Solution) -> Evaluation[Any]:
         """Judge a plan, or return the earlier judgement of it."""
@@ -114,10 +128,10 @@ def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
         with referee.first_plan(), Interrupter(run.allowance.until_late):
             return _judge(unit, run, referee)
     except OverdueError:
-        for candidate in reversed(run.candidates):
-            known = referee.known(candidate.solution)
-            if known is not None and known.feasible and known.objective is not None:
-                return Judgement(candidate.solution, known.objective, timeline=known.timeline)
+        known = referee.best()
+        if known is not None:
+            solution, evaluation = known
+            return Judgement(solution, evaluation.objective, timeline=evaluation.timeline)
         return Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
 
 

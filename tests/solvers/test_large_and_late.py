@@ -11,6 +11,7 @@ from benchmarks.overrun_cases import PROBLEMS
 from opweave.solvers import registry
 from opweave.solvers.fallback import BASELINES
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.verdict import Referee
 from tests.tiny import PROBLEMS as TINY
 
 ow.list_solvers()  # or the first test would count the seconds of importing them all
@@ -129,3 +130,19 @@ def test_a_users_file_stands_for_no_module_of_an_engine(monkeypatch: pytest.Monk
     assert _module_folders() == ["/lib", PACKAGE_FOLDER, str(tmp_path)]
     monkeypatch.setattr(sys, "path", ["/elsewhere", "/lib"])
     assert _module_folders() == ["/elsewhere", "/lib"]
+
+
+def test_halfway_a_plan_is_judged_so_that_a_starved_machine_has_an_answer() -> None:
+    problem = TINY["memory_ordering"]
+    plan = ow.solve(problem, solver="definition").solution
+    run = Run(time_limit=0.4)
+    referee = Referee(problem, run)
+    run.found(plan, 10**9)
+    assert not run.should_stop()
+    assert referee.best() is None  # a quick solve is judged once, at its end
+    time.sleep(0.2)
+    run.should_stop()
+    found = referee.best()
+    assert found is not None
+    assert found[0] is plan
+    assert found[1].objective == problem.evaluate(plan).objective

@@ -21,7 +21,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, check_rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
@@ -210,7 +210,9 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def units_of(self, model: Any, row: int) -> float:
         """Bytes of a block in units."""
         size = int(model.instance.bytes[row])
-        return size // self._step if self._grain == self._step else size / self._grain
+        if self._grain == self._step:
+            return size // self._step
+        return size / self._grain if size > SMALLEST_COEFFICIENT * self._grain else 0.0
 
     @staticmethod
     def _conditions(there: Linear) -> tuple[Linear, ...]:
@@ -233,7 +235,13 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
                     self._align(model, row, pool.name, step, there)
 
     def _align(self, model: Any, row: int, pool: str, step: int, there: Linear) -> None:
-        """The offset is a multiple of ``step`` bytes if the block is in the pool."""
+        """The offset is a multiple of ``step`` bytes if the block is in the pool.
+
+        Engines do not see steps that are far smaller than a unit. Without added rows, layouts are aligned when they are
+        pushed down.
+        """
+        if step < TOLERANCE * self._grain and not self.context.extended:
+            return
         most = math.ceil(self._height / step)
         (count,) = model.wholes("steps", [(model.instance.name(row), pool)], 0, most)
         factor = step // self._step if self._grain == self._step else step / self._grain

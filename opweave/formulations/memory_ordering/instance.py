@@ -73,8 +73,8 @@ class OrderingInstance:
 
     def unread(self) -> BoolArray:
         """Storages that are neither read nor kept. They are live only in their producer's step (inputs: never)."""
-        nobody_reads: BoolArray = np.diff(self.readers.start) == 0
-        return ~self.kept & nobody_reads
+        unread: BoolArray = np.diff(self.readers.start) == 0
+        return ~self.kept & unread
 
     def overwriting(self, v: int) -> list[tuple[int, int, list[int]]]:
         """What v may overwrite, by size: bytes, number of its outputs of that size, storages of that size."""

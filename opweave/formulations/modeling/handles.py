@@ -112,7 +112,7 @@ class Handles:
 
 
 def _with_names_checked(word: str, handle: Callable[..., Linear]) -> Callable[..., Linear]:
-    """The handle, which looks up its names in the model's problem first; before that is set, nobody else calls it."""
+    """The handle, which looks up its names in the model's problem first; nothing calls it before that is set."""
 
     @wraps(handle)
     def checked(model: Any, *names: str, **named: str) -> Linear:

@@ -30,6 +30,8 @@ logger = logging.getLogger("opweave")
 
 AnyProblem = Problem[Any, Any]
 
+_FAILED = "the executor failed: {}: {}"
+
 Report = Callable[[int, int], None]
 """Called with the number of solves done and the number of all solves."""
 
@@ -39,11 +41,9 @@ def _read_result(value: object) -> Result[Solution]:
     return value if isinstance(value, Result) else Result[Solution].model_validate(value)
 
 
-def _write_result(result: Result[Any]) -> dict[str, Any]:
-    return result.model_dump(mode="json")
-
-
-AnyResult = Annotated[Result[Any], PlainValidator(_read_result), PlainSerializer(_write_result)]
+AnyResult = Annotated[
+    Result[Any], PlainValidator(_read_result), PlainSerializer(lambda result: result.model_dump(mode="json"))
+]
 
 
 class Answer(Spec):
@@ -139,10 +139,16 @@ def readable_value(axis: str, value: OptionValue) -> str:
 
 
 class Answers(Shown, Spec):
-    """Several answers, which print as a table."""
+    """Several answers, which print as a table; a loop over them goes over their rows."""
 
     problem: str
     rows: Many[Answer]
+
+    def __iter__(self) -> Iterator[Answer]:  # type: ignore[override]  # pydantic loops over fields
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def __repr__(self) -> str:
         unit = getattr(self, "unit", getattr(self, "units", ("",))[0])
@@ -223,7 +229,7 @@ def in_turn(questions: Iterable[Question], executor: Executor | None) -> Iterato
                 try:
                     asked[executor.submit(ask, turn[1])] = turn
                 except Exception as error:  # of a broken or closed executor
-                    yield turn[0], _failed(error)
+                    yield turn[0], _FAILED.format(type(error).__name__, error)
             if not asked:
                 return
             future = next(as_completed(asked))
@@ -233,15 +239,11 @@ def in_turn(questions: Iterable[Question], executor: Executor | None) -> Iterato
             future.cancel()
 
 
-def _failed(error: BaseException) -> str:
-    return f"the executor failed: {type(error).__name__}: {error}"
-
-
 def _received(future: Future[Result[Any] | str], number: int, question: Question) -> tuple[int, Result[Any] | str]:
     """The answer of a worker; a pickle has neither the problem nor the timeline."""
     error = future.exception()
     if error is not None:
-        return number, _failed(error)
+        return number, _FAILED.format(type(error).__name__, error)
     found = future.result()
     if isinstance(found, Result):
         timeline = None if found.solution is None else question.problem.play(found.solution)
@@ -257,9 +259,9 @@ def was_interrupted(found: Result[Any] | str) -> bool:
 def row(question: Question, found: Result[Any] | str, values: Mapping[str, OptionValue] | None = None) -> Answer:
     """Make the row of an answer, and log it."""
     made = Answer.of(question.solver, found, values or {})
-    asked = ", ".join(f"{name}={value}" for name, value in made.values.items())
+    asked = "".join(f" {name}={value}" for name, value in made.values.items())
     what = found if isinstance(found, str) else f"{found.status.value}, {found.objective}, bound {found.bound}"
-    logger.info("%s%s: %s", question.solver, f" at {asked}" if asked else "", what)
+    logger.info("%s%s: %s", question.solver, asked, what)
     return made
 
 
@@ -365,8 +367,7 @@ def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result
     elif learnt.infeasible is not None or status is Status.INFEASIBLE:
         status, reason = Status.INFEASIBLE, reason if status is Status.INFEASIBLE else learnt.infeasible
         bound = source = None
-    same = (objective, bound, status) == (result.objective, result.bound, result.status)
-    if same:
+    if (objective, bound, status) == (result.objective, result.bound, result.status):
         return result
     found = result.solution is not None
     news = {
@@ -388,13 +389,12 @@ def carried_over(answers: Sequence[Solved]) -> None:
     lessons = []
     for each in answers:
         others = [other for other in answers if other is not each]
-        better = [other for other in others if _promises(other.result, each.result)]
+        own = each.result.objective
+        better = [
+            other for other in others if (found := other.result.objective) is not None and (own is None or found < own)
+        ]
         below = [other for other in better if relaxes(each.problem, other.problem)]
         best = min(below, key=lambda other: other.result.objective or 0, default=None)
         lessons.append(lesson(each.problem, others, [] if best is None else [best]))
     for each, learnt in zip(answers, lessons, strict=True):
         each.result = improved(each.problem, each.result, learnt)
-
-
-def _promises(other: Result[Any], own: Result[Any]) -> bool:
-    return other.objective is not None and (own.objective is None or other.objective < own.objective)

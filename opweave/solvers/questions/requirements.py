@@ -23,6 +23,7 @@ from opweave.problems.constraints import (
     means,
     objections,
 )
+from opweave.problems.memory_layout.details import LayoutDetails
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name
@@ -346,8 +347,10 @@ def _unknown_times(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requir
         yield UnknownTimes(operator=operator, devices=tuple(devices))
 
 
-def _peak(problem: Any, plan: Any) -> int:
-    return int(problem.evaluate(plan).details.peak_bytes)
+def _bytes(problem: Any, plan: Any) -> int:
+    """What ``limit_bytes`` limits: the arena of a layout, otherwise the peak."""
+    details = problem.evaluate(plan).details
+    return int(details.arena_bytes if isinstance(details, LayoutDetails) else details.peak_bytes)
 
 
 def _stages(_problem: Any, plan: Any) -> int:
@@ -363,7 +366,7 @@ def _crossing(problem: Any, plan: Any) -> int:
     return max(ends, default=0)
 
 
-USED = {"limit_bytes": _peak, "min_stages": _stages, "max_stages": _stages, "max_tensors": _crossing}
+USED = {"limit_bytes": _bytes, "min_stages": _stages, "max_stages": _stages, "max_tensors": _crossing}
 """How much of a setting with an amount a plan takes; of other settings, the referee says by how much it is exceeded."""
 
 

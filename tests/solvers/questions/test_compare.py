@@ -24,7 +24,8 @@ def test_the_baselines_and_auto_by_default(kind):
     assert found["auto"].objective == found.best.objective
     assert found.baseline in baselines
     assert found.relative("auto") <= 1.0
-    for row in found.rows:
+    assert len(found) == len(found.rows)
+    for row in found:
         assert row.bound is None or row.bound <= found.best.objective
 
 

@@ -18,6 +18,7 @@ from opweave.problems.graph_arrays import Adjacency, topological_order
 CELL = (150.0, 44.0)
 """Width and height of a node with the space around it, in the units of the drawing."""
 
+FEW_COLUMNS = 6
 ASPECT = 2.2
 """Width of a whole drawing divided by its height."""
 
@@ -193,7 +194,9 @@ def _spaced(column: Sequence[int], there: Mapping[int, float], backwards: Sequen
 
 
 def _line_length(heights: Sequence[int]) -> int:
-    """Columns of a line, so that the whole drawing has about the wanted shape."""
+    """Columns of a line, so that the whole drawing has about the wanted shape; few columns make one line."""
+    if len(heights) <= FEW_COLUMNS:
+        return len(heights)
     best, nearest = len(heights), np.inf
     tries = Counter(max(1, round(len(heights) / lines)) for lines in range(1, len(heights) + 1))
     for width in sorted(tries):
