@@ -395,5 +395,7 @@ def _traffic(graph: OpGraph, read: Mapping[str, float]) -> tuple[NDArray[np.floa
 def _speeds(device: Device) -> tuple[float, float]:
     for field in ("flops_per_second", "memory_bandwidth"):
         if getattr(device, field) is None:
-            raise InvalidInputError(f"device {device.name!r} has no {field}; a roofline needs it")
+            raise InvalidInputError(
+                f"device {device.name!r} has no {field}; a roofline needs it: add it, or give costs"
+            )
     return cast("float", device.flops_per_second), cast("float", device.memory_bandwidth)
