@@ -107,8 +107,10 @@ def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
         return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
     if each["type"] == "missing":
         return path, "is missing; add it"
+    if each["type"] == "too_short" and not each.get("input"):
+        return path, "is empty; it needs at least one entry"
     if each["type"] == "extra_forbidden":
-        near = did_you_mean(str(each["loc"][-1]), _fields(title, top=len(each["loc"]) == 1))
+        near = did_you_mean(str(each["loc"][-1]), _fields(title, each["loc"][:-1]))
         return path, "is an unknown field" + (near or "; remove it or check its spelling")
     if each["type"] in ("value_error", "assertion_error"):
         text = str(inner) if inner is not None else each["msg"]
@@ -118,11 +120,24 @@ def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
     return path or "the value", f"{text}, but is {_shown(each.get('input'))}"
 
 
-def _fields(title: str, *, top: bool) -> set[str]:
-    """Fields of the class of that name; below the top, of any class of opweave's or the user's."""
-    kinds = list(_subclasses(BaseModel))
-    named = [kind for kind in kinds if kind.__name__ == title] if top else kinds
-    return {name for kind in named for name in kind.model_fields if not name.startswith("_")}
+def _fields(title: str, place: tuple[int | str, ...]) -> set[str]:
+    """Fields of the class at a place in the class of that name; of all classes if the place leads to none."""
+    everywhere = list(_subclasses(BaseModel))
+    kinds = [kind for kind in everywhere if kind.__name__ == title]
+    for step in place:
+        fields = [kind.model_fields[step] for kind in kinds if isinstance(step, str) and step in kind.model_fields]
+        if fields:
+            kinds = [kind for field in fields for kind in _models(field.annotation)] or everywhere
+    return {name for kind in kinds for name in kind.model_fields if not name.startswith("_")}
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """Classes that an annotation names, with all that inherit from them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        yield from _subclasses(annotation)
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _subclasses(kind: type[BaseModel]) -> Iterable[type[BaseModel]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import Feature, Proves, Solver, register_solver
 from opweave.solvers.run import Outcome, Run
@@ -96,6 +97,10 @@ def solver_for(
 def _called(function: Function, problem: Problem[Any, Any], run: Run) -> Outcome:
     """Call the function; a solution that it returns counts if the referee accepts it."""
     answer = function(problem, run)
+    if answer is not None and not isinstance(answer, Outcome | problem.solution_type):
+        wanted, given = problem.solution_type.__name__, type(answer).__name__
+        said = f"the solver returned an object of type {given}; it should return {wanted}(...), or None"
+        return Outcome(Termination.ENGINE_ERROR, reason=said)
     if isinstance(answer, Solution):
         judged = problem.evaluate(answer)
         if not judged.feasible or judged.objective is None:

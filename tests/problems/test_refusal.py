@@ -39,6 +39,11 @@ def placed(*constraints, **fields):
         (lambda: ow.MemoryOrdering(GRAPH, graph=GRAPH), "takes one graph"),
         (lambda: ow.Tensor("x", 4), "Tensor takes its fields by name: Tensor(id=..., bytes=..., alias_of=...)"),
         (ow.MemoryOrdering, "MemoryOrdering: graph is missing; add it"),
+        (
+            lambda: ow.Cluster.model_validate({"devices": [{"name": "a", "memory": 8}]}),
+            "devices[0].memory is an unknown field; did you mean 'memory_bytes'?",
+        ),
+        (lambda: ow.Cluster(devices=[]), "devices is empty; it needs at least one entry"),
         (lambda: placed(ow.Pin(op="conv3", device="gpu")), "which the graph does not have; did you mean 'conv"),
         (lambda: placed(ow.Pin(op="conv1", device="gpu0")), "the cluster has 'gpu', 'cpu'; did you mean 'gpu'?"),
         (lambda: TWO.transfer_seconds(3, "gpu", "cpus"), "did you mean 'cpu'?"),

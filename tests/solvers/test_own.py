@@ -70,6 +70,11 @@ def test_a_plan_that_is_not_valid_is_said_to_be_none():
     def silent(problem, run):
         pass
 
+    @ow.solver_for(ow.MemoryOrdering)
+    def names_alone(problem, run):
+        return ["b", "a", "c"]
+
+    assert "of type list; it should return Ordering(...)" in ow.solve(ORDERING, solver="names_alone").reason
     result = ow.solve(ORDERING, solver="backwards")
     assert result.solution is None or result.verified
     assert "not valid" in result.reason

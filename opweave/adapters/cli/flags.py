@@ -146,10 +146,10 @@ FLAGS = (
     Flag("--outputs", "outputs", _same("ordering layout", "kept or excluded")),
     Flag("--limit", "limit_bytes", {"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
     Flag("--capacity", "limit_bytes", {"layout": "bytes of the arena, for example 1MiB"}, read=parse_bytes),
-    Flag("--alignment", "alignment", {"layout": "offsets are multiples of so many bytes"}, int),
+    Flag("--alignment", "alignment", {"layout": "offsets are multiples of this many bytes"}, int),
     Flag("--cluster", "cluster", _same(ON_DEVICES, "a file or a preset's name"), read=_cluster, required=True),
     Flag("--costs", "costs", _same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
-    Flag("--batch", "batch", {"batched": "number of inputs"}, int),
+    Flag("--batch", "batch", {"batched": "number of inputs; 1 by default"}, int),
     Flag(
         "--transfers",
         "transfers",

@@ -18,6 +18,11 @@ OF_ORDERS = ("in_place", "inputs", "outputs")
 """Fields that say how the storages of an order live."""
 
 
+def is_lifetimes(path: Path) -> bool:
+    """Whether a file is named like a table of lifetimes."""
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
 def layout_problem(
     path: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: Mapping[str, Any]
 ) -> MemoryLayout | OrderedLayout:
@@ -39,7 +44,7 @@ def layout_problem(
     InvalidInputError, LimitExceededError
         If the file cannot be read, or flags do not fit it.
     """
-    if not path.name.lower().endswith((".csv", ".csv.gz")):
+    if not is_lifetimes(path):
         return validated(OrderedLayout, {"graph": load(path, dims=dims, inputs=inputs), **fields}, "problem layout")
     needless = [name for name in OF_ORDERS if name in fields]
     if needless:

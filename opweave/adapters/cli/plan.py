@@ -11,7 +11,7 @@ import typer
 
 from opweave.adapters.cli.completion import problem_words
 from opweave.adapters.cli.flags import fields_of, with_flags
-from opweave.adapters.cli.layouts import layout_problem
+from opweave.adapters.cli.layouts import is_lifetimes, layout_problem
 from opweave.adapters.cli.models import runtime_problem
 from opweave.adapters.cli.settings import DimOption, ExampleOption, Settings, dimensions, with_settings
 from opweave.adapters.cli.solving import solve_and_tell
@@ -122,7 +122,8 @@ def plan_command(
         typer.Option(
             "--problem",
             "-p",
-            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}; the first, or of a job shop the second.",
+            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}. "
+            "By default ordering, of a CSV layout, of a job shop placement.",
             autocompletion=problem_words,
         ),
     ] = None,
@@ -138,7 +139,7 @@ def plan_command(
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
     A published instance brings its devices and costs.
     """
-    usual = "placement" if family_of(model) == "job shop" else "ordering"
+    usual = "placement" if family_of(model) == "job shop" else "layout" if is_lifetimes(model) else "ordering"
     return solve_and_tell(
         _posed(view_for(problem or usual), Source(model, dim, example_inputs), flags, as_is=as_is), settings
     )

@@ -60,5 +60,5 @@ def _spec_of(result: Path) -> Path:
             return result.parent / name
     raise InvalidInputError(
         f"{result}: a result does not contain its problem, and neither problem.json nor spec.json is beside it; "
-        "name the problem with --spec"
+        "name the problem with --spec, or plan again with --report FOLDER, which writes both"
     )

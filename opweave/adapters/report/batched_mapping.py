@@ -37,7 +37,8 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
         rate = throughput(self.timeline)
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         took = precise_seconds(self.timeline.end)
-        return f"{self.problem.batch:,} inputs take {took}{speed}, on {len(self.used)} of {len(self.uses)} devices."
+        takes = "One input takes" if self.problem.batch == 1 else f"{self.problem.batch:,} inputs take"
+        return f"{takes} {took}{speed}, on {len(self.used)} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
         """Add how many operators split their batch."""

@@ -11,7 +11,7 @@ from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, entitle
 from opweave.adapters.report.gantt import WIDTH, bands, draw_gantt, legend_of
 from opweave.adapters.report.timeline_tables import Cells
 from opweave.adapters.report.view import Row, Section, View
-from opweave.adapters.report.wording import SAME, memory_binds
+from opweave.adapters.report.wording import LITTLE, SAME, memory_binds
 from opweave.adapters.report.workbench.panels import Box, Chain, Panel
 from opweave.adapters.runtimes.pipeline_exports import exports_of
 from opweave.formulations.pipeline.shortage import shortage
@@ -51,7 +51,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         """Add the number of stages."""
         rows = super().rows()
         if self.result.solution is not None:
-            rows.append(("stages", f"{len(self.details.stages)} on {len(self.problem.cluster.devices)} devices"))
+            rows.append(("stages", f"{len(self.details.stages)} on {self._devices()}"))
         return rows
 
     def sentences(self) -> Iterator[str]:
@@ -60,17 +60,22 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
         if not details.stages:
             yield "The model has no operators, so there is nothing to run."
             return
-        used, there = len(details.stages), len(self.problem.cluster.devices)
+        used = len(details.stages)
         rate = details.inputs_per_second
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         pause = precise_seconds(details.bottleneck_seconds)
-        yield f"The pipeline has {counted(used, 'stage')} on {there} devices and gives a result every {pause}{speed}."
+        yield f"The pipeline has {counted(used, 'stage')} on {self._devices()} and gives a result every {pause}{speed}."
         yield self._split()
         if used > 1:
             yield self._bottleneck()
             yield f"A single input takes {precise_seconds(details.latency_seconds)} from end to end."
         yield from memory_binds(self.uses)
         yield self.proof()
+
+    def _devices(self) -> str:
+        """How many devices have stages, and of how many."""
+        used, there = len(self.used), len(self.uses)
+        return counted(there, "device") if used == there else f"{used} of {there} devices"
 
     def _split(self) -> str:
         """Say whether splitting pays, as far as splits were allowed and the result proves it."""
@@ -82,9 +87,13 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
             settled = self.result.status is Status.OPTIMAL and self.problem.stage_limit > 1
             return f"Splitting does not pay: {holds}" if settled else f"The model is not split: {holds}"
         if details.bottleneck_seconds < alone.seconds * (1 - SAME):
-            takes = f"Splitting pays: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input"
+            little = alone.seconds < details.bottleneck_seconds * (1 + LITTLE)
+            gain = "gains little" if little else "pays"
+            takes = f"Splitting {gain}: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input"
             if details.inputs_per_second is None:
                 return f"{takes}; the pipeline takes no time."
+            if little:
+                return f"{takes}."
             return f"{takes}, {alone.seconds * details.inputs_per_second:.2f} times as long."
         return f"Splitting is not needed: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input."
 

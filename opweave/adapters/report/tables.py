@@ -16,6 +16,7 @@ from opweave.adapters.report.views import view_for
 from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
+from opweave.problems.words import counted
 from opweave.solvers.engines.listed import FormulationInfo
 from opweave.solvers.registry import HonouredConstraints, SolverInfo
 
@@ -41,8 +42,9 @@ def summary_rows(view: AnyView) -> list[Row]:
     unit = problem.unit
     graph = problem.graph
     status = result.status.value + ("" if result.verified else ", nothing verified")
+    size = f"{counted(len(graph.operators), 'operator')}, {counted(len(graph.tensors), 'tensor')}"
     rows = [
-        ("model", f"{graph.name}: {len(graph.operators):,} operators, {len(graph.tensors):,} tensors"),
+        ("model", f"{graph.name}: {size}" if graph.tensors or graph.operators else graph.name),  # lifetimes have none
         ("status", f"{status} ({result.termination.value.replace('_', ' ')})"),
         ("objective", _exact(result.objective, unit)),
         ("lower bound", _exact(result.bound, unit) + (f", {result.bound_source}" if result.bound_source else "")),

@@ -46,7 +46,8 @@ SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
 def measure_rows(timeline: Timeline, objective: float | None) -> list[tuple[str, str]]:
     """Label and value of every measure that differs from the objective and from the measures before it."""
     ports = any(resource.kind != "device" for resource in timeline.resources)
-    meaningless = {"traffic": not ports, "makespan": not len(timeline.activities.kind)}
+    idle = not len(timeline.activities.kind)
+    meaningless = {"traffic": not ports, "makespan": idle, "latency": idle}
     seen: set[tuple[str, float]] = set()
     rows = []
     for name, (label, write) in SHOWN.items():

@@ -18,6 +18,9 @@ from opweave.problems.words import counted, joined
 SAME = 1e-6
 """Times that differ by less than this share count as equal."""
 
+LITTLE = 0.005
+"""A gain of less than this share is called small; as a factor with two decimals it would be 1.00."""
+
 BOTTLENECK = 0.9
 """A device or port that is busy for this share of the plan is its bottleneck."""
 
@@ -95,6 +98,8 @@ def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: i
         return (
             f"Splitting does not pay here: {whole}, {readable_share(1 - alone.seconds / seconds)} less than this plan."
         )
+    if alone.seconds < seconds * (1 + LITTLE):
+        return f"Splitting gains little: {whole}."
     return f"Splitting pays: {whole}, so the plan is {alone.seconds / seconds:.2f} times as fast."
 
 

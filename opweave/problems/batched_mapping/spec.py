@@ -22,6 +22,7 @@ from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -268,7 +269,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         return memory_by_cap(self.cluster, self.constraints)
 
     def assumptions(self) -> str:
-        return f"makespan of {self.batch} inputs, transfers {self.transfers}, memory {self.memory}"
+        return f"makespan of {counted(self.batch, 'input')}, transfers {self.transfers}, memory {self.memory}"
 
     @cached_property
     def bytes_per_input(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from opweave.__main__ import main as command_line
 from opweave.adapters.cli import main as cli
 from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
@@ -71,6 +72,18 @@ def test_ctrl_c_elsewhere_is_exit_130(opweave: Run, spec: Path, monkeypatch: pyt
 
     monkeypatch.setattr(cli, "load_problem", interrupt)
     assert opweave("solve", spec).status == 130
+
+
+def test_ctrl_c_while_modules_are_imported_is_exit_130_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        command_line()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "opweave: interrupted\n")
 
 
 def test_check_judges_anew(

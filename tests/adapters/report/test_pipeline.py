@@ -31,7 +31,7 @@ PINNED = [ow.Pin(op=op, device=device) for op, device in zip("PQRS", "aabb", str
 def test_the_words() -> None:
     problem = four(constraints=PINNED)
     assert view_of(problem).explain() == (
-        "The pipeline has 2 stages on 3 devices and gives a result every 5 s, 0.2 inputs per second. "
+        "The pipeline has 2 stages on 2 of 3 devices and gives a result every 5 s, 0.2 inputs per second. "
         "No single device may run the whole model, so it has to be split. "
         "The bottleneck is the transfer of 10 B from 'a' to 'b' (after stage 1). "
         "A single input takes 11 s from end to end. "
@@ -42,7 +42,7 @@ def test_the_words() -> None:
 def test_not_splitting_is_said() -> None:
     problem = four(compression=0.1)
     text = explain(problem, ow.solve(problem))
-    assert "1 stage on 3 devices" in text
+    assert "1 stage on 1 of 3 devices" in text
     assert "Splitting does not pay: 'a' alone holds the model" in text
 
 
@@ -71,7 +71,7 @@ def test_plan_steps_and_table() -> None:
     stages, devices = view.sections()
     assert [row[0] for row in stages.rows] == ["1*", "2"]
     assert [row[0] for row in devices.rows] == ["a", "b", "c"]
-    assert ("stages", "2 on 3 devices") in view.rows()
+    assert ("stages", "2 on 2 of 3 devices") in view.rows()
 
 
 def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.report.views import show
-from opweave.adapters.report.wording import Alone
+from opweave.adapters.report.wording import Alone, verdict
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
@@ -25,6 +25,12 @@ def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> No
     assert "60 % computing on 'b'" in text
     assert "13.3 % sending" in text
     assert "No placement can be more than 20 % shorter (by hand)." in text
+
+
+def test_a_gain_that_rounds_to_nothing_is_called_little() -> None:
+    alone = Alone("a", 1.0)
+    assert verdict(0.999, ["a", "b"], alone, 2) == "Splitting gains little: device 'a' alone takes 1 s."
+    assert "pays" in verdict(0.99, ["a", "b"], alone, 2)
 
 
 def test_one_device_is_the_best(problem: Placement) -> None:
