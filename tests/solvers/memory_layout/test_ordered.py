@@ -90,3 +90,10 @@ def test_the_time_limit_holds_and_leaves_a_plan(limit: float) -> None:
     result = ow.solve(problem, time_limit=limit)
     assert time.perf_counter() - began < 1.05 * limit + 3.0  # compiling included, on a busy machine
     assert result.solution is None or result.verified
+
+
+def test_a_limit_that_is_up_at_once_still_gives_the_plan_of_the_listed_order() -> None:
+    graph = ow.load("tests/data/MobileNetV2.json.gz")
+    result = ow.solve(ow.OrderedLayout(graph), time_limit=1e-3)
+    assert result.verified
+    assert result.objective >= 9_720_192
