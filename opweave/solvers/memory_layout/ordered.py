@@ -246,7 +246,8 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     layout = problem.layout(order)
     scout = Run()
     if layout is not None:
-        go_on_with(layout, "tflm", scout)
+        with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
+            go_on_with(layout, "tflm", scout)
     if not isinstance(scout.best, Layout):
         raise NoPlanError("in the listed order, a storage fits nowhere with this rule")
     report(problem, order, scout.best, run)
