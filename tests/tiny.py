@@ -59,3 +59,9 @@ PROBLEMS: dict[str, ow.Problem] = {
         ow.OrderedLayout(graph=GRAPH),
     )
 }
+
+NEEDS: dict[str, dict[str, str]] = {
+    "moirai": {"transfers": "one_port_edge"},
+    "calls": {"transfers": "blocking", "host": "d"},
+}
+"""What formulations need that do not know every reading."""

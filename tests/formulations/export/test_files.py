@@ -23,15 +23,15 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.reading import read_arrays
-from tests.tiny import PROBLEMS
+from tests.tiny import NEEDS, PROBLEMS
 
 for _kind in PROBLEMS:
     load_formulations(_kind)
 CASES = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind)]
 WHOLE = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind, IntervalModel)]
-NEEDS = {"moirai": {"transfers": "one_port_edge"}}
 OPTIMUM = {"memory_ordering": 33, "placement": 2.04, "batched_mapping": 3.08, "pipeline": 2.0, "slicing": 3.04}
 OPTIMUM["memory_layout"] = 0.4
+OPTIMUM["ordered_layout"] = 14
 OPTIMUM["serving_flow"] = 0.2  # five tokens a second: d holds one layer, e the other two
 
 

@@ -15,13 +15,11 @@ from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.formulations.modeling.reading import read_arrays
-from tests.tiny import PROBLEMS
+from tests.tiny import NEEDS, PROBLEMS
 
 for _kind in PROBLEMS:
     load_formulations(_kind)
 CASES = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind)]
-NEEDS = {"moirai": {"transfers": "one_port_edge"}}
-"""What formulations need that do not know every reading."""
 
 
 def written(kind: str, name: str, context: BuildContext) -> LinearModel:
