@@ -139,7 +139,7 @@ def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kin
             options = {"population": 16, "generations": 10} if solver in JUDGING else {}
             assert ow.solve(problem, solver=solver, options=options).objective == pytest.approx(optimum)
     for formulation in formulation_names(kind):
-        with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge"):
+        with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge|blocking"):
             ow.build_model(problem, formulation)
 
 

@@ -7,6 +7,8 @@ and local search again.
 
 from __future__ import annotations
 
+import math
+
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
@@ -66,6 +68,9 @@ COOLING_SHARE = 0.7
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
 
+
+FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
+"""Most seconds of its first turn, which comes before the first bounds, and the same for each operator."""
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -157,10 +162,12 @@ def set_grain(search: LocalSearch) -> None:
         run.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
 
 
-def _reinsert(search: LocalSearch, share: float) -> None:
-    """Run tabu search for a share of the time, where there are no ports."""
+def _reinsert(search: LocalSearch, most: float = math.inf) -> None:
+    """Run tabu search for its share of the time, where there are no ports."""
+    left = search.run.remaining()
+    seconds = min(most, UNTIMED_SECONDS if left is None else REINSERTION_SHARE * left)
     if search.problem.transfers == "delay" and not search.run.should_stop():
-        with search.run.share(share, UNTIMED_SECONDS):
+        with search.run.at_most(seconds):
             go_on_with(search.problem, "tabu", search.run)
         search.consider_solution(search.run.best)
 
@@ -212,7 +219,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-        _reinsert(search, REINSERTION_SHARE)
+        _reinsert(search, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
         if cooled:
             cool_down(search)
     if run.should_stop():
@@ -236,7 +243,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
-            _reinsert(search, REINSERTION_SHARE)
+            _reinsert(search)
             if cooled:
                 with run.share(COOLING_SHARE):
                     cool_down(search)

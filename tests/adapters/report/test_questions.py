@@ -47,7 +47,7 @@ def test_rounding_makes_no_plan_better(found):
     baseline, auto, _ = found["comparison"].rows
     result = auto.result.model_copy(update={"objective": math.nextafter(baseline.objective, 0)})
     rounded = auto.model_copy(update={"result": result})
-    same = ow.Comparison(**{**dict(found["comparison"]), "rows": (baseline, rounded)})
+    same = found["comparison"].model_copy(update={"rows": (baseline, rounded)})
     assert [row[2] for row in cells_of(same)[1]] == ["0 %", "0 %"]
     assert "(found by one_device, auto)" in explain(same)
 
