@@ -89,7 +89,7 @@ def test_a_killed_process_is_started_again(tmp_path):
 
 def test_where_processes_keep_dying_the_solver_runs_here(caplog):
     with fake_solver("finds", "dies"):
-        result = ow.solve(chain(), solver="fake", threads=2, time_limit=20)
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=8)
     assert result.verified
     assert "the solve goes on in this one" in caplog.text
 
