@@ -6,6 +6,7 @@ the sizes of published pipelines or smaller.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -158,6 +159,7 @@ def load_diffusers(name: str) -> ow.OpGraph:
 
 def keras_cases() -> Iterator[tuple[str, Loader]]:
     """Every application of Keras, with inputs of open height and width where the application leaves them open."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     from keras import applications
 
     for name in sorted(dir(applications)):
@@ -167,6 +169,7 @@ def keras_cases() -> Iterator[tuple[str, Loader]]:
 
 def load_keras(name: str, dims: dict[str, int]) -> ow.OpGraph:
     """Build an application and load its graph."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
     from keras import applications
 
     return ow.load(getattr(applications, name)(weights=None), dims=dims)
