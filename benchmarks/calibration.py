@@ -43,6 +43,9 @@ def main() -> None:
     _print("all", everything)
     if given.kinds:
         _print_kinds(everything)
+        print("fitted kind                     median error")
+        for kind, error in sorted(calibration.errors.items()):
+            print(f"{kind:<30}  {error:11.1%}")
 
 
 def _print(name: str, rows: list[tuple[str, float, float]]) -> None:

@@ -120,7 +120,9 @@ _ORIN = "NVIDIA, Jetson Orin data sheet: CUDA cores times maximum clock times 2"
 
 DEVICES = {
     # NVIDIA, data centre and workstation
-    "t4": _sheet("Tesla T4", 320, 16 * GIB, fp32=8.1, fp16=65, source='NVIDIA, "T4 Tensor Core Product Brief"'),
+    "t4": _sheet(
+        "Tesla T4", 320, 16 * GIB, fp32=8.1, fp16=65, int8=130, source='NVIDIA, "T4 Tensor Core Product Brief"'
+    ),
     "p4": _sheet("Tesla P4", 192, 8 * GIB, fp32=5.5, source='NVIDIA, "Tesla P4" data sheet'),
     "p40": _sheet("Tesla P40", 346, 24 * GIB, fp32=12, source='NVIDIA, "Tesla P40" data sheet'),
     "p100": _sheet(
@@ -129,10 +131,22 @@ DEVICES = {
     "v100": _sheet("Tesla V100 SXM2", 900, 32 * GIB, fp32=15.7, fp16=125, source='NVIDIA, "V100" data sheet, SXM2'),
     "a10": _sheet("A10", 600, 24 * GIB, fp32=31.2, fp16=125, source='NVIDIA, "A10" data sheet, without sparsity'),
     "a100-40gb": _sheet(
-        "A100 SXM4 40 GB", 1555, 40 * GIB, fp32=19.5, fp16=312, source='NVIDIA, "A100" data sheet, without sparsity'
+        "A100 SXM4 40 GB",
+        1555,
+        40 * GIB,
+        fp32=19.5,
+        fp16=312,
+        int8=624,
+        source='NVIDIA, "A100" data sheet, without sparsity',
     ),
     "a100-80gb": _sheet(
-        "A100 SXM4 80 GB", 2039, 80 * GIB, fp32=19.5, fp16=312, source='NVIDIA, "A100" data sheet, without sparsity'
+        "A100 SXM4 80 GB",
+        2039,
+        80 * GIB,
+        fp32=19.5,
+        fp16=312,
+        int8=624,
+        source='NVIDIA, "A100" data sheet, without sparsity',
     ),
     "a6000": _sheet(
         "RTX A6000", 768, 48 * GIB, fp32=38.7, fp16=154.8, source='NVIDIA, "RTX A6000" data sheet, without sparsity'
@@ -284,8 +298,8 @@ _AKUNU = "akunu.prabod.rathnayaka.me, chapter 5, the M1 family: bandwidths and F
 _CRAFT = "craftrigs.pages.dev, Apple silicon benchmarks: bandwidths"
 
 COMPARED = {
-    "t4": "sysrqmts.com, A100 SXM4 40 GB beside T4",
-    "a100-40gb": "sysrqmts.com, A100 SXM4 40 GB beside T4",
+    "t4": "sysrqmts.com, A100 SXM4 40 GB beside T4; hmc-tech.com, A800 40GB vs T4: INT8",
+    "a100-40gb": "sysrqmts.com, A100 SXM4 40 GB beside T4; hmc-tech.com, H100 vs A100 SXM 40GB: INT8, dense",
     "a100-80gb": "ozyphus.github.io, GPU architectural foundations",
     "h100": "ozyphus.github.io, GPU architectural foundations; its FP16 is with sparsity",
     "v100": "ozyphus.github.io, GPU architectural foundations",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.adapters.costs.calibration_cases import case_model, cases
+from opweave.adapters.costs.calibration_cases import LIKE, case_model, cases
 from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Calibration, Efficiency, moved_bytes
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _GRID = 25
+
+_SHORTEST = 5e-7
+"""Seconds that an operator takes at least, because profiles count whole microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,9 @@ def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: in
 
     A few hundred single operators of about 40 ONNX kinds run under ONNX Runtime on the CPU, one at a time and without
     graph optimisation, at sizes drawn from those in real networks. For every kind, an arithmetic rate, a memory rate
-    and a launch cost are fitted by the smallest sum of absolute errors of the logarithm. This takes about a minute,
-    during which the machine should do nothing else.
+    and a launch cost are fitted by the smallest sum of absolute errors of the logarithm. Other kinds that the runtime
+    fuses or quantises take those of the kind that they are most like. This takes about a minute, during which the
+    machine should do nothing else.
 
     Parameters
     ----------
@@ -73,7 +77,9 @@ def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: in
     samples: list[Sample] = []
     for case in cases(seed, each):
         samples += measure(case_model(case), threads=threads, repeats=repeats)
-    calibration = fit(samples, name)
+    fitted = fit(samples, name)
+    alike = {other: fitted.efficiency[kind] for other, kind in LIKE.items() if kind in fitted.efficiency}
+    calibration = fitted.model_copy(update={"efficiency": FrozenDict({**alike, **fitted.efficiency})})
     _log.info("measured %d operators in %.1f s", len(samples), time.perf_counter() - began)
     return calibration
 
@@ -162,7 +168,16 @@ def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
         memory_bandwidth=bandwidth,
         launch_seconds=float(np.median(launches)),
     )
-    return Calibration(device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency))
+    calibration = Calibration(device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency))
+    errors = {kind: _error(rows, *rates[kind]) for kind, rows in groups.items()}
+    return calibration.model_copy(update={"errors": FrozenDict(errors)})
+
+
+def _error(rows: Sequence[Sample], arithmetic: float | None, traffic: float | None, launch: float) -> float:
+    """Median relative error of the fitted times."""
+    took = np.maximum([row.seconds for row in rows], _SHORTEST)
+    busy = [max(row.flops / (arithmetic or np.inf), row.bytes / (traffic or np.inf)) for row in rows]
+    return float(np.median(np.abs((np.array(busy) + launch) / took - 1)))
 
 
 def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
@@ -175,7 +190,7 @@ def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
 
 def _fit_kind(rows: Sequence[Sample]) -> tuple[float | None, float | None, float]:
     """Arithmetic rate, memory rate and launch seconds of one kind; None for a rate that does not affect the times."""
-    took = np.maximum([row.seconds for row in rows], 5e-7)  # the profile counts whole microseconds
+    took = np.maximum([row.seconds for row in rows], _SHORTEST)
     flops = np.array([row.flops for row in rows])
     moved = np.array([row.bytes for row in rows])
     fastest = [float(np.max(work / took)) if work.any() else None for work in (flops, moved)]

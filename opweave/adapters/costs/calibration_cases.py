@@ -19,6 +19,24 @@ OPSET = 20
 _IN_PLACE = ("Flatten", "Reshape")
 """Kinds that need a copy at a model's inputs and outputs, which are not its own memory, but not between operators."""
 
+MICROSOFT = "com.microsoft"
+
+_LIKE = {
+    "Concat": "QLinearConcat",
+    "Conv": "FusedConv NhwcConv NhwcFusedConv",
+    "DynamicQuantizeMatMul": "MatMulInteger MatMulIntegerToFloat QAttention QGemm QLinearMatMul",
+    "Gelu": "BiasGelu FastGelu QuickGelu",
+    "Gemm": "FusedGemm",
+    "GlobalAveragePool": "QLinearGlobalAveragePool",
+    "LSTM": "DynamicQuantizeLSTM RNN",
+    "LayerNormalization": "SimplifiedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    "MatMul": "Attention FusedMatMul GroupQueryAttention MultiHeadAttention TransposeMatMul",
+    "MaxPool": "NhwcMaxPool",
+    "QLinearConv": "ConvInteger",
+}
+LIKE = {other: kind for kind, others in _LIKE.items() for other in others.split()}
+"""Kinds that ONNX Runtime's optimiser and quantisers write, and the measured kinds that are most like them."""
+
 _UNARY = "Relu Sigmoid Tanh Exp Erf Gelu Sqrt HardSigmoid LeakyRelu Clip Neg Elu"
 _BINARY = "Add Mul Sub Div Pow"
 
@@ -39,6 +57,8 @@ class Case:
         Attributes of the node.
     outputs
         Number of outputs.
+    domain
+        Domain of the operator.
     """
 
     kind: str
@@ -46,6 +66,7 @@ class Case:
     weights: Sequence[tuple[int, ...] | np.ndarray] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
+    domain: str = ""
 
 
 def cases(seed: int = 0, each: int = 10) -> list[Case]:
@@ -93,13 +114,17 @@ def case_model(case: Case) -> ModelProto:
             names.reverse()  # the table first, then the indices
             names[1] = weights[-2].name
         made = [f"y{copy}_{position}" for position in range(case.outputs)]
-        nodes.append(helper.make_node(case.kind, names, made, name=f"case_{copy}", **case.attributes))
+        nodes.append(
+            helper.make_node(case.kind, names, made, name=f"case_{copy}", domain=case.domain, **case.attributes)
+        )
         if case.kind in _IN_PLACE:
             nodes.append(helper.make_node("Relu", made, [f"after{copy}"], name=f"after_{copy}"))
             made = [f"after{copy}"]
-        outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
+        written = TensorProto.UINT8 if case.kind.startswith("QLinear") else TensorProto.FLOAT
+        outputs += [helper.make_tensor_value_info(name, written, None) for name in made]
     graph = helper.make_graph(nodes, case.kind, inputs, outputs, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
 
 
 def _pick(draw: np.random.Generator, *choices: int) -> int:
@@ -246,6 +271,33 @@ def _mean(draw: np.random.Generator) -> Case:
     return Case("ReduceMean", [(1, _steps(draw), _width(draw))], [np.array([-1], np.int64)])
 
 
+def _recurrent(kind: str, gates: int) -> Callable[[np.random.Generator], Case]:
+    def make(draw: np.random.Generator) -> Case:
+        wide, hidden = _pick(draw, 64, 128, 256, 512), _pick(draw, 64, 128, 256, 512)
+        weights = [(1, gates * hidden, wide), (1, gates * hidden, hidden)]
+        return Case(kind, [(_pick(draw, 16, 32, 64), 1, wide)], weights, {"hidden_size": hidden})
+
+    return make
+
+
+def _integer_product(draw: np.random.Generator) -> Case:
+    weight = draw.integers(0, 255, (_width(draw), _width(draw)), np.uint8)
+    shape = (1, _steps(draw), len(weight))
+    return Case("DynamicQuantizeMatMul", [shape], [weight, _SCALE], domain=MICROSOFT)
+
+
+def _integer_convolution(draw: np.random.Generator) -> Case:
+    """Channels last, as the optimiser leaves it."""
+    side, kernel = _pick(draw, 7, 14, 28, 56), _pick(draw, 1, 3)
+    wide = min(_channels(draw, side), 512)
+    image = draw.integers(0, 255, (1, side, side, wide), np.uint8)
+    weight = draw.integers(0, 255, (min(_channels(draw, side), 512), wide, kernel, kernel), np.uint8)
+    weights = [image, _SCALE, _ZERO, weight, _SCALE, _ZERO, _SCALE, _ZERO]
+    return Case("QLinearConv", [], weights, {"pads": [kernel // 2] * 4, "channels_last": 1}, domain=MICROSOFT)
+
+
+_SCALE, _ZERO = np.array(0.01, np.float32), np.array(128, np.uint8)
+
 _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _pointwise: 30,
     _spatial: 30,
@@ -268,5 +320,9 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _reshape: 8,
     _flatten: 6,
     _mean: 8,
+    _recurrent("LSTM", 4): 6,
+    _recurrent("GRU", 3): 4,
+    _integer_product: 12,
+    _integer_convolution: 12,
 }
 """How often each kind is drawn when elementwise kinds get ten cases."""

@@ -24,6 +24,7 @@ _PER_OUTPUT = {
         batch_norm batchnorm batchnormalization biasgelu fastgelu fused_batch_norm hardswish_backward gelu_backward
         native_batch_norm native_batch_norm_legit native_batch_norm_legit_functional
         native_batch_norm_legit_no_training rescaling silu_backward swish
+        dequantize dequantizelinear dynamicquantizelinear fake_quant fakequantize quantize quantizelinear
     """,
     5.0: """
         log_softmax log_softmax_backward_data logsoftmax safe_softmax softmax softmax_backward_data softmax_backward
@@ -33,7 +34,7 @@ _PER_OUTPUT = {
         layernormalization lpnormalization lrn meanvariancenormalization native_batch_norm_backward native_group_norm
         native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm rmsnorm
         rmsnormalization simplifiedlayernormalization skiplayernormalization skipsimplifiedlayernormalization
-        embedlayernormalization unitnormalization
+        embedlayernormalization qembedlayernormalization unitnormalization
     """,
 }
 

@@ -16,6 +16,9 @@ Shape = tuple[int, ...]
 
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool", "NhwcMaxPool", "QLinearAveragePool"})
 
+_QUANTIZED = "QLinear"
+"""Start of the names of operators that compute on integers what the rest of the name says."""
+
 
 def node_flops(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> float:
     """Count the floating-point operations of an operator.
@@ -54,7 +57,8 @@ def node_flops(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> float:
     if node.op_type in _POOLS:
         window = attributes.get("kernel_shape")
         return float(outputs * math.prod(window.ints if window is not None else (1,)))
-    return element_flops(node.op_type, math.prod(shapes[0]) if shapes else 0, outputs)
+    kind = node.op_type.removeprefix(_QUANTIZED)
+    return element_flops(kind, math.prod(shapes[0]) if shapes else 0, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,12 @@ def _convolution_transposed(call: _Call) -> float:
 
 
 def _product(call: _Call) -> float:
-    """Rows times columns times the summed dimension: the last one of A, or the one before if A is transposed."""
-    transposed = "transA" in call.attributes and call.attributes["transA"].i
-    return 2.0 * math.prod(call.made) * call.shapes[0][-2 if transposed else -1]
+    """Rows times columns times the summed dimension: the last one of A, or the rows of a transposed A.
+
+    The rows of A precede its columns, or all batches if these were swapped as well.
+    """
+    turned, swapped = (name in call.attributes and call.attributes[name].i for name in ("transA", "transBatchA"))
+    return 2.0 * math.prod(call.made) * call.shapes[0][(0 if swapped else -2) if turned else -1]
 
 
 def _einsum(call: _Call) -> float:
@@ -101,54 +108,61 @@ def _recurrent(call: _Call) -> float:
     return 2.0 * math.prod(call.shapes[0][:2]) * (math.prod(call.shapes[1]) + math.prod(call.shapes[2]))
 
 
-def _attention(call: _Call) -> float:
-    """Input projection and attention of ONNX Runtime, or the standard operator on queries, keys and values."""
-    if (
-        "num_heads" not in call.attributes
-        or len(call.shapes[0]) == 4
-        or (len(call.shapes) > 2 and len(call.shapes[2]) > 2)
-    ):
-        return _attention_alone(call)
-    batch, steps, width = call.shapes[0]
-    projected = math.prod(call.shapes[1][1:])
-    past = call.shapes[4][3] if len(call.shapes) > 4 and len(call.shapes[4]) == 5 else 0
-    value = call.made[-1]
-    scores = (projected - value) // 2 + value  # width of the queries plus width of the values
-    return 2.0 * batch * steps * (width * projected + (steps + past) * scores)
+def _attention(past: int) -> Formula:
+    """Attention with its input projection; ``past`` is the position of earlier keys and values, of five dimensions."""
+
+    def count(call: _Call) -> float:
+        batch, steps, width = call.shapes[0]
+        projected = math.prod(call.shapes[1][1:])
+        value = call.made[-1]
+        scores = (projected - value) // 2 + value  # width of the queries plus width of the values
+        return 2.0 * batch * steps * (width * projected + (steps + _past(call, past, 5)) * scores)
+
+    return count
 
 
-def _attention_alone(call: _Call) -> float:
-    """Queries times keys, and scores times values; three dimensions (batch, steps, width) or four (with heads)."""
-    query = call.shapes[0]
-    keys = call.shapes[1] if len(call.shapes) > 1 and len(call.shapes[1]) > 2 else query
-    values = call.shapes[2] if len(call.shapes) > 2 and len(call.shapes[2]) > 2 else keys
-    length = keys[-2]
-    past = next((shape for shape in call.shapes[3:] if len(shape) == 4 and shape[-1] == query[-1]), None)
-    if past is not None and len(query) == 4 and len(keys) == 4:
-        length += past[-2]
-    width = query[-1] + (values[-1] if len(values) == len(query) else query[-1])
-    return 2.0 * math.prod(query[:-1]) * length * width
+def _standard_attention(call: _Call) -> float:
+    """Queries times keys, and scores times values; (batch, steps, width) or (batch, heads, steps, width)."""
+    if "num_heads" in call.attributes:  # ONNX Runtime's operator of this name
+        return _attention(4)(call)
+    query, keys = call.shapes[:2]
+    return 2.0 * math.prod(query[:-1]) * (keys[-2] + _past(call, 4, 4)) * (query[-1] + call.made[-1])
+
+
+def _multi_head_attention(call: _Call) -> float:
+    """Keys are (batch, steps, width), (batch, heads, steps, width), packed with values, or packed with queries."""
+    query, keys = call.shapes[0], call.shapes[1] if len(call.shapes) > 1 else ()
+    length = keys[2] if len(keys) == 4 else keys[1] if keys else query[1]
+    width = query[-1] if len(query) == 3 else call.made[-1]
+    return 2.0 * math.prod(call.made[:2]) * (length + _past(call, 6, 4)) * (width + call.made[-1])
 
 
 def _grouped_attention(call: _Call) -> float:
-    past = call.shapes[3][-2] if len(call.shapes) > 3 and len(call.shapes[3]) == 4 else 0
-    return 4.0 * math.prod(call.made) * (call.shapes[0][-2] + past)
+    return 4.0 * math.prod(call.made) * (call.shapes[0][-2] + _past(call, 3, 4))
+
+
+def _past(call: _Call, position: int, rank: int) -> int:
+    """Steps of the earlier keys, the last dimension but one of that input; 0 if it is omitted."""
+    shape = call.shapes[position] if position < len(call.shapes) else ()
+    return shape[-2] if len(shape) == rank else 0
 
 
 _PRODUCTS = """
-    DynamicQuantizeMatMul FusedGemm FusedMatMul Gemm GemmFastGelu MatMul MatMulInteger MatMulIntegerToFloat MatMulNBits
-    QGemm QLinearMatMul TransposeMatMul
+    DynamicQuantizeMatMul FusedGemm FusedMatMul Gemm GemmFastGelu MatMul MatMulBnb4 MatMulFpQ4 MatMulInteger
+    MatMulIntegerToFloat MatMulNBits QGemm QLinearMatMul TransposeMatMul
 """
 _CONVOLUTIONS = "Conv ConvInteger DeformConv FusedConv NhwcConv NhwcFusedConv"
 
 _FORMULAS: dict[str, Formula] = {
-    "Attention": _attention,
+    "Attention": _standard_attention,
+    "DecoderMaskedSelfAttention": _attention(4),
     "ConvTranspose": _convolution_transposed,
     "Einsum": _einsum,
     "GroupQueryAttention": _grouped_attention,
-    "MultiHeadAttention": _attention_alone,
+    "MultiHeadAttention": _multi_head_attention,
+    "QAttention": _attention(8),
     "QLinearConv": _convolution(3),
     **dict.fromkeys(_CONVOLUTIONS.split(), _convolution(1)),
     **dict.fromkeys(_PRODUCTS.split(), _product),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
+    **dict.fromkeys(("DynamicQuantizeLSTM", "GRU", "LSTM", "RNN"), _recurrent),
 }

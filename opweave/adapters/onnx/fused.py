@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LAYER_NORMALIZATION_SINCE = 17
 
 _FIRST_ONLY = """
-    BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm GroupQueryAttention MultiHeadAttention QLinearLeakyRelu
+    BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm QLinearLeakyRelu
     QLinearSigmoid QLinearSoftmax QuickGelu RotaryEmbedding SimplifiedLayerNormalization
 """
 _SAME_AS_INPUT = {
@@ -146,10 +146,16 @@ def _upsample(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
+    left, right = _factor(fused, "A", ("i", "j")), _factor(fused, "B", ("j", "k"))
+    yield _node("Einsum", fused.node.input[:2], fused.node.output[0], equation=f"{left},{right}->...ik")
+
+
+def _factor(fused: _Fused, which: str, axes: tuple[str, str]) -> str:
+    """Axes of a factor: its matrix may be transposed, and its first axis may stand before those of the batches."""
     given = _attributes(fused.node)
-    left = "ji" if "transA" in given and given["transA"].i else "ij"
-    right = "kj" if "transB" in given and given["transB"].i else "jk"
-    yield _node("Einsum", fused.node.input[:2], fused.node.output[0], equation=f"...{left},...{right}->...ik")
+    turned, swapped = (f"{name}{which}" in given and given[f"{name}{which}"].i for name in ("trans", "transBatch"))
+    first, last = axes[::-1] if turned else axes
+    return f"{first}...{last}" if swapped else f"...{first}{last}"
 
 
 def _to_float(fused: _Fused) -> Iterator[NodeProto]:
@@ -174,16 +180,44 @@ def _attention(fused: _Fused) -> Iterator[NodeProto]:
         yield _node("MatMul", [fused.node.input[0], weight], fused.node.output[0])
 
 
+def _separate_attention(fused: _Fused) -> Iterator[NodeProto]:
+    """The output is as wide as the queries, unless keys and values are packed into the same tensor."""
+    if fused.node.input[1]:
+        yield _node("Identity", fused.node.input[:1], fused.node.output[0])
+
+
+def _quantized_lstm(fused: _Fused) -> Iterator[NodeProto]:
+    """Its weights are those of the standard operator, transposed."""
+    name, weights = f"{fused.node.output[0]}/weight", fused.node.input[1:3]
+    turned = [
+        fused.weight(f"{name}{place}", *(fused.dims[weight][axis] for axis in (0, 2, 1)))
+        for place, weight in enumerate(weights)
+    ]
+    made = helper.make_node("LSTM", [fused.node.input[0], *turned], list(fused.node.output))
+    made.attribute.extend(fused.node.attribute)
+    yield made
+
+
+def _quantized(kind: str, *inputs: int) -> Rule:
+    """The standard operator on the tensors at these positions, without scales; channels may be last."""
+
+    def rule(fused: _Fused) -> Iterator[NodeProto]:
+        node, given = fused.node, _attributes(fused.node)
+        last = "channels_last" in given and given["channels_last"].i
+        plain = NodeProto(output=node.output, input=[node.input[place] for place in inputs])
+        plain.attribute.extend(value for value in node.attribute if value.name != "channels_last")
+        made = _Fused(plain, fused.dims, fused.weights)
+        yield from (_channels_last if last else _standard)(kind, len(inputs))(made)
+
+    return rule
+
+
 def _embeddings(fused: _Fused) -> Iterator[NodeProto]:
     for position in (0, 2):
         if position < len(fused.node.output) and fused.node.output[position]:
             yield helper.make_node(
                 "Gather", [fused.node.input[2], fused.node.input[0]], [fused.node.output[position]], axis=0
             )
-
-
-def _quantized_binary(fused: _Fused) -> Iterator[NodeProto]:
-    yield _node("Add", [fused.node.input[0], fused.node.input[3]], fused.node.output[0])
 
 
 def _quantized_gemm(fused: _Fused) -> Iterator[NodeProto]:
@@ -203,21 +237,30 @@ def _attributes(node: NodeProto) -> dict[str, AttributeProto]:
 
 _RULES: dict[str, Rule] = {
     "Attention": _attention,
+    "DynamicQuantizeLSTM": _quantized_lstm,
     "DynamicQuantizeMatMul": _standard("MatMul", 2),
     "EmbedLayerNormalization": _embeddings,
     "FusedConv": _standard("Conv", 3),
     "FusedGemm": _standard("Gemm", 3),
     "FusedMatMul": _fused_matmul,
     "GemmFastGelu": _standard("MatMul", 2),
+    "GroupQueryAttention": _separate_attention,
+    "MatMulBnb4": _packed_matmul,
+    "MatMulFpQ4": _packed_matmul,
     "MatMulIntegerToFloat": _to_float,
     "MatMulNBits": _packed_matmul,
+    "MultiHeadAttention": _separate_attention,
     "NhwcConv": _channels_last("Conv", 3),
     "NhwcFusedConv": _channels_last("Conv", 3),
     "NhwcMaxPool": _channels_last("MaxPool", 1),
     "QGemm": _quantized_gemm,
-    "QLinearAdd": _quantized_binary,
+    "QAttention": _attention,
+    "QLinearAdd": _quantized("Add", 0, 3),
+    "QLinearAveragePool": _quantized("AveragePool", 0),
     "QLinearConcat": _quantized_concat,
-    "QLinearMul": _quantized_binary,
+    "QLinearConv": _quantized("Conv", 0, 3),
+    "QLinearGlobalAveragePool": _quantized("GlobalAveragePool", 0),
+    "QLinearMul": _quantized("Mul", 0, 3),
     "TransposeMatMul": _fused_matmul,
 }
 

@@ -10,9 +10,9 @@ from opweave.adapters.graphs.element_flops import element_flops
 Shape = tuple[int, ...]
 
 _COMMON = """
-    Clamp=clamp Elu=elu Gather=gather HSigmoid=hardsigmoid HSwish=hardswish LogicalAnd=and LogicalNot=not LogicalOr=or
-    LogicalXor=xor MVN=layernorm NormalizeL2=lpnormalization NotEqual=ne Power=pow ReduceL1=reducel1 Select=where
-    SoftMax=softmax SoftPlus=softplus SquaredDifference=squareddifference
+    AvgPool=average Clamp=clamp Elu=elu Gather=gather HSigmoid=hardsigmoid HSwish=hardswish LogicalAnd=and
+    LogicalNot=not LogicalOr=or LogicalXor=xor MaxPool=max MVN=layernorm NormalizeL2=lpnormalization NotEqual=ne
+    Power=pow ReduceL1=reducel1 Select=where SoftMax=softmax SoftPlus=softplus SquaredDifference=squareddifference
 """
 COMMON = dict(pair.split("=") for pair in _COMMON.split())
 """Words that other frameworks use for a kind."""
@@ -34,8 +34,8 @@ def layer_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
     -------
     float
         Two for a multiply-accumulate. Convolutions, products, recurrent layers and attention are counted by their
-        formulas, everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`; the windows of pools
-        are not counted.
+        formulas, everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`; pools count one
+        operation per output element, whatever their windows.
 
     Examples
     --------
@@ -89,6 +89,7 @@ def _attention(shapes: Sequence[Shape], made: Shape) -> float:
 _FORMULAS: Mapping[str, Formula] = {
     "Convolution": _forwards(1),
     "ConvolutionBackpropData": _backwards(1),
+    "DeformableConvolution": lambda shapes, made: 2.0 * math.prod(made) * math.prod(shapes[2][1:]),
     "GRUCell": _cell(2),
     "GRUSequence": _sequence(3),
     "GroupConvolution": _forwards(2),

@@ -28,7 +28,7 @@ def operator_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
     float
         Two for a multiply-accumulate. Convolutions, products and recurrent layers are counted by their formulas, and
         everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`. Activations that are fused into
-        another operator, and the windows of pools, are not counted.
+        another operator are not counted; pools count one operation per output element, whatever their windows.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def _convolution_3d(shapes: Sequence[Shape], made: Shape) -> float:
     return 2.0 * math.prod(made) * math.prod(shapes[1][:4])
 
 
-def _transposed(shapes: Sequence[Shape], _: Shape) -> float:
-    """Inputs are the output's shape, the weights, and the image."""
-    return 2.0 * math.prod(shapes[2]) * math.prod(shapes[1][:3])
+def _transposed(image: int) -> Formula:
+    """Weights are the input at position 1: (output channels, window, input channels), or channels last in 3D."""
+    return lambda shapes, _: 2.0 * math.prod(shapes[image]) * math.prod(shapes[1][:-1])
 
 
 def _dense(shapes: Sequence[Shape], made: Shape) -> float:
@@ -93,12 +93,14 @@ _FORMULAS: Mapping[str, Formula] = {
     "BIDIRECTIONAL_SEQUENCE_RNN": _recurrent(slice(1, 8)),
     "CONV_2D": _convolution,
     "CONV_3D": _convolution_3d,
+    "CONV_3D_TRANSPOSE": _transposed(2),
+    "Convolution2DTransposeBias": _transposed(0),
     "DEPTHWISE_CONV_2D": _depthwise,
     "FULLY_CONNECTED": _dense,
     "LSTM": _recurrent(slice(1, 18)),
     "RNN": _recurrent(slice(1, 3)),
     "SVDF": _recurrent(slice(1, 3)),
-    "TRANSPOSE_CONV": _transposed,
+    "TRANSPOSE_CONV": _transposed(2),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _recurrent(slice(1, 18)),
     "UNIDIRECTIONAL_SEQUENCE_RNN": _recurrent(slice(1, 3)),
 }

@@ -29,11 +29,11 @@ class Sides(LayoutProgram):
 
     def build(self, problem: MemoryLayout) -> OffsetModel:
         """Write the model."""
-        model = OffsetModel(self.prepare(problem, LARGEST), self._grain)
+        model = OffsetModel(self.prepare(problem, LARGEST), self.unit_bytes)
         model.check_time = self.check_time
         self.add_pools(model)
         self.add_places(model)
-        self._add_sides(model)
+        self.add_sides(model)
         self.add_tops(model, float(model.instance.live.max(initial=0)) / self._grain)
         self.minimise(model)
         self.add_constraints(model, problem)
@@ -46,24 +46,29 @@ class Sides(LayoutProgram):
         columns: IntArray = model.reals(name, keys, low, high)
         return columns
 
-    def _add_sides(self, model: OffsetModel) -> None:
+    def in_turn(self, _model: Any, _first: int, _second: int) -> Linear:
+        """At most 1, and 0 unless two blocks never live together; nothing for lifetimes that are given."""
+        return Linear()
+
+    def add_sides(self, model: Any) -> None:
         """Of two blocks that live together in one pool, one ends below the other."""
         instance = model.instance
         big = self._units(self._height)
         for i, j in zip(*(rows.tolist() for rows in instance.meeting), strict=True):
             shared = [(model.stands(i, k), model.stands(j, k)) for k in range(len(instance.capacity))]
             shared = [(a, b) for a, b in shared if (a.terms or a.constant) and (b.terms or b.constant)]
-            if not shared:
+            apart = self.in_turn(model, i, j)
+            if not shared or (apart.constant >= 1 and not apart.terms):
                 continue
             sides = [self._below(model, first, second) for first, second in ((i, j), (j, i))]
             for a, b in shared:
-                self._require(model, "one_below", total(sides) >= a + b - 1)
+                self._require(model, "one_below", total(sides) + apart >= a + b - 1)
             for (first, second), side in zip(((i, j), (j, i)), sides, strict=True):
                 if side.terms:
-                    row = Linear.of(model.places[first]) + self._size(model, first) - Linear.of(model.places[second])
+                    row = Linear.of(model.places[first]) + self.units_of(model, first) - Linear.of(model.places[second])
                     model.where("disjoint", row <= 0, (side,), big)
 
-    def _below(self, model: OffsetModel, first: int, second: int) -> Linear:
+    def _below(self, model: Any, first: int, second: int) -> Linear:
         """1 if the first block ends below the second one; known to be 0 where fixed offsets say so."""
         instance = model.instance
         if instance.fixed[first] >= 0 and instance.fixed[second] >= 0:

@@ -21,7 +21,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, check_rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
@@ -140,6 +140,11 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         self._grain = self._step * max(1.0, self._height / self._step / largest)
         return instance
 
+    @property
+    def unit_bytes(self) -> float:
+        """Bytes of a unit, once units are chosen."""
+        return self._grain
+
     def add_pools(self, model: Any) -> None:
         """One pool for every team of blocks, and no pool for two blocks that must be apart."""
         instance = model.instance
@@ -185,12 +190,12 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             for row in range(len(instance)):
                 there = model.stands(row, k)
                 if instance.solid[row] and (there.terms or there.constant):
-                    end = Linear.of(model.places[row]) + self._size(model, row)
+                    end = Linear.of(model.places[row]) + self.units_of(model, row)
                     big = self._units(self._height)
                     model.where("below_top", end - model.tops[k] <= 0, self._conditions(there), big)
             if len(names) > 1:
                 for section in instance.full_sections():
-                    live = total(model.stands(row, k) * self._size(model, row) for row in section.tolist())
+                    live = total(model.stands(row, k) * self.units_of(model, row) for row in section.tolist())
                     self._require(model, "live", live - model.tops[k] <= 0)
 
     def lengths(self, model: Any, name: str, keys: Iterable[str], low: Any, high: Any) -> IntArray:
@@ -202,9 +207,12 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         """Bytes in units, rounded down to whole ones if a unit is whole."""
         return size // self._step if self._grain == self._step else size / self._grain
 
-    def _size(self, model: Any, row: int) -> float:
+    def units_of(self, model: Any, row: int) -> float:
+        """Bytes of a block in units."""
         size = int(model.instance.bytes[row])
-        return size // self._step if self._grain == self._step else size / self._grain
+        if self._grain == self._step:
+            return size // self._step
+        return size / self._grain if size > SMALLEST_COEFFICIENT * self._grain else 0.0
 
     @staticmethod
     def _conditions(there: Linear) -> tuple[Linear, ...]:
@@ -227,7 +235,13 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
                     self._align(model, row, pool.name, step, there)
 
     def _align(self, model: Any, row: int, pool: str, step: int, there: Linear) -> None:
-        """The offset is a multiple of ``step`` bytes if the block is in the pool."""
+        """The offset is a multiple of ``step`` bytes if the block is in the pool.
+
+        Engines do not see steps that are far smaller than a unit. Without added rows, layouts are aligned when they are
+        pushed down.
+        """
+        if step < TOLERANCE * self._grain and not self.context.extended:
+            return
         most = math.ceil(self._height / step)
         (count,) = model.wholes("steps", [(model.instance.name(row), pool)], 0, most)
         factor = step // self._step if self._grain == self._step else step / self._grain
@@ -275,11 +289,17 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
 
     def start(self, model: Any, solution: Layout) -> FloatArray:
         """The values that a layout implies, pushed down unless added rows may speak against that."""
-        instance, known = model.instance, dict[int, float]()
-        offset, pool = instance.places(solution)
+        offset, pool = model.instance.places(solution)
         if not self.context.extended:
-            offset = pushed_down(instance, offset.astype(np.float64), pool)
-        known |= {column: at / model.grain for column, at in zip(model.places, offset.tolist(), strict=True)}
+            offset = pushed_down(model.instance, offset.astype(np.float64), pool)
+        return self.values_at(model, offset, pool)
+
+    def values_at(self, model: Any, offset: IntArray, pool: IntArray) -> FloatArray:
+        """The values that the offsets and pools of the blocks imply."""
+        instance: LayoutInstance = model.instance
+        known: dict[int, float] = {
+            column: at / model.grain for column, at in zip(model.places, offset.tolist(), strict=True)
+        }
         for (team, k), chosen in model.chosen.items():
             rows = np.flatnonzero(instance.team == team)
             known |= dict.fromkeys(chosen.terms, float(pool[rows[0]] == k))

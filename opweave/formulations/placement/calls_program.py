@@ -8,7 +8,7 @@ For rows of your own, ``model.on(op, device)``, ``model.uses(device)`` and ``mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.calls import CallInstance, calls_of, lower_calls, schedule_of_calls
 from opweave.formulations.placement.instance import TAKEN_IN
+from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.shortage import shortage
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
@@ -108,12 +109,13 @@ class Calls(TimedFormulation[Placement, Schedule]):
     def build(self, problem: Placement) -> CallModel:
         """Write the model."""
         instance = lower_calls(problem)
+        horizon = self._horizon(instance)
+        instance = _no_longer_than(instance, horizon)
         calls = instance.most * len(instance.accelerators)
         edges = len(instance.readers.items) + instance.operators
         check_rows((calls + 1) * edges * 6, self.name, self.context.limits)
         model = CallModel(instance)
         model.check_time = self.check_time
-        horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0.0 else 1.0
         model.tick = self._unit
         self._places(model)
@@ -138,6 +140,11 @@ class Calls(TimedFormulation[Placement, Schedule]):
     def _ways(instance: CallInstance) -> tuple[FloatArray, FloatArray]:
         return instance.bring, instance.give
 
+    def _units(self, seconds: float) -> float:
+        """Seconds in units of the model; what engines would drop counts as nothing, which only relaxes the model."""
+        units = float(seconds) / self._unit
+        return units if units > NEGLIGIBLE else 0.0
+
     def _places(self, model: CallModel) -> None:
         """Every operator is in one call or on the host; tied operators share a device."""
         instance = model.instance
@@ -159,13 +166,13 @@ class Calls(TimedFormulation[Placement, Schedule]):
 
     def _carried(self, model: CallModel) -> list[Linear]:
         """What every call brings in, runs and returns, in units; a tensor that no link carries stays."""
-        instance, unit = model.instance, self._unit
+        instance = model.instance
         calls = instance.most * len(instance.accelerators)
         loads = [Linear() for _ in range(calls)]
         for c in range(calls):
             k, bring, give = c // instance.most, {}, {}
             for v in np.flatnonzero(np.isfinite(instance.seconds[:, k])).tolist():
-                loads[c] = loads[c] + model.at(v, c) * float(instance.seconds[v, k] / unit)
+                loads[c] = loads[c] + model.at(v, c) * self._units(instance.seconds[v, k])
             for t, maker in enumerate(instance.producer.tolist()):
                 linked = np.isfinite([instance.bring[t, k], instance.give[t, k]])
                 bring[t], give[t] = model.reals("moved", [("in", t, c), ("out", t, c)], 0.0, linked).tolist()
@@ -174,9 +181,9 @@ class Calls(TimedFormulation[Placement, Schedule]):
                     model.rows("brought").add(model.at(v, c) - made <= Linear.of(bring[t]))
                     model.rows("given").add(made - model.at(v, c) <= Linear.of(give[t]))
                 if linked[0]:
-                    loads[c] = loads[c] + Linear.of(bring[t]) * float(instance.bring[t, k] / unit)
+                    loads[c] = loads[c] + Linear.of(bring[t]) * self._units(instance.bring[t, k])
                 if linked[1]:
-                    loads[c] = loads[c] + Linear.of(give[t]) * float(instance.give[t, k] / unit)
+                    loads[c] = loads[c] + Linear.of(give[t]) * self._units(instance.give[t, k])
             self.check_time()
         return loads
 
@@ -206,26 +213,26 @@ class Calls(TimedFormulation[Placement, Schedule]):
         begin = [Linear.of(int(s)) for s in model.reals("S", range(len(loads)), 0.0, big)]
         last = Linear.of(model.real("C_max", least, max(big, least)))
         model.timed.update(range(min(end[0].terms, default=0) if end else 0, len(model)))
-        own = np.where(np.isfinite(instance.host_seconds), instance.host_seconds, 0.0) / unit
+        own = [self._units(each) if np.isfinite(each) else 0.0 for each in instance.host_seconds.tolist()]
         for v in range(instance.operators):
             model.rows("last").add(end[v] <= last)
-            model.rows("on_host").add(model.at(v, -1) * float(own[v]) <= end[v])
+            model.rows("on_host").add(model.at(v, -1) * own[v] <= end[v])
             for c, load in enumerate(loads):
                 if model.place[v, c] != ABSENT:
                     row = begin[c] + load - end[v] + model.at(v, c) * big <= big
                     model.rows("in_call").add(row)
         for t, maker in enumerate(instance.producer.tolist()):
             for v in instance.readers[t].tolist():
-                step = model.at(v, -1) * float(own[v])
+                step = model.at(v, -1) * own[v]
                 for c in range(len(loads)):
                     k = c // most
                     if model.place[v, c] == ABSENT or not np.isfinite(instance.bring[t, k]):
                         continue
                     enters = model.at(v, c) - model.at(maker, c)
-                    step = step + enters * float((instance.seconds[v, k] + instance.bring[t, k]) / unit)
+                    step = step + enters * self._units(instance.seconds[v, k] + instance.bring[t, k])
                     model.rows("waits").add(end[maker] - begin[c] + enters * big <= big)
                 model.rows("after").add(end[maker] + step <= end[v])
-                model.rows("follows").add(end[maker] + model.at(v, -1) * float(own[v]) <= end[v])
+                model.rows("follows").add(end[maker] + model.at(v, -1) * own[v] <= end[v])
             self.check_time()
         for c, load in enumerate(loads):
             if c % most:
@@ -261,3 +268,13 @@ class Calls(TimedFormulation[Placement, Schedule]):
         """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
         reason = shortage(problem)
         return reason or f"no schedule respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
+
+
+def _no_longer_than(instance: CallInstance, horizon: float) -> CallInstance:
+    """The instance without places and ways that take longer than any plan worth finding."""
+
+    def short(seconds: FloatArray) -> FloatArray:
+        return np.where(seconds <= horizon, seconds, np.inf)
+
+    whole = replace(instance.whole, seconds=short(instance.whole.seconds))
+    return replace(instance, whole=whole, bring=short(instance.bring), give=short(instance.give))

@@ -139,7 +139,7 @@ def common_tick(instance: PlacementInstance, horizon: float, most: float) -> flo
     for digits in range(-3, 10):
         counts = durations * 10.0**digits
         whole = np.round(counts)
-        if (np.abs(counts - whole) <= EXACT * np.maximum(1.0, whole)).all():
+        if (np.abs(counts - whole) <= EXACT * whole).all():  # relative, since errors add up along paths
             tick = math.gcd(*(int(count) for count in np.unique(whole))) / 10.0**digits
             if tick > 0 and horizon / tick <= most:
                 return tick

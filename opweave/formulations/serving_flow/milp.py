@@ -33,6 +33,9 @@ UNITS = 1e3
 SLOWEST = 1e5
 """Times of the least time of a token that a device or link may take for it; slower ones are left out."""
 
+NEGLIGIBLE = 1e-9
+"""Units of time below this are left out of rows, because engines would drop such coefficients."""
+
 Place = tuple[int, int, int]
 
 
@@ -138,10 +141,13 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             key = (k, first, end)
             share = Linear.of(model.computes[key])
             model.rows("with_its_block").add(share <= Linear.of(model.holds[key]))
-            busy[k] = busy.get(k, Linear()) + share * (UNITS * model.instance.bounded / speed)
-        for k, seconds in busy.items():
+            seconds = UNITS * model.instance.bounded / speed
+            if seconds > NEGLIGIBLE:
+                busy[k] = busy.get(k, Linear()) + share * seconds
+        for k in sorted({k for k, _, _, _ in blocks}):
             model.rows("one_block").add(model.uses(model.instance.names[k]) <= 1)
-            model.rows("speed").add(seconds <= token)
+            if k in busy:
+                model.rows("speed").add(busy[k] <= token)
         self.check_time()
 
     def _flows(self, model: BlockModel, token: Linear) -> None:
@@ -184,7 +190,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         if seconds > SLOWEST:
             self.restricts = self.restricts or rate > 0.0
             model.rows("no_link").add(share <= 0)
-        elif seconds > 0.0:
+        elif UNITS * seconds > NEGLIGIBLE:
             model.rows("link").add(share * (UNITS * seconds) <= token)
 
     def extract(self, model: BlockModel, values: FloatArray) -> LayerBlocks:

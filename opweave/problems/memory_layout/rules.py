@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opweave.problems.measures import bytes_held
 from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
 from opweave.problems.memory_layout.parts import Lifetime, Pool
@@ -36,6 +38,8 @@ def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
 def _membership(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check that every storage has an offset and a pool, and that nothing else has."""
     known = {each.id for each in problem.lifetimes}
+    if solution.offset.keys() == known and not solution.pool and len(problem.pools) == 1:
+        return
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
             yield Violation(rule="unknown", message=f"{name!r} is not a storage of the problem")
@@ -53,17 +57,16 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
     lives, uses = timeline.lifetimes, []
     assert lives.offset is not None
     peaks = bytes_held(timeline).tolist()
-    tops = [0] * len(problem.pools)
-    for pool, top in zip(lives.resource.tolist(), (lives.offset + lives.bytes).tolist(), strict=True):
-        tops[pool] = max(tops[pool], top)
+    tops = np.zeros(len(problem.pools), dtype=np.int64)
+    np.maximum.at(tops, lives.resource, lives.offset + lives.bytes)
     inside: list[list[Lifetime]] = [[] for _ in problem.pools]
     for each in problem.lifetimes:
         inside[pools[each.id] or 0].append(each)
-    for pool, top, peak, held in zip(problem.pools, tops, peaks, inside, strict=True):
-        seconds = math.fsum(pool.seconds(each.moved) for each in held)
+    for pool, top, peak, held in zip(problem.pools, tops.tolist(), peaks, inside, strict=True):
+        seconds = 0.0 if pool.speed is None else math.fsum(pool.seconds(each.moved) for each in held)
         uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
     return LayoutDetails(
-        arena_bytes=sum(tops),
+        arena_bytes=int(tops.sum()),
         live_peak=problem.live_peak,
         traffic_seconds=math.fsum(use.traffic_seconds for use in uses),
         pools=tuple(uses),
@@ -73,8 +76,11 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
 def _places(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
     pools_of, offsets = problem.pools_of(solution), dict(solution.offset)
+    free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
     for each in problem.lifetimes:
         pool, offset = problem.pools[pools_of[each.id] or 0], offsets[each.id]
+        if free and each.pools is None and not offset % max(each.alignment, pool.alignment):
+            continue  # both alignments are powers of two
         for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
             if offset % alignment:
                 message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"
@@ -132,25 +138,25 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
     """
     lives = timeline.lifetimes
     assert lives.offset is not None
-    columns = (lives.begin, lives.end, lives.resource, lives.offset, lives.bytes)
-    begin, end, resource, offset, size = (column.tolist() for column in columns)
-    events = [(moment, 1, row) for row, moment in enumerate(begin)]
-    events += [(moment, 0, row) for row, moment in enumerate(end)]
-    standing: list[list[tuple[int, int]]] = [[] for _ in timeline.resources]
-    for _, begins, row in sorted(events):
-        here, mine = standing[resource[row]], (offset[row], row)
-        at = bisect_left(here, mine)
-        if not begins:
-            if at < len(here) and here[at] == mine:
-                del here[at]
+    rows = np.arange(len(lives.begin))
+    begins = np.repeat([1, 0], len(rows))
+    events = np.lexsort((np.tile(rows, 2), begins, np.concatenate([lives.begin, lives.end])))
+    resource, offset, end = lives.resource.tolist(), lives.offset.tolist(), (lives.offset + lives.bytes).tolist()
+    lows: list[list[int]] = [[] for _ in timeline.resources]  # distinct, since nothing in there overlaps
+    row_at: list[dict[int, int]] = [{} for _ in timeline.resources]
+    for row, begun in zip((events % max(1, len(rows))).tolist(), begins[events].tolist(), strict=True):
+        here, who, low, top = lows[resource[row]], row_at[resource[row]], offset[row], end[row]
+        at = bisect_left(here, low)
+        if not begun:
+            if who.get(low) == row:
+                del here[at], who[low]
             continue
-        most, other, top = 0, row, offset[row] + size[row]
-        for low, near in here[max(0, at - 1) : at + 1]:
-            shared = min(top, low + size[near]) - max(low, offset[row])
-            most, other = max((most, other), (shared, near))
-        if most <= 0:
-            here.insert(at, mine)
+        if (at == len(here) or here[at] >= top) and (not at or end[who[here[at - 1]]] <= low):
+            here.insert(at, low)
+            who[low] = row
             continue
+        near = (who[each] for each in here[max(0, at - 1) : at + 1])
+        most, other = max((min(top, end[each]) - max(low, offset[each]), each) for each in near)
         first, second = (timeline.name(int(lives.storage[each])) for each in (other, row))
         where = timeline.resources[resource[row]].name
         message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"

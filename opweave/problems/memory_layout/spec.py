@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -19,7 +18,7 @@ from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.looks import Bare
 from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
 from opweave.problems.memory_layout.parts import Lifetime, Pool
-from opweave.problems.memory_layout.play import play
+from opweave.problems.memory_layout.play import Solid, play
 from opweave.problems.memory_layout.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
@@ -211,9 +210,12 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def live_peak(self) -> int:
         """The most bytes that live at any time, in all pools together; no layout needs less."""
-        rows = [block for block in self.blocks if block.end > block.begin]
-        changes = sorted(change for each in rows for change in ((each.begin, each.bytes), (each.end, -each.bytes)))
-        return max(accumulate((size for _, size in changes), initial=0))
+        return self.solid.live_peak
+
+    @cached_property
+    def solid(self) -> Solid:
+        """The blocks that take space, as columns."""
+        return Solid.of(self.blocks)
 
     @cached_property
     def pool_index(self) -> dict[str, int]:

@@ -61,16 +61,17 @@ def _pools(problem: MemoryLayout, run: Run) -> Outcome:
 
 
 def _by_engine(problem: MemoryLayout, run: Run, outcome: Outcome) -> Outcome:
-    """Let CP-SAT or HiGHS go on where the problem is small, or has side constraints that only models know."""
-    engine = next((name for name in ("cp-sat", "highs") if is_available(problem, name)), None)
-    if engine is None or len(problem.lifetimes) > ENGINE_STORAGES:
+    """Let CP-SAT, or HiGHS where that refuses, go on where the problem is small, or only models know its rules."""
+    if len(problem.lifetimes) > ENGINE_STORAGES:
         return outcome
-    try:
-        with run.share(1.0, ENGINE_SECONDS):
-            return go_on_with(problem, engine, run)
-    except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
-        logger.info("%s is of no help: %s", engine, error)
-        return outcome
+    for engine in ("cp-sat", "highs"):
+        if is_available(problem, engine):
+            try:
+                with run.share(1.0, ENGINE_SECONDS):
+                    return go_on_with(problem, engine, run)
+            except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
+                logger.info("%s is of no help: %s", engine, error)
+    return outcome
 
 
 register(

@@ -91,27 +91,35 @@ class Joint:
         self._least: int | None = None  # the least bound of all orders that may fit; None if there is none so far
         self._none_fits = False
 
-    def solve(self) -> Outcome:
-        """Find and prove as much as the time allows."""
+    def first(self) -> tuple[Outcome | None, list[Ordering]]:
+        """Lay out an order with the least peak; returns the outcome if this ends the search, and the orders found."""
         run, ordering = self.run, self.problem.ordering
         run.proved(int(trivial_bound(ordering) or 0), "trivial")
         with suppress(NoPlanError, ContradictionError):
             as_listed(self.problem, run)
         if run.closed() or run.should_stop():
-            return Outcome(run.termination())
+            return Outcome(run.termination()), []
         scout = Run(time_limit=self._seconds(ORDER_SHARE), seed=run.seed)
         run.enter("an order with the least peak")
         outcome = go_on_with(ordering, "auto", scout)
         if outcome.infeasible:
-            return outcome
+            return outcome, []
         if scout.bound is not None:
             run.proved(int(scout.bound), f"least peak of an order ({scout.bound_source})")
         orders = [each.solution for each in reversed(scout.candidates) if isinstance(each.solution, Ordering)]
         for order in orders[:1] or [given_order(ordering)]:
             run.enter("offsets of that order")
             self._pack(order, LAYOUT_SHARE)
+        return None, orders
+
+    def solve(self) -> Outcome:
+        """Find and prove as much as the time allows."""
+        run = self.run
+        outcome, orders = self.first()
+        if outcome is not None:
+            return outcome
         if not run.should_stop():
-            self._try_others(orders[0] if orders else given_order(ordering))
+            self._try_others(orders[0] if orders else given_order(self.problem.ordering))
         if self._none_fits:
             limit = self.problem.limit_bytes
             return Outcome(infeasible=True, reason=f"no order can be laid out in the limit of {limit:,} bytes")
@@ -261,7 +269,7 @@ register(
         about="a best order, its offsets, then other orders as long as they may be packed better",
         proves="optimum",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "violations"),
+        supports=("order_arcs",),
     )
 )
 

@@ -79,6 +79,7 @@ def test_fitted_times_are_near_noisy_ones() -> None:
     share = fit([Sample("Relu", 0.0, size, time) for size, time in zip(moved, took, strict=True)])
     predicted = moved / (share.device.memory_bandwidth or 1) + (share.efficiency["Relu"].launch_seconds or 0)
     assert predicted.sum() == pytest.approx(took.sum(), rel=0.1)
+    assert share.errors["Relu"] == pytest.approx(np.median(np.abs(predicted / took - 1)), rel=1e-6)
 
 
 def test_calibrations_come_back_from_json() -> None:
@@ -90,12 +91,14 @@ def test_calibrations_come_back_from_json() -> None:
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from opweave.adapters.costs.calibration_cases import case_model, cases
+    from opweave.adapters.costs.calibration_cases import LIKE, case_model, cases
     from opweave.adapters.onnx.read import from_onnx
 
     calibration = ow.calibrate(each=1, repeats=1)
     kinds = {case.kind for case in cases(each=1)}
-    assert kinds == set(calibration.efficiency)
+    assert kinds == set(calibration.errors)
+    assert kinds | {other for other, kind in LIKE.items() if kind in kinds} == set(calibration.efficiency)
+    assert calibration.efficiency["FusedMatMul"] == calibration.efficiency["MatMul"]
     graph = from_onnx(case_model(cases(each=1)[0]))
     costs = calibration.costs(graph)
     assert not costs.missing([op.id for op in graph.operators], ["cpu"])

@@ -99,6 +99,9 @@ def test_a_subgraph_that_calls_itself_is_refused(tmp_path: Path) -> None:
 def test_products_count_the_summed_dimension() -> None:
     assert operator_flops("BATCH_MATMUL", [(2, 3, 4), (2, 4, 5)], (2, 3, 5)) == 2 * 2 * 3 * 4 * 5
     assert operator_flops("TRANSPOSE_CONV", [(4,), (8, 2, 2, 16), (1, 7, 7, 16)], (1, 14, 14, 8)) == 2 * 49 * 16 * 32
+    assert operator_flops("CONV_3D_TRANSPOSE", [(5,), (2, 3, 3, 8, 4), (1, 2, 5, 5, 4)], (1, 3, 7, 7, 8)) == 400 * 144
+    assert operator_flops("Convolution2DTransposeBias", [(1, 7, 7, 16), (8, 2, 2, 16)], (1, 14, 14, 8)) == 1568 * 32
+    assert operator_flops("MAX_POOL_2D", [(1, 8, 8, 3)], (1, 4, 4, 3)) == 48
     assert operator_flops("CONV_2D", [(1, 8, 8, 3)], (1, 8, 8, 4)) == 0.0
 
 

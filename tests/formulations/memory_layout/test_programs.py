@@ -101,3 +101,18 @@ def test_what_fits_nowhere_says_so() -> None:
     with pytest.raises(ow.LimitExceededError, match="counts whole units of 1 bytes"):
         sizes = {"a": 2**40 + 1, "b": 1}
         Boxes().build(ow.MemoryLayout(lifetimes=[L(id=k, begin=0, end=1, bytes=size) for k, size in sizes.items()]))
+
+
+@pytest.mark.parametrize("pools", [1, 2])
+def test_sizes_and_alignments_that_are_nothing_beside_the_largest_are_left_out(pools: int) -> None:
+    sizes = {"a": (0, 2**50, 1), "b": (1, 3, 2), "c": (1, 2**50 - 1, 8)}
+    problem = ow.MemoryLayout(
+        lifetimes=[
+            L(id=name, begin=at, end=at + 2, bytes=size, alignment=to) for name, (at, size, to) in sizes.items()
+        ],
+        pools=[ow.Pool(name=f"pool{k}", bytes=2**52) for k in range(pools)],
+    )
+    optimum, _ = best_layout(problem)
+    result = ow.solve(problem, solver="highs", time_limit=2, options={"head_start": False})
+    assert result.objective == pytest.approx(optimum)
+    assert result.bound <= optimum

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from itertools import islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_layout.ordered import Orders
-from tests.oracles.memory_layout import best_ordered_layout
+from tests.oracles.memory_layout import best_ordered_layout, packs
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.strategies.memory_layout import ordered_layouts
 from tests.strategies.specs import memory_orderings
@@ -97,3 +99,84 @@ def test_a_limit_that_is_up_at_once_still_gives_the_plan_of_the_listed_order() -
     result = ow.solve(ow.OrderedLayout(graph), time_limit=1e-3)
     assert result.verified
     assert result.objective >= 9_720_192
+
+
+def drawn(seed: int, count: int) -> ow.OpGraph:
+    """A random graph of so many operators that read up to three earlier results."""
+    noise = random.Random(seed)
+    names = [f"o{k}" for k in range(count)]
+    operators = [
+        ow.Operator(
+            id=name,
+            inputs=noise.sample(["x", *names[:k]], min(noise.randint(1, 3), k + 1)),
+            outputs=[name],
+            workspace_bytes=noise.choice([0, 0, 0, 5]),
+        )
+        for k, name in enumerate(names)
+    ]
+    tensors = [ow.Tensor(id=name, bytes=noise.randint(1, 12)) for name in ["x", *names]]
+    return ow.OpGraph(tensors=tensors, operators=operators, outputs=noise.sample(names, 2))
+
+
+MOST_ORDERS = 150
+"""Orders with the least peak whose packing is decided by brute force."""
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_the_arena_equals_the_least_peak_where_some_order_can_be_packed_at_it(seed: int) -> None:
+    problem = ow.OrderedLayout(drawn(seed, 10 + seed))
+    peak, _ = best_ordering_by_states(problem.ordering)
+    names = [op.id for op in problem.graph.operators]
+    listed = list(islice(Orders(lower(problem.ordering), peak, seed=0), MOST_ORDERS))
+    orders = (ow.Ordering(order=[names[v] for v in order]) for order in listed)
+    can = any(packs(problem.layout(order), peak) for order in orders)
+    result = ow.solve(problem, time_limit=10.0)
+    if can:
+        assert (result.status, result.objective) == (ow.Status.OPTIMAL, peak)
+    elif len(listed) < MOST_ORDERS:
+        assert result.objective > peak
+    assert result.bound >= peak
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(both=ordered_layouts(4))
+def test_engines_agree_with_brute_force(both: ow.OrderedLayout) -> None:
+    arena = best_ordered_layout(both)
+    try:
+        result = ow.solve(both, solver="highs", options={"head_start": False})
+    except ow.UnsupportedFeatureError:
+        assert both.in_place != "none"
+        return
+    if arena is None:
+        assert result.status is ow.Status.INFEASIBLE, result.reason
+        return
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, arena), result.reason
+    assert result.bound <= arena
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_constraint_programs_agree_with_brute_force(seed: int) -> None:
+    pytest.importorskip("ortools")
+    problem = ow.OrderedLayout(drawn(seed, 5), alignment=4 if seed else 1)
+    result = ow.solve(problem, solver="cp-sat", options={"head_start": False})
+    arena = best_ordered_layout(problem)
+    assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, arena, arena)
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+def test_rows_of_a_users_own_speak_of_orders_and_offsets(solver: str) -> None:
+    """The result of c at 20 or higher makes an arena of 21 bytes."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = ow.OrderedLayout(graph=GRAPH)
+
+    def extend(model, problem) -> None:
+        model.add(model.offset("c") >= 20)
+        model.add(model.before("b", "a") >= 1)
+        model.add(model.position("c") >= 2)
+
+    result = ow.solve(problem, solver=solver, extend=extend)
+    assert (result.status, result.objective, result.solution.order) == (ow.Status.OPTIMAL, 21, ("b", "a", "c"))
+    assert result.solution.offset["c"] == 20
+    with pytest.raises(ow.InvalidInputError, match="no storage 'z'"):
+        ow.solve(problem, solver="highs", extend=lambda model, _: model.add(model.offset("z") <= 1))

@@ -21,3 +21,14 @@ def test_pools_agree_with_brute_force(problem: ow.MemoryLayout) -> None:
     assert result.bound is None or result.bound <= least + 1e-6 * abs(least)
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(least)
+
+
+def test_sizes_too_far_apart_for_one_engine_go_to_the_next() -> None:
+    """The small storage fits neither beside the large one nor into the small pool, which CP-SAT's units cannot tell."""
+    large = 2**40 + 1
+    problem = ow.MemoryLayout(
+        lifetimes=[ow.Lifetime(id="a", begin=0, end=2, bytes=large), ow.Lifetime(id="b", begin=1, end=3, bytes=24)],
+        pools=[ow.Pool(name="small", bytes=6), ow.Pool(name="large", bytes=large)],
+    )
+    assert best_layout(problem)[0] is None
+    assert ow.solve(problem, time_limit=5).status is ow.Status.INFEASIBLE

@@ -188,3 +188,21 @@ def test_rows_of_a_users_own_and_limits_on_devices_are_obeyed() -> None:
     alone = ow.solve(few, time_limit=20)
     assert alone.status is ow.Status.OPTIMAL
     assert len(set(alone.solution.device.values())) == 1
+
+
+@pytest.mark.parametrize(("slow", "size"), [(1e-6, 2**49), (1e11, 0), (1e-21, 8)])
+def test_times_far_apart_are_left_out_of_the_program(slow: float, size: int) -> None:
+    """What takes longer than the best plan is out of the question, and what takes next to nothing counts as nothing."""
+    problem = ow.Placement(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id="p", bytes=size), ow.Tensor(id="q", bytes=0)],
+            operators=[ow.Operator(id="p", outputs=["p"]), ow.Operator(id="q", inputs=["p"], outputs=["q"])],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name="h"), ow.Device(name="a")], shared=1.0),
+        costs=ow.Costs.from_table({"p": {"h": 2e-6, "a": slow}, "q": {"h": 2e-6, "a": 1e-6}}),
+        transfers="blocking",
+        host="h",
+        max_calls=2,
+    )
+    for solver in EXACT:
+        check(problem, solver, best_calls(problem))

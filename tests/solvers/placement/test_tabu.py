@@ -7,6 +7,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.graphs.job_shop import read_job_shop
+from opweave.formulations.placement.instance import common_tick, lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
@@ -81,3 +82,28 @@ def test_whole_times_round_bounds_up_unless_a_rule_may_add_times() -> None:
     result = ow.solve(shop, solver="auto", time_limit=5)
     assert result.status is ow.Status.OPTIMAL
     assert result.bound == pytest.approx(6.0)
+
+
+def test_bounds_are_not_rounded_up_to_a_measure_that_leaves_out_tiny_times() -> None:
+    """Hundreds of times that are nothing beside a thousand seconds are something together."""
+    tiny = {f"s{k}": 9e-8 for k in range(290)}
+    seconds = {"first": 1000.0, **tiny, "last": 1000.0}
+    names = list(seconds)
+    chain = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=0) for name in names],
+        operators=[
+            ow.Operator(id=name, inputs=names[max(0, k - 1) : k], outputs=[name]) for k, name in enumerate(names)
+        ],
+    )
+    problem = ow.Placement(
+        graph=chain,
+        cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="e")], shared=1e12),
+        costs=ow.Costs.from_table({name: {"d": each, "e": each} for name, each in seconds.items()}),
+        transfers="delay",
+    )
+    instance = lower(problem)
+    assert common_tick(instance, 3000.0, 1e7) is None
+    result = ow.solve(problem, time_limit=5)
+    assert result.reason is None
+    assert result.status is ow.Status.OPTIMAL
+    assert result.bound <= 2000.0 + 290 * 9e-8

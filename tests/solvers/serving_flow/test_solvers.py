@@ -106,3 +106,17 @@ def test_a_plan_goes_to_json_and_back_and_is_shown() -> None:
     assert again == problem
     assert "286.6 tokens/s" in result.explain() or "3.489 ms" in result.explain()
     assert np.isfinite(result.objective)
+
+
+@pytest.mark.parametrize("rates", [{"a": [1e12], "b": [1e-3]}, {"a": [3.0, 1e-6], "b": [1e-6]}])
+def test_devices_and_links_far_too_fast_to_matter_are_left_out_of_the_program(rates: dict[str, list[float]]) -> None:
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(2, activation_bytes=4),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 1e12], [1e12, 0]]),
+        rates=rates,
+    )
+    optimum, _ = best_serving(problem)
+    result = ow.solve(problem, solver="highs")
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(optimum)
+    assert result.bound <= optimum * (1 + 1e-9)

@@ -11,7 +11,8 @@ def height_bound(space: Space) -> int:
     """No layout is lower: live bytes, with what alignment wastes, and the tops of storages with given offsets.
 
     Storages whose offsets are multiples of a number lie upon each other in whole multiples of it, except for the
-    highest one.
+    highest one. If all have one alignment, the storages of a single moment can be stacked in no more than this; to say
+    more, storages of several moments must be looked at, as the searches do.
     """
     highest = int((space.fixed + space.size)[space.fixed >= 0].max(initial=0))
     for step in np.unique(space.alignment).tolist():

@@ -1,0 +1,1 @@
+"""Order and offsets together as one program for engines."""
