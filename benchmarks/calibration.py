@@ -6,13 +6,18 @@ Run ``python -m benchmarks.calibration`` on an otherwise idle machine; it takes 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
+import onnx
+from onnx import ModelProto
 from scipy.stats import spearmanr
 
 from benchmarks.calibration_models import MODELS
 from opweave.adapters.costs.calibrate import calibrate, measure
+from opweave.adapters.onnx.optimizer import optimize
 from opweave.adapters.onnx.read import from_onnx
 
 SMOKE = ("squeezenet1_1",)
@@ -24,6 +29,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one model and few samples, as a quick check")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--kinds", action="store_true", help="also the rates and the error of each kind")
+    parser.add_argument("--optimized", action="store_true", help="the operators that ONNX Runtime's optimiser leaves")
     given = parser.parse_args()
     began = time.perf_counter()
     calibration = calibrate(threads=given.threads, **({"each": 2, "repeats": 2} if given.smoke else {}))
@@ -33,7 +39,7 @@ def main() -> None:
     print("model           operators   measured   predicted    error   rank correlation")
     everything: list[tuple[str, float, float]] = []
     for name in SMOKE if given.smoke else MODELS:
-        model = MODELS[name]()
+        model = _optimized(MODELS[name]()) if given.optimized else MODELS[name]()
         graph = from_onnx(model)
         measured = [sample.seconds for sample in measure(model, threads=given.threads, repeats=5)]
         predicted = calibration.costs(graph).array([op.id for op in graph.operators], [device.name])[:, 0]
@@ -46,6 +52,11 @@ def main() -> None:
         print("fitted kind                     median error")
         for kind, error in sorted(calibration.errors.items()):
             print(f"{kind:<30}  {error:11.1%}")
+
+
+def _optimized(model: ModelProto) -> ModelProto:
+    with tempfile.TemporaryDirectory() as folder:
+        return onnx.load(optimize(model, Path(folder) / "optimized.onnx"))
 
 
 def _print(name: str, rows: list[tuple[str, float, float]]) -> None:

@@ -22,17 +22,17 @@ _IN_PLACE = ("Flatten", "Reshape")
 MICROSOFT = "com.microsoft"
 
 _LIKE = {
-    "Concat": "QLinearConcat",
     "Conv": "FusedConv NhwcConv NhwcFusedConv",
     "DynamicQuantizeMatMul": "MatMulInteger MatMulIntegerToFloat QAttention QGemm QLinearMatMul",
     "Gelu": "BiasGelu FastGelu QuickGelu",
     "Gemm": "FusedGemm",
     "GlobalAveragePool": "QLinearGlobalAveragePool",
     "LSTM": "DynamicQuantizeLSTM RNN",
-    "LayerNormalization": "SimplifiedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    "LayerNormalization": "SimplifiedLayerNormalization",
     "MatMul": "Attention FusedMatMul GroupQueryAttention MultiHeadAttention TransposeMatMul",
     "MaxPool": "NhwcMaxPool",
     "QLinearConv": "ConvInteger",
+    "SkipLayerNormalization": "SkipSimplifiedLayerNormalization",
 }
 LIKE = {other: kind for kind, others in _LIKE.items() for other in others.split()}
 """Kinds that ONNX Runtime's optimiser and quantisers write, and the measured kinds that are most like them."""
@@ -215,6 +215,12 @@ def _layer_norm(draw: np.random.Generator) -> Case:
     return Case("LayerNormalization", [(1, _steps(draw), width)], [(width,), (width,)], {"axis": -1})
 
 
+def _added_norm(draw: np.random.Generator) -> Case:
+    width = _width(draw)
+    shape = (1, _steps(draw), width)
+    return Case("SkipLayerNormalization", [shape, shape], [(width,), (width,)], domain=MICROSOFT)
+
+
 def _softmax(draw: np.random.Generator) -> Case:
     if draw.random() < 0.3:
         return Case("Softmax", [(_pick(draw, 1, 8, 32), _pick(draw, 10, 100, 1000, 4000))])
@@ -275,14 +281,14 @@ def _recurrent(kind: str, gates: int) -> Callable[[np.random.Generator], Case]:
     def make(draw: np.random.Generator) -> Case:
         wide, hidden = _pick(draw, 64, 128, 256, 512), _pick(draw, 64, 128, 256, 512)
         weights = [(1, gates * hidden, wide), (1, gates * hidden, hidden)]
-        return Case(kind, [(_pick(draw, 16, 32, 64), 1, wide)], weights, {"hidden_size": hidden})
+        return Case(kind, [(_pick(draw, 1, 1, 4, 16, 64), 1, wide)], weights, {"hidden_size": hidden})
 
     return make
 
 
 def _integer_product(draw: np.random.Generator) -> Case:
     weight = draw.integers(0, 255, (_width(draw), _width(draw)), np.uint8)
-    shape = (1, _steps(draw), len(weight))
+    shape = (1, _pick(draw, 1, 1, 16, 64, 128, 320), len(weight))
     return Case("DynamicQuantizeMatMul", [shape], [weight, _SCALE], domain=MICROSOFT)
 
 
@@ -320,9 +326,10 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _reshape: 8,
     _flatten: 6,
     _mean: 8,
-    _recurrent("LSTM", 4): 6,
-    _recurrent("GRU", 3): 4,
-    _integer_product: 12,
+    _added_norm: 8,
+    _recurrent("LSTM", 4): 10,
+    _recurrent("GRU", 3): 10,
+    _integer_product: 16,
     _integer_convolution: 12,
 }
 """How often each kind is drawn when elementwise kinds get ten cases."""

@@ -199,16 +199,12 @@ class Arena:
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
 
     def _eject(self, part: Part, budget: int) -> None:
-        """Lower the layout of a part by local search, by several shares of what it lies above its bound.
-
-        Every other turn begins without any storage in its place: what is good about a layout may be what keeps it high.
-        """
+        """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
         self.turns += 1
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
-                begin = None if self.turns % 2 else part.offset
-                offset = ejected(part.space, begin, height, self.run.seed + self.turns, budget)
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
                 self.states += budget
                 if offset is None:
                     break

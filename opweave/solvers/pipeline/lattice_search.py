@@ -112,8 +112,10 @@ class LatticeSearch:
         """Fill the table that suits the reading; if it settles everything, nothing is left to prove."""
         if self.problem.delivery == "host":
             found = HostTable(self.problem, lattice, sets, self._connections(), self.run).solve()
-        elif self.problem.objective != "bottleneck" or self.problem.channel == "shared":
+        elif self.problem.objective != "bottleneck":
             found = self._sums(lattice, instance, sets)
+        elif self.problem.channel == "shared":
+            found = self._shared(lattice, instance, sets)
         else:
             found = self._loads(lattice, instance, sets)
         if found is None:
@@ -141,9 +143,31 @@ class LatticeSearch:
         if found is None:
             return None
         value, plan = found
-        crew = None if plan is None else Crew(plan.cuts, tuple((v,) for v in plan.devices))
-        # with a shared channel, a stage may take longer than all transfers
-        return (0.0, crew) if self.problem.objective == "bottleneck" and crew is not None else (value, crew)
+        return value, None if plan is None else Crew(plan.cuts, tuple((v,) for v in plan.devices))
+
+    def _shared(self, lattice: Lattice, instance: PipelineInstance, sets: Sets) -> tuple[float, Crew | None]:
+        """The larger of the longest stage and all transfers, which take less the longer a stage may be."""
+        spans = lattice.elapsed[:, None, :] - lattice.elapsed[:, :, None]
+        limits = np.unique(spans[lattice.allowed])
+        bound = float(limits[0]) if len(limits) else math.inf
+        least, best = math.inf, None
+        low, high = 0, len(limits)
+        while low < high:
+            middle = (low + high) // 2
+            limit = float(limits[middle])
+            found = self._sums(replace(lattice, allowed=lattice.allowed & (spans <= limit)), instance, sets)
+            if found is None:
+                break
+            value, crew = found
+            if crew is not None and max(value, limit) < least:
+                least, best = max(value, limit), crew
+            if value <= limit:
+                high = middle
+            else:
+                low = middle + 1
+                longer = float(limits[low]) if low < len(limits) else math.inf
+                bound = max(bound, min(value, longer))
+        return bound, best
 
     def _loads(self, lattice: Lattice, instance: PipelineInstance, sets: Sets) -> tuple[float, Crew | None] | None:
         kept = lattice.members @ np.array(

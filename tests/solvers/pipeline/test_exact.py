@@ -421,3 +421,20 @@ def test_hostile_numbers_falsify_no_bound(seed: int, reading: dict[str, object])
     assert result.status is not ow.Status.INFEASIBLE
     assert result.objective >= optimum * (1 - 1e-9)
     assert result.bound is None or result.bound <= optimum * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_down_sets_settle_a_shared_channel(seed: int) -> None:
+    """The plan with the least transfers has long stages, and the one with the shortest stages has long transfers."""
+    few = hostile_pipeline(seed, most_operators=5).model_dump(exclude={"constraints"})
+    problem = Pipeline.model_validate(
+        few | {"objective": "bottleneck", "cuts": "ideals", "max_tensors": None, "channel": "shared"}
+    )
+    optimum = best_pipeline(problem)[0]
+    result = ow.solve(problem)
+    if optimum is None:
+        assert result.status is ow.Status.INFEASIBLE
+        return
+    assert result.objective == pytest.approx(optimum)
+    assert result.bound == pytest.approx(optimum, rel=0.01)
+    assert result.bound <= optimum * (1 + 1e-9)
