@@ -13,7 +13,7 @@ from opweave.adapters.cli.completion import problem_words
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.layouts import is_lifetimes, layout_problem
 from opweave.adapters.cli.models import runtime_problem
-from opweave.adapters.cli.settings import DimOption, ExampleOption, Settings, dimensions, with_settings
+from opweave.adapters.cli.settings import DimOption, ExampleOption, Settings, dimensions, with_options, with_settings
 from opweave.adapters.cli.solving import solve_and_tell
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
@@ -148,32 +148,20 @@ def plan_command(
 def command_of(word: str) -> Callable[..., int]:
     """Make the command of a problem, with the flags of that problem alone."""
     view = view_for(word)
-    if word == "ordering":
-
-        def ordering(
-            model: ModelArgument,
-            *,
-            dim: DimOption = None,
-            example_inputs: ExampleOption = None,
-            as_is: AsIsOption = False,
-            flags: Mapping[str, object],
-            settings: Settings,
-        ) -> int:
-            return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=as_is), settings)
-
-        return with_settings(with_flags(ordering, word))
 
     def command(
         model: ModelArgument,
         *,
         dim: DimOption = None,
         example_inputs: ExampleOption = None,
+        as_is: AsIsOption = False,
         flags: Mapping[str, object],
         settings: Settings,
     ) -> int:
-        return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=False), settings)
+        return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=as_is), settings)
 
-    return with_settings(with_flags(command, word))
+    own = with_settings(with_flags(command, word))
+    return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
 
 
 def _posed(view: type[AnyView], source: Source, flags: Mapping[str, object], *, as_is: bool) -> AnyProblem:

@@ -8,6 +8,9 @@ that reason, overwriting existing memory (``copy_``, ``fill_``) counts one opera
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
 
 _PER_OUTPUT = {
@@ -77,3 +80,21 @@ def element_flops(kind: str, inputs: float, outputs: float) -> float:
     if name in PER_OUTPUT:
         return PER_OUTPUT[name] * outputs
     return float(outputs) if name in INPLACE_KINDS and name not in _NOTHING else 0.0
+
+
+def formula_flops(
+    formula: Callable[[Sequence[tuple[int, ...]], tuple[int, ...]], float] | None,
+    kind: str,
+    shapes: Sequence[tuple[int, ...]],
+    made: tuple[int, ...],
+) -> float:
+    """Count by a formula of input shapes and result shape; without one, by :func:`element_flops`.
+
+    Where an input that the formula needs is missing, the count is 0.
+    """
+    if formula is None:
+        return element_flops(kind, math.prod(shapes[0]) if shapes else 0, math.prod(made))
+    try:
+        return float(formula(shapes, made))
+    except IndexError:
+        return 0.0

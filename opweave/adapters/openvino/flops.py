@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from opweave.adapters.graphs.element_flops import element_flops
+from opweave.adapters.graphs.element_flops import formula_flops
 
 Shape = tuple[int, ...]
 
@@ -42,13 +42,7 @@ def layer_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
     >>> layer_flops("MatMul", [(2, 3), (3, 4)], (2, 4))
     48.0
     """
-    formula = _FORMULAS.get(kind)
-    if formula is not None:
-        try:
-            return float(formula(shapes, made))
-        except IndexError:  # an input that the formula needs is missing
-            return 0.0
-    return element_flops(COMMON.get(kind, kind), math.prod(shapes[0]) if shapes else 0, math.prod(made))
+    return formula_flops(_FORMULAS.get(kind), COMMON.get(kind, kind), shapes, made)
 
 
 Formula = Callable[[Sequence[Shape], Shape], float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from opweave.adapters.graphs.element_flops import element_flops
+from opweave.adapters.graphs.element_flops import formula_flops
 from opweave.adapters.tflite.words import COMMON
 
 Shape = tuple[int, ...]
@@ -35,13 +35,7 @@ def operator_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
     >>> operator_flops("FULLY_CONNECTED", [(1, 8), (4, 8), (4,)], (1, 4))
     64.0
     """
-    formula = _FORMULAS.get(kind)
-    if formula is not None:
-        try:
-            return float(formula(shapes, made))
-        except IndexError:  # an input that the formula needs is missing
-            return 0.0
-    return element_flops(COMMON.get(kind, kind), math.prod(shapes[0]) if shapes else 0, math.prod(made))
+    return formula_flops(_FORMULAS.get(kind), COMMON.get(kind, kind), shapes, made)
 
 
 Formula = Callable[[Sequence[Shape], Shape], float]
