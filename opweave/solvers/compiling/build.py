@@ -3,8 +3,8 @@
 numba normally optimises every helper, compiles it to machine code, and then puts it into its callers, where it is
 optimised again. Here only the loop itself, with all helpers inlined, is optimised and compiled, once. This, and leaving
 out wrappers around helpers, saves more than half of the backend's time. The stages before the backend become faster by
-splitting records (:mod:`~opweave.solvers.compiling.flatten`), and by remembering what an operator gives: numba asks each
-of up to forty rules again whenever an array is indexed, which was a quarter of the whole time.
+splitting records (:mod:`~opweave.solvers.compiling.flatten`), and by remembering what an operator gives: numba asks all
+of its rules for it again whenever an array is indexed, which took a fifth of the whole time.
 
 All names in the machine code except one are private to it. One process loads code that several processes compiled, and
 numba numbers its functions from the start in each of them.
