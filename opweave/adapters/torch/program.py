@@ -27,9 +27,10 @@ _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 _FUNCTION_TRANSFORMS = "torch._functorch"
 """The module of calls that begin and end ``torch.vmap`` and its like; decomposing the program carries them out."""
 
+_RECORD = "or record one run on real inputs with trace_step"
 _ON_VALUES = (
-    "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes",
-    "the size of a result depends on values; rewrite that line with masks or fixed sizes",
+    f"its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes, {_RECORD}",
+    f"the size of a result depends on values; rewrite that line with masks or fixed sizes, {_RECORD}",
 )
 _ADVICE = (
     ("DataDependent", _ON_VALUES[0]),
@@ -40,18 +41,20 @@ _ADVICE = (
     ("Unsupported", "torch.export cannot follow it; take that part out of forward"),
 )
 _OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_shapes"
-_OPEN_RESULT = "where its size depends on values, rewrite that line with masks or fixed sizes"
+_OPEN_RESULT = f"where its size depends on values, rewrite that line with masks or fixed sizes, {_RECORD}"
 _SAID = (
     ("uninitialized parameter", "run it once on real inputs first, because its lazy layers get their sizes then"),
     ("Unsupported input type", "register that class with torch.export.register_dataclass, or pass tensors"),
-    ("__obj_flatten__", "load the module as it was before it was quantised"),
-    ("numpy() is not supported", "use operations of torch in place of NumPy's there"),
+    ("__obj_flatten__", f"load the module as it was before it was quantised, {_RECORD}"),
+    ("numpy() is not supported", f"use operations of torch in place of NumPy's there, {_RECORD}"),
     ("has no fake impl", "an operator has no shape rule; give it one with torch.library.register_fake"),
     ("register_fake", "an operator has no shape rule; give it one with torch.library.register_fake"),
     ("Meta", "an operator has no shape rule; give it one with torch.library.register_fake"),
 )
 """What to do about errors whose type says nothing, by words in their messages."""
-_FALLBACK = "make sure that torch.export.export(model, args, kwargs, strict=False) works, or trace it with trace_step"
+_FALLBACK = (
+    "make sure that model(*args, **kwargs) and torch.export.export(model, args, kwargs, strict=False) work, " + _RECORD
+)
 
 
 def prepare(
