@@ -4,6 +4,9 @@ Run ``python -m benchmarks.coverage PATH ...`` for ONNX files and folders of the
 advised); without paths, for ONNX's own models and for those of torchvision, timm, transformers, diffusers and
 keras.applications, as far as they are installed: random weights, on the meta device, nothing downloaded. ``--smoke``
 takes a few of each. One table for each collection; gain is that of a second of ordering over the given order.
+
+``--kept FILE`` appends every finished row to a file of JSON lines and takes those that are there from it, so that a run
+that was cut off goes on where it was. ``--page PAGE`` writes the rows of such a file as a page of the documentation.
 """
 
 from __future__ import annotations
@@ -11,18 +14,22 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import opweave as ow
 from benchmarks.tables import show
 
 SOLVE_SECONDS = 1.0
-HEADER = ("model", "ok", "operators", "seconds", "gain", "why not")
+HEADER = ("model", "ok", "operators", "seconds", "of these ours", "gain", "why not")
 
 
 class Case(NamedTuple):
@@ -32,28 +39,77 @@ class Case(NamedTuple):
     load: Callable[[], ow.OpGraph]
 
 
-def row(case: Case) -> Sequence[object]:
+class Row(NamedTuple):
+    """A line of a table: processor seconds of loading, those after ``torch.export``, and ordering's gain."""
+
+    zoo: str
+    model: str
+    ok: str
+    operators: int = 0
+    seconds: float = 0.0
+    ours: float = 0.0
+    gain: float | None = None
+    note: str = ""
+    made_with: str = ""
+
+    def cells(self) -> Sequence[object]:
+        """What the table shows."""
+        gain = "-" if self.gain is None else f"{100 * self.gain:.1f} %"
+        return self.model, self.ok, self.operators, f"{self.seconds:.1f}", f"{self.ours:.2f}", gain, self.note[:90]
+
+
+@contextmanager
+def export_timed() -> Iterator[list[float]]:
+    """Collect the processor seconds that ``torch.export`` takes inside."""
+    from opweave.adapters.torch import read
+
+    seconds, prepare = [0.0], read.prepare
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        began = time.process_time()
+        try:
+            return prepare(*args, **kwargs)
+        finally:
+            seconds[0] += time.process_time() - began
+
+    read.prepare = timed
+    try:
+        yield seconds
+    finally:
+        read.prepare = prepare
+
+
+def row(zoo: str, case: Case) -> Row:
     """Load a model and order it; the gain is that over the order of the file."""
     began = time.process_time()
+    found = Row(zoo, case.name, "yes", made_with=made_with(zoo))
     try:
-        graph = case.load()
+        with export_timed() as exporting:
+            graph = case.load()
     except ow.OpweaveError as error:
-        return case.name, "no", "-", f"{time.process_time() - began:.1f}", "-", str(error)[:90]
+        return found._replace(ok="no", seconds=time.process_time() - began, note=str(error))
     except Exception as error:  # the framework's own, before opweave sees the model
-        return (
-            case.name,
-            "not built",
-            "-",
-            f"{time.process_time() - began:.1f}",
-            "-",
-            f"{type(error).__name__}: {error}"[:90],
-        )
+        return found._replace(ok="not built", note=" ".join(f"{type(error).__name__}: {error}".split())[:300])
     seconds = time.process_time() - began
     problem = ow.MemoryOrdering(graph=graph)
     given = problem.evaluate(ow.Ordering(order=[op.id for op in graph.operators])).objective
     best = ow.solve(problem, time_limit=SOLVE_SECONDS).objective
-    gain = f"{100 * (1 - best / given):.1f} %" if given and best is not None else "-"
-    return case.name, "yes", len(graph.operators), f"{seconds:.1f}", gain, ""
+    return found._replace(
+        operators=len(graph.operators),
+        seconds=seconds,
+        ours=seconds - exporting[0],
+        gain=1 - best / given if given and best is not None else None,
+    )
+
+
+@cache
+def made_with(zoo: str) -> str:
+    """Versions of a collection and of what it stands on, and the date."""
+    found = []
+    for package in dict.fromkeys((zoo.partition(" ")[0], "keras" if "keras" in zoo else "torch")):
+        with suppress(PackageNotFoundError):
+            found.append(f"{package} {version(package)}")
+    return f"{', '.join(found)}; {datetime.now(tz=UTC):%Y-%m-%d}"
 
 
 def onnx_cases(paths: Sequence[Path]) -> Iterator[Case]:
@@ -112,25 +168,50 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, help="ONNX files, or folders of them")
     parser.add_argument("--zoo", action="append", choices=list(ZOOS), help="collections; default: all installed")
     parser.add_argument("--smoke", action="store_true", help="a few models of each")
+    parser.add_argument("--kept", type=Path, help="a file of finished rows, made if it is missing")
+    parser.add_argument("--page", type=Path, help="write the page about the kept rows, and run nothing")
     arguments = parser.parse_args()
+    if arguments.page:
+        arguments.page.write_text(page(kept_rows(arguments.kept)), encoding="utf-8")
+        return
     if arguments.paths:
-        show_cases("ONNX files", onnx_cases(arguments.paths))
+        show_cases("ONNX files", onnx_cases(arguments.paths), arguments.kept)
         return
     for name in arguments.zoo or ZOOS:
-        if importlib.util.find_spec(name) is not None:
-            show_cases(name, ZOOS[name](smoke=arguments.smoke))
+        if importlib.util.find_spec(name.partition("_")[0]) is not None:
+            show_cases(name, ZOOS[name](smoke=arguments.smoke), arguments.kept)
 
 
-def show_cases(title: str, cases: Iterator[Case]) -> None:
+def kept_rows(kept: Path | None) -> list[Row]:
+    """Rows of a file, the last one of each model."""
+    if kept is None or not kept.exists():
+        return []
+    lines = [Row(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
+    return list({(each.zoo, each.model): each for each in lines}.values())
+
+
+def show_cases(title: str, cases: Iterator[Case], kept: Path | None) -> None:
     """Print the table of a collection, and how many of its models load."""
-    rows = [row(case) for case in cases]
-    loaded = sum(cells[1] == "yes" for cells in rows)
+    rows = []
+    for case in cases:
+        known = {(each.zoo, each.model): each for each in kept_rows(kept)}  # other processes may write, too
+        found = known.get((title, case.name)) or row(title, case)
+        if kept is not None and (title, case.name) not in known:
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found._asdict()) + "\n")
+        rows.append(found)
+    loaded = sum(each.ok == "yes" for each in rows)
     show(
         f"{title}: {loaded} of {len(rows)} load",
         HEADER,
-        rows,
-        note=f"Gain: of {SOLVE_SECONDS:g} s of ordering over the given order.",
+        [each.cells() for each in rows],
+        note=f"Processor seconds; ours: without torch.export. Gain: of {SOLVE_SECONDS:g} s of ordering.",
     )
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The documentation's page: a table of collections, then one of each."""
+    raise NotImplementedError
 
 
 if __name__ == "__main__":

@@ -108,7 +108,11 @@ def load(
     """
     family = family_of(model)
     name = place(model) if isinstance(model, str | os.PathLike) else type(model).__name__
-    if (args or kwargs) and family != "torch":
+    if callable(model) and not family:
+        raise InvalidInputError(
+            f"{name}: a function is not a model; call it in the forward of a torch.nn.Module, or use trace_step"
+        )
+    if family != "torch" and (args or kwargs):
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
