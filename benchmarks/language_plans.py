@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import opweave as ow
-from benchmarks.tables import milliseconds, percent, run_parts, show
+from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 from opweave.adapters.llm.config_read import from_config
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
 from opweave.problems.language.published import published_spread, typical_efficiency
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
+from opweave.problems.units import readable_bytes
 from opweave.solvers.language.baselines import other_splits
 from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines
 
@@ -164,17 +165,23 @@ def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """126 layers on 8 devices: whole layers, parts with the host, parts anywhere."""
-    for each in ((SERVER, DESKTOP, LAPTOP, OLD), (SERVER, DESKTOP))[: 1 if smoke else 2]:
-        devices = rig(each)
-        big, work = model("Llama-3.1-405B", "iq1_s"), Workload(context=4096)
-        for word, rules in (("whole", whole_layers(big, work)), ("split", by_layer(big, devices, work)), ("free", ())):
-            problem = fastest_pass(big, devices, work, constraints=rules)
-            began = time.process_time()
-            result = ow.solve(problem, solver="layers", time_limit=30)
-            took = time.process_time() - began
+    """126 layers on 8 devices, and experts that nearly fill two cards: whole layers, parts with the host, or anywhere."""
+    big, mixed = model("Llama-3.1-405B", "iq1_s"), "gpt-oss-20b"
+    many = [((SERVER, DESKTOP, LAPTOP, OLD), big, 4096), ((SERVER, DESKTOP), big, 4096)]
+    tight = [((OLD, LAPTOP), model(mixed, dtype), tokens) for dtype, tokens in (("q8_0", 4096), ("q4_k", 4096))]
+    for each, asked, context in (many + [*tight, ((OLD, LAPTOP), model(mixed, "q8_0"), 131_072)])[: 1 if smoke else 5]:
+        devices, work = rig(each), Workload(context=context)
+        for word, rules in (
+            ("whole", whole_layers(asked, work)),
+            ("split", by_layer(asked, devices, work)),
+            ("free", ()),
+        ):
+            problem = fastest_pass(asked, devices, work, constraints=rules)
+            with timed() as clock:
+                result = ow.solve(problem, solver="layers", time_limit=30)
             count = len(devices.cluster.devices)
-            yield word, count, milliseconds(result.objective), percent(result.gap), f"{took:.2f}"
+            name = f"{asked.name}, {readable_bytes(asked.parameter_bytes)}, {context:,}"
+            yield name, word, count, milliseconds(result.objective), percent(result.gap), f"{clock.seconds:.2f}"
 
 
 def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
@@ -290,9 +297,9 @@ def homes(*, smoke: bool) -> None:
 
 
 def counts(*, smoke: bool) -> None:
-    """126 layers."""
-    header = ("layers", "devices", "ms a token", "proof", "processor s")
-    show("Llama-3.1-405B, iq1_s, 126 layers", header, count_rows(smoke=smoke))
+    """Counts of layers."""
+    header = ("model, context", "layers", "devices", "ms a token", "proof", "s")
+    show("Proofs by counts", header, count_rows(smoke=smoke))
 
 
 def random(*, smoke: bool) -> None:
