@@ -21,7 +21,6 @@ from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
 from opweave.problems.language.published import published_spread, typical_efficiency
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
-from opweave.problems.units import readable_bytes
 from opweave.solvers.language.baselines import other_splits
 from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines
 
@@ -164,13 +163,20 @@ def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
+COUNTED = (
+    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP, LAPTOP, OLD), 4096),
+    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP), 4096),
+    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 4096),
+    ("gpt-oss-20b", "q4_k", (OLD, LAPTOP), 4096),
+    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 131_072),
+)
+"""126 layers on 8 devices; two kinds of attention and experts that nearly fill two cards."""
+
+
 def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """126 layers on 8 devices, and experts that nearly fill two cards: whole layers, parts with the host, or anywhere."""
-    big, mixed = model("Llama-3.1-405B", "iq1_s"), "gpt-oss-20b"
-    many = [((SERVER, DESKTOP, LAPTOP, OLD), big, 4096), ((SERVER, DESKTOP), big, 4096)]
-    tight = [((OLD, LAPTOP), model(mixed, dtype), tokens) for dtype, tokens in (("q8_0", 4096), ("q4_k", 4096))]
-    for each, asked, context in (many + [*tight, ((OLD, LAPTOP), model(mixed, "q8_0"), 131_072)])[: 1 if smoke else 5]:
-        devices, work = rig(each), Workload(context=context)
+    """Layers that are whole, in parts with the host, or in parts anywhere."""
+    for name, dtype, machines, context in COUNTED[: 1 if smoke else None]:
+        asked, devices, work = model(name, dtype), rig(machines), Workload(context=context)
         for word, rules in (
             ("whole", whole_layers(asked, work)),
             ("split", by_layer(asked, devices, work)),
@@ -179,9 +185,8 @@ def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             problem = fastest_pass(asked, devices, work, constraints=rules)
             with timed() as clock:
                 result = ow.solve(problem, solver="layers", time_limit=30)
-            count = len(devices.cluster.devices)
-            name = f"{asked.name}, {readable_bytes(asked.parameter_bytes)}, {context:,}"
-            yield name, word, count, milliseconds(result.objective), percent(result.gap), f"{clock.seconds:.2f}"
+            count, what = len(devices.cluster.devices), f"{name} {dtype}, {context:,}"
+            yield what, word, count, milliseconds(result.objective), percent(result.gap), f"{clock.seconds:.2f}"
 
 
 def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
