@@ -61,8 +61,7 @@ class Row(NamedTuple):
 @contextmanager
 def export_timed() -> Iterator[list[float]]:
     """Collect the processor seconds that ``torch.export`` takes inside."""
-    from opweave.adapters.torch import read
-
+    read: Any = importlib.import_module("opweave.adapters.torch.read")
     seconds, prepare = [0.0], read.prepare
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -145,6 +144,28 @@ def own_onnx(*, smoke: bool) -> Iterator[Case]:
     yield from [*light, *small][:4] if smoke else [*light, *small]
 
 
+def conformance(*, smoke: bool) -> Iterator[Case]:
+    """ONNX's conformance cases of single operators and functions that ONNX Runtime executes on the inputs given."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    for case in collect_testcases("Conv" if smoke else None):
+        values = dict(zip([each.name for each in case.model.graph.input], case.data_sets[0][0], strict=False))
+        if case.model is not None and executes(case.model, values):
+            yield Case(case.name, partial(ow.load, case.model, inputs=values))
+
+
+def executes(model: Any, values: dict[str, Any]) -> bool:
+    """Whether ONNX Runtime runs a model."""
+    import onnxruntime as runtime
+
+    runtime.set_default_logger_severity(4)
+    try:
+        runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+    except Exception:
+        return False
+    return True
+
+
 def zoo(module: str, function: str, few: Sequence[int], *, smoke: bool) -> Iterator[Case]:
     """The cases of a module of :mod:`benchmarks.models`; some of them for a smoke test."""
     cases = [Case(name, load) for name, load in getattr(importlib.import_module(module), function)()]
@@ -154,6 +175,7 @@ def zoo(module: str, function: str, few: Sequence[int], *, smoke: bool) -> Itera
 VISION = "benchmarks.models.vision_zoo"
 ZOOS: dict[str, Callable[..., Iterator[Case]]] = {
     "onnx": own_onnx,
+    "onnx conformance": conformance,
     "torchvision": partial(zoo, VISION, "torchvision_cases", (0, 20)),
     "timm": partial(zoo, VISION, "timm_cases", (0,)),
     "transformers": partial(zoo, "benchmarks.models.transformer_zoo", "transformer_cases", (1, 30)),
@@ -178,7 +200,7 @@ def main() -> None:
         show_cases("ONNX files", onnx_cases(arguments.paths), arguments.kept)
         return
     for name in arguments.zoo or ZOOS:
-        if importlib.util.find_spec(name.partition("_")[0]) is not None:
+        if importlib.util.find_spec(name.partition(" ")[0]) is not None:
             show_cases(name, ZOOS[name](smoke=arguments.smoke), arguments.kept)
 
 

@@ -119,7 +119,8 @@ def _plain_attention(call: _Call) -> float:
 def _recurrent(call: _Call) -> float:
     """Both weight matrices, once for each step of each sequence."""
     steps = math.prod(call.inputs[0][:2])
-    return 2.0 * steps * sum(math.prod(weight.shape) for weight in call.layer.weights if weight.path.endswith("kernel"))
+    shapes = [tuple(weight.shape) for weight in call.layer.weights if weight.path.endswith("kernel")]
+    return 2.0 * steps * sum(math.prod(shape) for shape in shapes)
 
 
 def _recurrent_convolution(call: _Call) -> float:
@@ -127,7 +128,7 @@ def _recurrent_convolution(call: _Call) -> float:
     rank, made = len(call.layer.kernel_size), call.layer.compute_output_shape(call.inputs[0])
     made = made[0] if isinstance(made[0], tuple | list) else made
     last = call.layer.data_format == "channels_last"
-    return _recurrent(call) * math.prod(made[-1 - rank : -1] if last else made[-rank:])
+    return _recurrent(call) * float(math.prod(made[-1 - rank : -1] if last else made[-rank:]))
 
 
 def _matmul(call: _Call) -> float:

@@ -1,8 +1,8 @@
 """Reading Keras 3 models, on any backend: one operator for each call of a layer, in the order of Keras.
 
 Keras infers every shape for the requested batch size. A layer that is called twice makes two operators with the same
-parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer. Subclassed
-models are called once on symbols, which makes the weights of layers that have none yet.
+parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer.
+Subclassed models are called once on symbols, which makes the weights of layers that have none yet.
 """
 
 from __future__ import annotations
@@ -141,12 +141,12 @@ class _Builder:
         shapes = model.get_build_config() if isinstance(model, keras.Layer) else None
         if not shapes:
             raise InvalidInputError(
-                f"{self._where}: model {path!r} was not called yet, so the sizes of its inputs are unknown; call it once "
-                "on example inputs, or load keras.Model(inputs, model(*inputs))"
+                f"{self._where}: model {path!r} was not called yet, so the sizes of its inputs are unknown; call it "
+                "once on example inputs, or load keras.Model(inputs, model(*inputs))"
             )
         words = {name.removesuffix("_shape"): shape for name, shape in shapes.get("shapes_dict", {}).items()}
         places = [shapes["input_shape"]] if "input_shape" in shapes else []
-        return keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), (places, words))
+        return tuple(keras.tree.map_shape_structure(keras.KerasTensor, (places, words)))
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
         """Call every layer of a model once for each of its nodes, and return the model's outputs."""
@@ -246,7 +246,7 @@ def _followed(model: Any, args: Any, kwargs: Any) -> Any:
     """A functional model of the calls that a model makes on symbols."""
     import keras
 
-    def fresh(leaf: object) -> object:
+    def fresh(leaf: Any) -> Any:
         symbol = isinstance(leaf, keras.KerasTensor)
         return keras.Input(batch_shape=leaf.shape, dtype=leaf.dtype) if symbol else leaf
 

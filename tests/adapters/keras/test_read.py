@@ -57,7 +57,7 @@ class Own(keras.Model):
 
 def test_subclassed_models_are_followed() -> None:
     model = Own()
-    with pytest.raises(ow.InvalidInputError, match="'own' was not called yet, .* call it once on example inputs, or"):
+    with pytest.raises(ow.InvalidInputError, match=r"'own' was not called yet, .* call it once on example inputs, or"):
         ow.load(model)
     model({"x": keras.ops.zeros((2, 3)), "add": keras.ops.zeros((2, 4))})
     graph = ow.load(model)
@@ -68,7 +68,7 @@ def test_subclassed_models_are_followed() -> None:
     assert [shapes[name] for name in graph.outputs] == [(2, 4), (2, 4)]
     inputs = {name: keras.Input((size,), name=name) for name, size in (("x", 3), ("add", 4))}
     inside = ow.load(keras.Model(inputs, Own()(inputs)), dims={"batch": 2})
-    assert [op.id for op in inside.operators][0].startswith("own/")
+    assert next(op.id for op in inside.operators).startswith("own/")
     assert sorted(op.kind for op in inside.operators) == sorted(op.kind for op in graph.operators)
 
 
