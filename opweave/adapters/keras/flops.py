@@ -120,7 +120,7 @@ def _recurrent(call: _Call) -> float:
     """Both weight matrices, once for each step of each sequence."""
     steps = math.prod(call.inputs[0][:2])
     shapes = [tuple(weight.shape) for weight in call.layer.weights if weight.path.endswith("kernel")]
-    return 2.0 * steps * sum(math.prod(shape) for shape in shapes)
+    return 2.0 * steps * float(sum(math.prod(shape) for shape in shapes))
 
 
 def _recurrent_convolution(call: _Call) -> float:
