@@ -9,8 +9,8 @@ held[p,d] device d holds the shared parameter p. With T[r] repetitions of a peri
 * the cut point before place k on d: x[r,k-1,o] that leave to d = x[r,k,o] that enter from d. Before place 0, hand[r,d]
   enters from outside and hand[r+1,d] leaves; if T[r] > 1, place K - 1 leads back there.
 * on[r,k,j,d] = sum of x[r,k,o] over options whose operator j is on d; at most T[r] x used[r,d]
-* device d: bytes of what is on it <= its memory; the same divided by a size and rounded down, term by term (Chvatal's
-  cuts), which is exact when equal layers fill a device. The same for stretch r alone, with memory x used[r,d].
+* device d: bytes of what is on it <= its memory; the same for stretch r alone, with memory x used[r,d]. Where a point
+  holds pieces only in parts, a facet of the whole numbers of pieces that fit together (:mod:`.packing`).
 * on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
 * set S of devices, d in S, T[r] > 1: used[r,d] <= options that come into S from outside + sum of hand[r] over S
 * among identical devices, an earlier one has no fewer operators
@@ -24,11 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.solvers.language.chain import Chain
+from opweave.solvers.language.packing import broken_facet
 from opweave.solvers.linear import LinearProgram, SparseRows
 
 FULL = 100.0
@@ -40,14 +42,24 @@ SECONDS = 1000.0
 SLACK = 1e-6
 """Relative tolerance above a known plan within which options are kept."""
 
-MOST_SIZES = 8
-"""Most sizes by which the memory of a device is divided."""
-
 BROKEN = 1e-4
 """How far a point must break a row so that the row is added."""
 
 MOST_TOGETHER = 10
 """Most devices of which all sets are looked at."""
+
+
+class _Memory(NamedTuple):
+    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number.
+
+    ``used`` is the column without which nothing may be there; None if there is none.
+    """
+
+    bytes: int
+    used: int | None
+    together: IntArray
+    sizes: IntArray
+    most: IntArray
 
 
 class CountProgram:
@@ -88,6 +100,7 @@ class CountProgram:
         self.held = {p: self._new(devices) for p in chain.shared_bytes}
         self.equal, self.most = SparseRows(), SparseRows()
         self._limits: list[int] = []
+        self._memories: list[_Memory] = []
         self._flow()
         self._memory()
         self._shared()
@@ -112,6 +125,8 @@ class CountProgram:
                 upper[on] = np.where(module.bytes[:, None] > 0, np.minimum(stretch.times, fits), stretch.times)
         for p, held in self.held.items():
             upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
+        for memory in self._memories:
+            upper[memory.together] = memory.most
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
@@ -135,8 +150,8 @@ class CountProgram:
             self.most.put(rows[:, None], np.concatenate([*coming, self.hand[r][inside]]), -1.0)
 
     def tighten(self, point: FloatArray) -> bool:
-        """Add the rows for sets of devices that a point breaks, the most broken one of every device; whether any."""
-        broken = False
+        """Add rows for memories and for sets of devices that a point breaks, the most broken ones; whether any."""
+        broken = self._pack(point)
         for r, used in self.used.items():
             share = point[used]
             worst: dict[int, tuple[float, tuple[int, ...]]] = {}
@@ -227,43 +242,59 @@ class CountProgram:
                 equal.put(rows, self.hand[r + 1], -1.0)
 
     def _memory(self) -> None:
-        """Bytes on every device, as they are and in whole multiples of the sizes of layers."""
+        """Bytes on every device: of everything, and of every stretch alone."""
         chain = self.chain
         stretches = [
             [
-                (columns, int(size))
+                (columns, int(size), stretch.times)
                 for module, on in zip(row, self.on[r], strict=True)
                 for columns, size in zip(on, module.bytes, strict=True)
             ]
-            for r, row in enumerate(self.modules)
+            for r, (row, stretch) in enumerate(zip(self.modules, chain.stretches, strict=True))
         ]
-        others = [(self.hand[0], chain.first_bytes), *((held, chain.shared_bytes[p]) for p, held in self.held.items())]
+        others = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
+        every = [*(each for row in stretches for each in row), (self.hand[0], chain.first_bytes, 1), *others]
         for d in np.flatnonzero(chain.capacity != NO_LIMIT).tolist():
             self._limits.append(self.most.count)
-            self._within(d, [*(each for row in stretches for each in row), *others], None)
+            self._within(d, None, every)
             for r, used in self.used.items():
-                self._within(d, stretches[r], int(used[d]))
+                self._within(d, int(used[d]), stretches[r])
 
-    def _within(self, d: int, held: Sequence[tuple[IntArray, int]], used: int | None) -> None:
-        """What is on a device takes at most its memory, which a column may open; what is too large is never there."""
+    def _within(self, d: int, used: int | None, held: Sequence[tuple[IntArray, int, int]]) -> None:
+        """What is on a device takes at most its memory, which a column may open; what is too large is never there.
+
+        Pieces of one size are counted together, too: to divide their number settles more than to divide one place's.
+        """
         limit = int(self.chain.capacity[d])
-        columns = np.asarray([each[d] for each, _ in held])
-        takes = np.asarray([size for _, size in held], dtype=np.int64)
-        parts = [(np.asarray(takes * (FULL / max(limit, 1)), dtype=np.float64), FULL)]
-        parts += [((takes // size).astype(np.float64), float(limit // size)) for size in self._sizes()]
-        for amount, most in parts:
-            row, some = self.most.open(np.full(1, most if used is None else 0.0)), (amount > 0) & (takes <= limit)
-            self.most.put(row, columns[some], amount[some])
-            if used is not None:
-                self.most.put(row, np.asarray([used]), -most)
+        pieces = [(columns[d], size, times) for columns, size, times in held if 0 < size <= limit]
+        columns, takes, times = np.asarray(pieces, dtype=np.int64).reshape(-1, 3).T
+        sizes, kind = np.unique(takes, return_inverse=True)
+        counts = np.zeros(len(sizes), dtype=np.int64)
+        np.add.at(counts, kind, times)
+        counts = np.minimum(counts, limit // sizes)
+        together = self._new(len(sizes))
+        rows = self.equal.open(np.zeros(len(sizes)))
+        self.equal.put(rows[kind], columns, 1.0)
+        self.equal.put(rows, together, -1.0)
+        self._memories.append(_Memory(limit, used, together, sizes, counts))
+        self._limit(used, together, np.asarray(sizes * (FULL / max(limit, 1)), dtype=np.float64), FULL)
 
-    def _sizes(self) -> list[int]:
-        """Sizes of operators that repeat, and of whole periods, largest first."""
-        found: set[int] = set()
-        for r in self.used:
-            single = [int(size) for module in self.modules[r] for size in module.bytes]
-            found.update([*single, sum(single)])
-        return sorted(found - {0}, reverse=True)[:MOST_SIZES]
+    def _limit(self, used: int | None, columns: IntArray, amounts: FloatArray, most: float) -> None:
+        row = self.most.open(np.full(1, most if used is None else 0.0))
+        self.most.put(row, columns, amounts)
+        if used is not None:
+            self.most.put(row, np.asarray([used]), -most)
+
+    def _pack(self, point: FloatArray) -> bool:
+        """Add a row for every memory that holds pieces only in parts; whether any."""
+        before = self.most.count
+        for memory in self._memories:
+            open_ = 1.0 if memory.used is None else float(point[memory.used])
+            if open_ > BROKEN:
+                facet = broken_facet(memory.sizes, memory.most, memory.bytes, point[memory.together] / open_)
+                if facet is not None:
+                    self._limit(memory.used, memory.together, facet.weights.astype(np.float64), float(facet.most))
+        return self.most.count > before
 
     def _shared(self) -> None:
         for p in self.chain.first_shared:
