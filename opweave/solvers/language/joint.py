@@ -24,7 +24,7 @@ from opweave.problems.language.rules import Beside
 from opweave.problems.language.workload import Workload, parts
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
-from opweave.problems.spec import FrozenDict, Name, Seconds, Spec
+from opweave.problems.spec import Amount, FrozenDict, Name, Seconds, Spec
 from opweave.solvers.language.chain import Stored, bytes_of, chain_of
 from opweave.solvers.language.layers import Counting
 from opweave.solvers.language.program import MORE_LOSS
@@ -35,6 +35,21 @@ from opweave.solvers.solve import solve
 
 KEPT = "as it is"
 """The type of groups without a row."""
+
+
+class LossTable(Spec):
+    """What types lose, and how much may be lost, as a file says it.
+
+    Attributes
+    ----------
+    loss
+        Losses by type, for each group ("layers.3.experts") or role ("experts").
+    budget
+        Most loss of all groups together.
+    """
+
+    loss: FrozenDict[Name, FrozenDict[Name, Amount]]
+    budget: Amount
 
 
 class FastestMix(Spec):
@@ -192,7 +207,7 @@ class _Mixing(Counting):
         constraints: tuple[AnyConstraint, ...],
         run: Run,
     ) -> None:
-        self.model, self.rig, self.work, self.constraints = model, rig, work, constraints
+        self.model, self.rig, self.work, self.rows, self.constraints = model, rig, work, rows, constraints
         self.kinds = sorted({kind for row in rows.values() for kind in row})
         self.types: dict[str, str] | None = None
         stored, instance, problem = [], None, None
@@ -220,10 +235,13 @@ class _Mixing(Counting):
     def take(self, point: IntArray, first: int, options: list[int]) -> bool:
         """Report a plan and its types; whether it fits."""
         kinds = self.chain.kinds_of(int(np.argmax(point[self.program.first[:, first]])), options)
-        types = {name: self.kinds[t] for name, t in zip(self.instance.names, kinds.tolist(), strict=True)}
+        device = self.chain.devices_of(first, options)
+        homes = dict(zip(self.instance.names, device.tolist(), strict=True))
+        chosen = dict(zip(self.instance.names, (self.kinds[t] for t in kinds.tolist()), strict=True))
+        types = self._in_order(chosen, homes)
         problem = self._posed(types)
         instance: PlacementInstance = lower(problem)
-        arrays, device = arrays_of(instance, problem), self.chain.devices_of(first, options)
+        arrays = arrays_of(instance, problem)
         if not fits(arrays, device):
             return False
         schedule = solution_of(instance, arrays, plan_of(arrays, self.chain.order, device))
@@ -233,3 +251,16 @@ class _Mixing(Counting):
                 self.types = types
             self.run.found(schedule, judged.objective)
         return True
+
+    def _in_order(self, types: Mapping[str, str], homes: Mapping[str, int]) -> dict[str, str]:
+        """The same types with equal layers on the same devices in order, so that few words say which are which."""
+        found, alike = dict(types), dict[tuple[object, ...], list[list[str]]]()
+        for number, layer in enumerate(self.model.layers):
+            names = [f"layers.{number}.{group.role}" for group in layer.groups]
+            rows = tuple(tuple(sorted(self.rows[name].items())) for name in names)
+            alike.setdefault((layer, rows, *map(homes.__getitem__, names)), []).append(names)
+        for members in alike.values():
+            kinds = sorted([types[name] for name in names] for names in members)
+            for names, kind in zip(members, kinds, strict=True):
+                found |= dict(zip(names, kind, strict=True))
+        return found
