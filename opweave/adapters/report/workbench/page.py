@@ -12,7 +12,7 @@ from opweave.adapters.report.timeline_tables import SHOWN
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.cards import cards
 from opweave.adapters.report.workbench.data import document, packed, short
-from opweave.adapters.report.workbench.levels import drawings
+from opweave.adapters.report.workbench.levels import drawing
 from opweave.problems.measures import MEASURES
 from opweave.problems.result import Status
 from opweave.problems.timeline import Timeline
@@ -46,7 +46,7 @@ def page(view: AnyView, files: Iterable[str], comparison: Sequence[Entry] = ()) 
     about = [view.word.replace("_", " "), counted(len(problem.graph.operators), "operator")]
     about += [counted(len(devices), "device")] if len(devices) > 1 else []
     about.append(f"solver {result.solver}")
-    drawn = drawings(problem.graph)
+    drawn = drawing(problem.graph)
     frames = list(cards(view, drawn))
     return _part("page.html").format(
         title=text(f"{name}: {view.word}, {result.status.value}"),
