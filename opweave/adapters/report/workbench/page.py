@@ -143,7 +143,7 @@ def _sections(view: AnyView, comparison: Sequence[Entry]) -> Iterable[str]:
         rows = list(_beside(before.timeline, view.timeline))
         if rows:
             yield f"<h3>{text(before.name.capitalize())}, and this {text(view.noun)}</h3>"
-            yield _table(("", before.name, f"this {view.noun}", "change"), rows)
+            yield _table(("measure", before.name, f"this {view.noun}", "change"), rows)
     for section in view.sections():
         yield f"<h3>{text(section.title)}</h3>{_table(section.headings, section.rows)}"
     if comparison:
