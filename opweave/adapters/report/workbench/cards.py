@@ -16,7 +16,6 @@ from opweave.adapters.report.workbench.panels import Box, Chain, Parts
 from opweave.adapters.report.workbench.trace import trace
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import readable
-from opweave.problems.words import counted
 
 COLOURS = 6
 """Number of different device colours in the style sheet."""
@@ -39,7 +38,8 @@ KEYS = {
 
 
 TABLE = (
-    '<div class="table" role="grid" aria-label="Operators or storages"><div class="row heads" role="row"></div></div><p class="about" role="status"></p>'
+    '<div class="table" role="grid" aria-label="Operators or storages"><div class="row heads" role="row"></div></div>'
+    '<p class="about" role="status"></p>'
 )
 
 
@@ -219,6 +219,7 @@ def _parts(number: int, panel: Parts, timeline: Timeline) -> str:
     heads = ("operator", "cut", "parts by device", "time")
     looks = ("", ' class="wide"', "", "")
     cells = "".join(f'<div role="columnheader"{look}>{head}</div>' for look, head in zip(looks, heads, strict=True))
-    body = f'<div class="table slices" role="grid" aria-label="Parts"><div class="row heads" role="row">{cells}</div></div>'
+    row = f'<div class="row heads" role="row">{cells}</div>'
+    body = f'<div class="table slices" role="grid" aria-label="{text(panel.title)}">{row}</div>'
     keys = [*_device_keys(timeline), Key("wait", "waiting for data"), Key("work", "computing")]
     return _card(f"panel-{number}", panel.title, panel.about, legend=keys, body=body)
