@@ -22,7 +22,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
-from opweave.solvers.slicing.baselines import RULES
+from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.genes import scattered
 from opweave.solvers.slicing.plans import Plan, judged, report, running_order
 
@@ -95,11 +95,16 @@ class LocalSearch:
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
     def baselines(self) -> list[Plan]:
-        """Judge every baseline there is time for; the best comes first, because the referee may take long for it."""
+        """Judge every baseline, and teams of the fastest devices, as far as there is time; the best comes first.
+
+        The referee looks at the first plan that is reported, which takes most of a short time limit on a large network.
+        """
         plans: list[Plan] = []
         for rule, _ in RULES.values():
             if not (plans and self.run.should_stop()):
                 plans.append(rule(self.problem, self.instance, self.arrays))
+        if not self.run.should_stop():
+            plans += teams(self.instance, self.arrays)
         for plan in sorted(plans, key=lambda plan: (plan.excess, plan.seconds)):
             self.consider(plan)
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
