@@ -253,7 +253,7 @@ def test_json_has_no_attributes(tmp_path: Path) -> None:
 def test_the_command_line_reads_it_unless_it_is_given(opweave: Run, tmp_path: Path) -> None:
     path, report = save(net(), tmp_path), tmp_path / "report"
     cluster = write(tmp_path / "cluster.json", machines().model_dump_json())
-    flags = ("plan", path, "--problem", "slicing", "--cluster", cluster, "--report", report, "--time-limit", 2)
+    flags = ("plan", path, "--problem", "slicing", "--cluster", cluster, "--report", report, "--time-limit", 0.5)
     ended = opweave(*flags)
     assert (ended.status, ended.err) == (0, "")
     assert json.loads((report / "problem.json").read_text())["geometry"].keys() == BY_HAND.keys()
