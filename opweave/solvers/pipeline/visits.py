@@ -7,7 +7,8 @@ first and the last stage. Where cuts lie in one order, programs over walks prove
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.assignments import Assignments, units_of
 from opweave.solvers.pipeline.exact import is_too_long
+from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Outcome, Run
 
@@ -32,6 +34,9 @@ STALE, ANNEALINGS = 400, 3
 LARGEST_CHANGE = 0.2
 """Share of the points by which a cut moves at most."""
 
+TAILS, TAIL_SHARE = 4, 0.1
+"""Most last stages that are tried for tied operators, and how far from them they begin, as a share of the points."""
+
 Layout = list[tuple[int, int]]
 """The point where each stage ends, and its device."""
 
@@ -42,6 +47,8 @@ class VisitSearch:
 
     problem: Pipeline
     run: Run
+    chain: Callable[[Pipeline, PipelineInstance, Best], Outcome]
+    """Searches plans with one stage for each device, on given arrays."""
 
     def __post_init__(self) -> None:
         apart = tuple(each for each in self.problem.constraints if not means(each, Colocate))
@@ -54,7 +61,7 @@ class VisitSearch:
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
             self._assign(single, rng)
-        elif self.problem.cuts == "ideals" or self.problem.delivery == "host":
+        elif beyond_links(self.problem):
             self._change(single, rng)
         else:
             with self.run.share(FIRST_SHARE):
@@ -67,8 +74,9 @@ class VisitSearch:
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
 
     def _single(self) -> Stages | None:
-        """The best plan with one stage for each device, if there is one."""
+        """The best plan found with one stage for each device, or with first and last stage on one."""
         self.run.enter("one stage for each device")
+        self._wrapped()
         found: Stages | None = None
         for single in (self.problem.model_copy(update={"max_visits": 1}), self._apart):
             left = self.run.remaining()
@@ -80,8 +88,39 @@ class VisitSearch:
             if isinstance(scout.best, Stages):
                 found = scout.best
                 if self._report(found) is not None:
-                    return found
-        return found
+                    break
+        return self.run.best if isinstance(self.run.best, Stages) else found
+
+    def _wrapped(self) -> None:
+        """Report plans whose first and last stages are on one device, the best one for some beginnings of the last."""
+        head, latest = self._ends()
+        if head >= latest or beyond_links(self.problem):
+            return
+        points = np.arange(max(head + 1, latest - int(TAIL_SHARE * self.instance.last)), latest + 1)
+        cheap = points[np.argsort(self.instance.sent[points], kind="stable")][:TAILS]
+        left = self.run.remaining()
+        seconds = (SINGLE_SECONDS if left is None else SINGLE_SHARE * left) / TAILS
+        for tail in dict.fromkeys([latest, *cheap.tolist()]):
+            around, scout = with_tail(self.instance, head + 1, tail), Run(time_limit=seconds, seed=self.run.seed)
+            known = Best(around, scout)
+            self.chain(self._apart, around, known)
+            if known.plan is not None and not self.run.should_stop():
+                points = np.r_[0, head + 1 : tail + 1]
+                ends = [*points[list(known.plan.cuts)].tolist(), tail, self.instance.last]
+                devices = [*known.plan.devices, known.plan.devices[0]]
+                self._report(self._stages(_mended(ends, devices, self.instance.last)))
+
+    def _ends(self) -> tuple[int, int]:
+        """The last piece of a first stage and the first piece of a last stage that may be on one device."""
+        place, ends = {name: k for k, name in enumerate(self.instance.names)}, self.instance.position
+        rules = [each.ops for each in self.problem.constraints if means(each, Colocate)]
+        tied = [sorted(int(np.searchsorted(ends, place[op], side="right")) - 1 for op in ops) for ops in rules]
+        apart = [each for each in tied if each[0] != each[-1]]
+        if any(set(each) != {each[0], each[-1]} for each in apart):
+            return self.instance.last, 0  # a third stage is needed
+        return max((each[0] for each in apart), default=0), min(
+            (each[-1] for each in apart), default=self.instance.last - 1
+        )
 
     def _report(self, stages: Stages) -> float | None:
         """Report a plan; its objective, or None if the referee objects to it."""
@@ -168,6 +207,38 @@ class VisitSearch:
                 del devices[k]
                 del ends[min(k, len(ends) - 2)]
         return _mended(ends, devices, self.instance.last)
+
+
+def beyond_links(problem: Pipeline) -> bool:
+    """Whether stages have no order, or no links between them."""
+    return problem.cuts == "ideals" or problem.delivery == "host"
+
+
+def with_tail(instance: PipelineInstance, head: int, tail: int) -> PipelineInstance:
+    """Arrays of the points up to ``tail``, where the first stage reaches ``head`` and runs all behind ``tail`` as well.
+
+    What the last stage sends back to the first device is left out.
+    """
+    kept, cut = np.r_[0, head : tail + 1], int(instance.position[tail])
+    behind = instance.elapsed[:, -1] - instance.elapsed[:, tail]
+    seconds, elapsed = instance.seconds[:, :cut].copy(), instance.elapsed[:, kept].copy()
+    seconds[:, 0] += instance.seconds[:, cut:].sum(axis=1)
+    elapsed[:, 1:] += behind[:, None]
+    held = instance.memory + (instance.memory[-1] - instance.memory[tail])
+    reach = np.array(instance.reach)
+    room = np.searchsorted(held, instance.capacity, side="right") - 1
+    reach[:, 0] = np.where(reach[:, tail] == instance.last, np.minimum(reach[:, 0], room), 0)
+    reach = np.searchsorted(kept, np.minimum(reach[:, kept], tail), side="right") - 1
+    return replace(
+        instance,
+        names=instance.names[:cut],
+        position=instance.position[kept],
+        sent=instance.sent[kept],
+        seconds=seconds,
+        elapsed=elapsed,
+        reach=np.maximum(reach, np.arange(len(kept))),
+        memory=instance.memory[kept],
+    )
 
 
 def _mended(ends: list[int], devices: list[int], last: int) -> Layout:
