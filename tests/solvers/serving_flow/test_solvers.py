@@ -32,7 +32,9 @@ def test_published_plans_have_their_published_flow(name: str) -> None:
     assert flow_of(lower(problem), lower(problem).blocks(plan)) == pytest.approx(PUBLISHED[name], rel=1e-6)
 
 
-@pytest.mark.parametrize(("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641)])
+@pytest.mark.parametrize(
+    ("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641), ("24 in 3 regions", 1754.382)]
+)
 def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: float) -> None:
     problem, plan = case(name)
     result = ow.solve(problem, time_limit=20)
@@ -53,6 +55,27 @@ def test_certificates_are_never_false(problem: ow.ServingFlow) -> None:
     assert instance.bounded >= best * (1 - 1e-9)
     assert not sets.refutes(best * (1 - 1e-9))
     assert sets.most(instance.bounded) >= best * (1 - 1e-9)
+
+
+def test_regions_share_no_layer_for_nothing() -> None:
+    """Two devices of one layer each and a link for 60 tokens: faster, both would have to hold each layer."""
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(2, activation_bytes=1),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 60], [60, 0]]),
+        rates={"a": [100.0], "b": [100.0]},
+    )
+    sets = Sets(lower(problem), Run())
+    assert sets.refutes(60.001)
+    assert not sets.refutes(59.999)
+    assert 1 / ow.solve(problem).objective == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_unlike_links_leave_small_gaps(seed: int) -> None:
+    """Clusters of 25 and 36 devices: the best rule serves a seventeenth and two thirds of these tokens."""
+    result = ow.solve(random_case(seed), time_limit=8.0)
+    assert result.gap < 0.4
+    assert result.status in {ow.Status.FEASIBLE, ow.Status.OPTIMAL}
 
 
 def test_rules_by_hand() -> None:
