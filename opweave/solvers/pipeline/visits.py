@@ -1,24 +1,28 @@
-"""Plans where a device may have several stages: local search from the best plan with one stage for each device.
+"""Plans where a device may have several stages: mirrored orders, then local search.
 
-A tied embedding is the common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
-first and the last stage. Where cuts lie in one order, programs over walks prove bounds, and often the optimum.
+A tied embedding is a common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
+first and the last stage. Training is another: forward and backward pass of a layer are on one device. In both, devices
+are visited in mirrored order. So the order is folded where the ties meet, and what is a pair of stages becomes one
+stage of a chain, for which the search for chains is exact. Where cuts lie in one order, programs over walks prove
+bounds (:mod:`~opweave.solvers.pipeline.walks`), and often the optimum.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower
+from opweave.problems.arrays import IntMatrix
 from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.assignments import Assignments, units_of
 from opweave.solvers.pipeline.exact import is_too_long
-from opweave.solvers.pipeline.plans import Best
+from opweave.solvers.pipeline.plans import Best, Plan
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Outcome, Run
 
@@ -39,6 +43,9 @@ TAILS, TAIL_SHARE = 4, 0.1
 
 Layout = list[tuple[int, int]]
 """The point where each stage ends, and its device."""
+
+Fold = list[tuple[int, int]]
+"""Pairs of points, from the two ends of the order to one point in the middle."""
 
 
 @dataclass(eq=False)
@@ -74,9 +81,9 @@ class VisitSearch:
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
 
     def _single(self) -> Stages | None:
-        """The best plan found with one stage for each device, or with first and last stage on one."""
+        """The best plan found with one stage for each device, or in mirrored order."""
         self.run.enter("one stage for each device")
-        self._wrapped()
+        self._mirrored()
         found: Stages | None = None
         for single in (self.problem.model_copy(update={"max_visits": 1}), self._apart):
             left = self.run.remaining()
@@ -91,36 +98,21 @@ class VisitSearch:
                     break
         return self.run.best if isinstance(self.run.best, Stages) else found
 
-    def _wrapped(self) -> None:
-        """Report plans whose first and last stages are on one device, the best one for some beginnings of the last."""
-        head, latest = self._ends()
-        if head >= latest or beyond_links(self.problem):
+    def _mirrored(self) -> None:
+        """Report plans that visit devices in mirrored order: the last stage is on the first device, and so on."""
+        if beyond_links(self.problem):
             return
-        points = np.arange(max(head + 1, latest - int(TAIL_SHARE * self.instance.last)), latest + 1)
-        cheap = points[np.argsort(self.instance.sent[points], kind="stable")][:TAILS]
+        folds = list(folds_of(self.problem, self.instance))
         left = self.run.remaining()
-        seconds = (SINGLE_SECONDS if left is None else SINGLE_SHARE * left) / TAILS
-        for tail in dict.fromkeys([latest, *cheap.tolist()]):
-            around, scout = with_tail(self.instance, head + 1, tail), Run(time_limit=seconds, seed=self.run.seed)
-            known = Best(around, scout)
-            self.chain(self._apart, around, known)
-            if known.plan is not None and not self.run.should_stop():
-                points = np.r_[0, head + 1 : tail + 1]
-                ends = [*points[list(known.plan.cuts)].tolist(), tail, self.instance.last]
-                devices = [*known.plan.devices, known.plan.devices[0]]
-                self._report(self._stages(_mended(ends, devices, self.instance.last)))
-
-    def _ends(self) -> tuple[int, int]:
-        """The last piece of a first stage and the first piece of a last stage that may be on one device."""
-        place, ends = {name: k for k, name in enumerate(self.instance.names)}, self.instance.position
-        rules = [each.ops for each in self.problem.constraints if means(each, Colocate)]
-        tied = [sorted(int(np.searchsorted(ends, place[op], side="right")) - 1 for op in ops) for ops in rules]
-        apart = [each for each in tied if each[0] != each[-1]]
-        if any(set(each) != {each[0], each[-1]} for each in apart):
-            return self.instance.last, 0  # a third stage is needed
-        return max((each[0] for each in apart), default=0), min(
-            (each[-1] for each in apart), default=self.instance.last - 1
-        )
+        seconds = (SINGLE_SECONDS if left is None else SINGLE_SHARE * left) / max(1, len(folds))
+        for fold in folds:
+            if self._over():
+                return
+            scout = Run(time_limit=seconds, seed=self.run.seed)
+            known = Best(folded(self.instance, fold), scout)
+            self.chain(self._apart, known.instance, known)
+            if known.plan is not None:
+                self._report(self._stages(unfolded(fold, known.plan)))
 
     def _report(self, stages: Stages) -> float | None:
         """Report a plan; its objective, or None if the referee objects to it."""
@@ -214,31 +206,94 @@ def beyond_links(problem: Pipeline) -> bool:
     return problem.cuts == "ideals" or problem.delivery == "host"
 
 
-def with_tail(instance: PipelineInstance, head: int, tail: int) -> PipelineInstance:
-    """Arrays of the points up to ``tail``, where the first stage reaches ``head`` and runs all behind ``tail`` as well.
+def folds_of(problem: Pipeline, instance: PipelineInstance) -> Iterator[Fold]:
+    """Ways to fold the order so that tied operators meet; none if ties do not lie inside each other."""
+    last, points, sent = instance.last, np.arange(instance.last + 1)[:, None], instance.sent
+    sides, spans = _sides(problem, instance)
+    low, high = int(sides[:, 1].max(initial=0)), int(sides[:, 2].min(initial=last - 1))
+    if low >= high or (np.diff(sides[np.lexsort((-sides[:, 2], sides[:, 1])), 2]) > 0).any():
+        return
+    near, far = (sides[:, 1] < points).sum(axis=1), (sides[:, 2] >= points).sum(axis=1)
+    spans = np.concatenate([spans, sides[:, :2], sides[:, 2:]])
+    free = np.asarray(~((spans[:, 0] < points) & (points <= spans[:, 1])).any(axis=1))
+    cheapest = {0: last}
+    for count in range(1, len(sides)):
+        there = np.flatnonzero(free & (far == count) & (points[:, 0] > high))
+        if len(there):
+            cheapest[count] = int(there[sent[there].argmin()])
+    outer = [(a, cheapest[near[a]]) for a in range(low + 1) if free[a] and near[a] in cheapest]
+    tails = np.flatnonzero(free[: high + 1])
+    tails = tails[tails > max(low, high - 1 - int(TAIL_SHARE * last))]
+    cheap = tails[np.argsort(sent[tails], kind="stable")][:TAILS]
+    for tail in dict.fromkeys([*tails[-1:].tolist(), *cheap.tolist()]):
+        yield [*outer, *((a, tail) for a in range(low + 1, tail + 1) if free[a])]
 
-    What the last stage sends back to the first device is left out.
+
+def _sides(problem: Pipeline, instance: PipelineInstance) -> tuple[IntMatrix, IntMatrix]:
+    """Of ties across the middle, the first and last pieces on the near side and on the far side; spans of the others.
+
+    The middle is that of the widest gap between tied pieces. Shapes (ties, 4) and (others, 2).
     """
-    kept, cut = np.r_[0, head : tail + 1], int(instance.position[tail])
-    behind = instance.elapsed[:, -1] - instance.elapsed[:, tail]
-    seconds, elapsed = instance.seconds[:, :cut].copy(), instance.elapsed[:, kept].copy()
-    seconds[:, 0] += instance.seconds[:, cut:].sum(axis=1)
-    elapsed[:, 1:] += behind[:, None]
-    held = instance.memory + (instance.memory[-1] - instance.memory[tail])
-    reach = np.array(instance.reach)
-    room = np.searchsorted(held, instance.capacity, side="right") - 1
-    reach[:, 0] = np.where(reach[:, tail] == instance.last, np.minimum(reach[:, 0], room), 0)
-    reach = np.searchsorted(kept, np.minimum(reach[:, kept], tail), side="right") - 1
+    place, ends = {name: k for k, name in enumerate(instance.names)}, instance.position
+    rules = [each.ops for each in problem.constraints if means(each, Colocate)]
+    tied = [np.unique([np.searchsorted(ends, place[op], side="right") - 1 for op in ops]) for ops in rules]
+    gaps = [(int(step), int(k)) for each in tied for step, k in zip(np.diff(each), each, strict=False) if step > 1]
+    step, begin = max(gaps, default=(0, instance.last))
+    parts = [(each[each <= begin + step // 2], each[each > begin + step // 2]) for each in tied]
+    sides = [(a[0], a[-1], b[0], b[-1]) for a, b in parts if len(a) and len(b)]
+    spans = [(each[0], each[-1]) for each, (a, b) in zip(tied, parts, strict=True) if not (len(a) and len(b))]
+    return np.array(sides, dtype=np.int64).reshape(-1, 4), np.array(spans, dtype=np.int64).reshape(-1, 2)
+
+
+def folded(instance: PipelineInstance, fold: Fold) -> PipelineInstance:
+    """Arrays of a folded order: a stage between two of its points runs what lies between both in front and behind.
+
+    A transfer counts as the larger of both; what a stage in the middle sends back to an early device is left out.
+    """
+    front, back = np.array(fold, dtype=np.int64).T
+    position, both = instance.position, back[:-1] > back[1:]
+    runs = [
+        np.r_[position[a] : position[b], position[d] : position[c]]
+        for a, b, c, d in zip(front[:-1], front[1:], back[:-1], back[1:], strict=True)
+    ]
+    order, sizes = np.concatenate(runs), np.cumsum([0, *map(len, runs)])
+    seconds = np.ascontiguousarray(instance.seconds[:, order])
+    elapsed = np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)], axis=1)[:, sizes]
+    memory = np.array(instance.memory)
+    memory = np.cumsum([0, *(np.diff(memory[front]) - np.diff(memory[back]))]).astype(np.int64)
+    refused = np.cumsum([np.zeros(len(seconds), dtype=int), *(instance.reach[:, :-1] <= np.arange(instance.last)).T], 0)
+    blocked = refused[front[1:]] - refused[front[:-1]] + refused[back[:-1]] - refused[back[1:]]
+    points = np.arange(len(fold))
+    reach = np.empty((len(seconds), len(fold)), dtype=np.int64)
+    for v, capacity in enumerate(instance.capacity.tolist()):
+        room = np.searchsorted(memory, memory + min(capacity, int(memory[-1])), side="right") - 1
+        walls = np.append(np.flatnonzero(blocked[:, v]), len(fold) - 1)
+        reach[v] = np.maximum(points, np.minimum(room, walls[np.searchsorted(walls, np.minimum(points, walls[-1]))]))
+    sent = np.maximum(instance.sent[front], np.where(np.append(both, False), instance.sent[back], 0.0))
     return replace(
         instance,
-        names=instance.names[:cut],
-        position=instance.position[kept],
-        sent=instance.sent[kept],
+        names=tuple(instance.names[k] for k in order.tolist()),
+        position=sizes,
+        sent=sent,
         seconds=seconds,
-        elapsed=elapsed,
-        reach=np.maximum(reach, np.arange(len(kept))),
-        memory=instance.memory[kept],
+        elapsed=np.ascontiguousarray(elapsed),
+        reach=reach,
+        memory=memory,
     )
+
+
+def unfolded(fold: Fold, plan: Plan) -> Layout:
+    """The stages of a plan on a folded order."""
+    cuts = [0, *plan.cuts]
+    ends = [fold[cut][0] for cut in cuts[1:]]
+    ends += [fold[cut][1] for cut in cuts[::-1]]
+    layout: Layout = []
+    for end, v in zip(ends, [*plan.devices, *plan.devices[-2::-1]], strict=True):
+        if layout and layout[-1][1] == v:
+            layout[-1] = (end, v)
+        elif not layout or end > layout[-1][0]:
+            layout.append((end, v))
+    return layout
 
 
 def _mended(ends: list[int], devices: list[int], last: int) -> Layout:

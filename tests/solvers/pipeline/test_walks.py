@@ -8,8 +8,9 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.visits import with_tail
-from opweave.solvers.pipeline.walks import surely_sent
+from opweave.solvers.pipeline.plans import Plan
+from opweave.solvers.pipeline.visits import folded, folds_of, unfolded
+from opweave.solvers.pipeline.walks import surely_sent, without_ties
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import wide_pipelines
 
@@ -56,13 +57,24 @@ def test_ties_are_proved(ties: list[list[str]]) -> None:
     assert result.objective == best_pipeline(problem)[0]
 
 
-def test_a_tail_counts_for_the_first_device_alone() -> None:
-    """The chain up to o4, where the first stage also runs the two operators behind."""
-    instance = lower(ring(max_visits=1))
-    around = with_tail(instance, 2, 4)
-    assert around.position.tolist() == [0, 2, 3, 4]
-    assert around.elapsed[0].tolist() == [0.0, 4.0, 5.0, 6.0]
-    assert around.seconds[0].tolist() == [3.0, 1.0, 1.0, 1.0]
+def test_an_order_is_folded_where_tied_operators_meet() -> None:
+    """The ends o0 and o5 are tied: the first stage runs both, and a plan of the folded order has a last stage there."""
+    problem = ring(constraints=[ow.Colocate(ops=["o0", "o5"])])
+    instance = lower(without_ties(problem))
+    fold = next(folds_of(problem, instance))
+    assert fold == [(0, 6), (1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+    around = folded(instance, fold)
+    assert around.names == ("o0", "o5", "o1", "o2", "o3", "o4")
+    assert around.elapsed[0].tolist() == [0.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert unfolded(fold, Plan((1, 3), (2, 0, 1))) == [(1, 2), (3, 0), (5, 1), (6, 2)]
+
+
+def test_forward_and_backward_passes_are_mirrored() -> None:
+    """Twelve layers with a backward pass each, on three devices: each has four layers in both directions."""
+    ties = tuple(ow.Colocate(ops=[f"o{k}", f"o{23 - k}"]) for k in range(12))
+    result = ow.solve(ring(24, constraints=ties), time_limit=10.0)
+    assert [len(stage.operators) for stage in result.solution.stages] == [4, 4, 8, 4, 4]
+    assert result.status is ow.Status.OPTIMAL
 
 
 def test_what_a_device_had_before_is_not_surely_sent() -> None:
