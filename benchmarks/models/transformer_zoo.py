@@ -128,7 +128,7 @@ def example_inputs(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     given = {}
     if "input_ids" in words:
         given["input_ids"] = torch.ones(1, TOKENS, dtype=torch.long)
-    if "attention_mask" in words and config.model_type == "longt5":  # it makes none while it is exported
+    if config.model_type in ("longt5", "switch_transformers"):  # they make none while they are exported
         given["attention_mask"] = torch.ones(1, TOKENS)
     if "decoder_input_ids" in words:
         given["decoder_input_ids"] = torch.ones(1, TOKENS, dtype=torch.long)
