@@ -137,6 +137,11 @@ def example_inputs(model: torch.nn.Module) -> dict[str, torch.Tensor]:
         size = getattr(vision, "image_size", 224)
         high, wide = (size, size) if isinstance(size, int) else size
         given["pixel_values"] = torch.zeros(1, getattr(vision, "num_channels", 3), high, wide)
+    if "visual_feats" in words:
+        given["visual_feats"] = torch.zeros(1, TOKENS, config.visual_feat_dim)
+        given["visual_pos"] = torch.zeros(1, TOKENS, 4)
+    if "inputs" in words and not given:
+        given["inputs"] = torch.zeros(1, TOKENS, config.d_model)
     if "input_features" in words:
         given["input_features"] = torch.zeros(1, config.num_mel_bins, 2 * config.max_source_positions)
     elif "input_values" in words:
