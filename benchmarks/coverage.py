@@ -293,8 +293,8 @@ INTRODUCTION = f"""\
 
 Models that nobody chose for opweave: random weights, nothing downloaded, PyTorch on the meta device. Written by
 `python -m benchmarks.coverage --kept ROWS --page docs/coverage.md`. Seconds are processor seconds, medians over the
-models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A model that is refused says
-why in one sentence, which is quoted. What ordering saves is that of one second over the given order.
+models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A refused model says why in
+one sentence, which is quoted. What ordering saves is that of one second over the given order.
 
 | collection | made with | load | largest | seconds per 1,000 operators | of these ours |
 |---|---|---|---|---|---|"""
