@@ -43,6 +43,9 @@ WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
 
+STEP = 40
+"""Sections that a storage has on average where a step of local search takes as long as two states."""
+
 WINDOW, WINDOWS = 2, 8
 """Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
@@ -200,13 +203,18 @@ class Arena:
 
     def _eject(self, part: Part, budget: int) -> None:
         """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
-        self.turns += 1
+        steps = budget * STEP // (STEP + len(part.space.members) // len(part.rows)) + 1
+        failed = 0
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
-                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
+                if height == failed:
+                    break
+                self.turns += 1
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, steps)
                 self.states += budget
                 if offset is None:
+                    failed = height
                     break
                 part.offset, part.height = offset, int((offset + part.space.size).max())
                 self._report()
