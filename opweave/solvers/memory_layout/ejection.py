@@ -35,6 +35,9 @@ NOISE = 0.02
 HEAVIEST = 0.2
 """Share of the steps that put back the heaviest storage; the others put back any one."""
 
+STEP = 40
+"""Sections of a storage, on average, with which a step takes twice as long as one of very short storages."""
+
 NOWHERE = -1
 """Offset of a storage for which there is none."""
 
@@ -304,12 +307,16 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
 
 
 def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
-    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none."""
+    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
+
+    Where storages are in many sections, steps take long, and there are less of them.
+    """
     if (
         int(space.size.max(initial=0)) > height
         or int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)) > height
     ):
         return None
     now = crowd_of(space, offset, height, seed)
-    work = (30 * len(space.size) + len(space.members)) * min(budget, 1000)
-    return now.lowest if eject.sized(work)(space, now, height, budget) == 0 else None
+    steps = 1 + budget * STEP // (STEP + len(space.members) // len(space.size))
+    work = (30 * len(space.size) + len(space.members)) * min(steps, 1000)
+    return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None

@@ -43,9 +43,6 @@ WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
 
-STEP = 40
-"""Sections that a storage has on average where a step of local search takes as long as two states."""
-
 WINDOW, WINDOWS = 2, 8
 """Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
@@ -181,10 +178,25 @@ class Arena:
                 self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))
                 self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
+                self._round_up(part)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
+
+    def _round_up(self, part: Part) -> None:
+        """Remove less than a power of two from a layout: with sizes rounded up to it, where that raises no bound."""
+        space, size, step = part.space, part.space.size, 1
+        while step < self.bound:
+            rounded = np.where(space.fixed < 0, -(-space.size // (2 * step)) * (2 * step), space.size)
+            if live_bytes(rounded, space.first, space.after, space.sections).max() > self.bound:
+                break
+            size, step = rounded, 2 * step
+        if 0 < part.height - self.bound < step and not self.settled():
+            offset = stacked(space._replace(size=size), [self.bound], self.run.seed, 1)
+            if offset is not None:
+                part.offset, part.height = offset, int((offset + space.size).max())
+                self._report()
 
     def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
@@ -203,18 +215,13 @@ class Arena:
 
     def _eject(self, part: Part, budget: int) -> None:
         """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
-        steps = budget * STEP // (STEP + len(part.space.members) // len(part.rows)) + 1
-        failed = 0
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
-                if height == failed:
-                    break
                 self.turns += 1
-                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, steps)
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
                 self.states += budget
                 if offset is None:
-                    failed = height
                     break
                 part.offset, part.height = offset, int((offset + part.space.size).max())
                 self._report()
