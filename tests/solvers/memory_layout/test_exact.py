@@ -123,7 +123,6 @@ def test_a_window_that_cannot_be_packed_raises_the_bound() -> None:
     assert ow.solve(problem).objective == 16
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @settings(max_examples=25)
 @given(space=spaces())
 def test_sizes_are_rounded_up_only_as_far_as_the_bound_allows(space: Space) -> None:
@@ -149,6 +148,7 @@ def test_rounding_up_takes_one_byte_for_four() -> None:
     assert not (arena.parts[0].offset % 4).any()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 def test_lanes_share_what_they_find(threads: int) -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (3, 6, 9), (5, 9, 4), (1, 6, 2)))
     result = ow.solve(problem, threads=threads, time_limit=5.0)
