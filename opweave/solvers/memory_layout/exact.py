@@ -177,14 +177,14 @@ class Arena:
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))
+                self._round_up(part, rounds, per_storage * len(part.rows))
                 self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
-                self._round_up(part)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
 
-    def _round_up(self, part: Part) -> None:
+    def _round_up(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Remove less than a power of two from a layout: with sizes rounded up to it, where that raises no bound."""
         space, size, step = part.space, part.space.size, 1
         while step < self.bound:
@@ -192,10 +192,13 @@ class Arena:
             if live_bytes(rounded, space.first, space.after, space.sections).max() > self.bound:
                 break
             size, step = rounded, 2 * step
-        if 0 < part.height - self.bound < step and not self.settled():
-            offset = stacked(space._replace(size=size), [self.bound], self.run.seed, 1)
-            if offset is not None:
-                part.offset, part.height = offset, int((offset + space.size).max())
+        for choice in orders:
+            if not 0 < part.height - self.bound < step or self.settled():
+                return
+            decision = pack(space._replace(size=size), self.bound, choice, budget)
+            self.states += decision.states
+            if decision.offset is not None:
+                part.offset, part.height = decision.offset, int((decision.offset + space.size).max())
                 self._report()
 
     def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:

@@ -133,7 +133,7 @@ def test_sizes_are_rounded_up_only_as_far_as_the_bound_allows(space: Space) -> N
     part = Part(space, np.zeros(1, dtype=np.int64), least, least + 1)
     arena.parts = [part]
     arena._report = lambda: None  # type: ignore[method-assign]  # the space is not the problem's
-    arena._round_up(part)
+    arena._round_up(part, [choice for choice, _ in zip(choices(space, 0), range(4), strict=False)], 100)
     if part.offset is not None:
         _check(space, part.offset, least)
 
@@ -143,7 +143,7 @@ def test_rounding_up_takes_one_byte_for_four() -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 8), (1, 3, 4), (2, 4, 1), (3, 5, 8), (4, 6, 4)))
     arena = Arena(problem, Run())
     arena.parts = [Part(arena.space, np.arange(5), 12, 13)]
-    arena._round_up(arena.parts[0])
+    arena._round_up(arena.parts[0], [next(choices(arena.space, 0))], 100)
     assert arena.height == 12
     assert not (arena.parts[0].offset % 4).any()
 
