@@ -58,8 +58,8 @@ def vllm_command(
     stages = _stages(model, plan, "vLLM")
     if len(stages) > 1 and host in dict(stages):
         raise InvalidInputError(
-            f"{dict(stages)[host]} layers are in the host memory of {host!r}, but the ranks of a vLLM pipeline are GPUs; "
-            "plan without that device"
+            f"the host {host!r} holds layers beside other devices, but the ranks of a vLLM pipeline are GPUs; plan "
+            "without it"
         )
     counts = [count for _, count in stages]
     words = ["vllm", "serve", name or model.name, "--max-model-len", str(work.context)]

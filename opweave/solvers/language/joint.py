@@ -25,6 +25,7 @@ from opweave.problems.language.workload import Workload, parts
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.spec import Amount, FrozenDict, Name, Seconds, Spec
+from opweave.problems.words import did_you_mean
 from opweave.solvers.language.chain import Stored, bytes_of, chain_of
 from opweave.solvers.language.layers import Counting
 from opweave.solvers.language.program import MORE_LOSS
@@ -144,7 +145,7 @@ def fastest_mix(
     Raises
     ------
     InvalidInputError
-        For an unknown type, a loss below 0, or rules that relate operators of different layers.
+        For an unknown group, role or type, a loss below 0, or rules that relate operators of different layers.
 
     Examples
     --------
@@ -162,6 +163,12 @@ def fastest_mix(
     (['q4_k', 'q8_0', 'q8_0', 'q8_0'], 1.0, True)
     """
     found = parts(model, work)
+    known = dict.fromkeys([*(part.role for part in found), *(part.id for part in found)])
+    for name in loss:
+        if name not in known:
+            raise InvalidInputError(
+                f"the losses name {name!r}, which is no group and no role of {model.name}{did_you_mean(name, known)}"
+            )
     rows = {part.id: _row(loss, part.id, part.role, tied=bool(model.tied_bytes)) for part in found}
     least = sum(min(row.values()) for row in rows.values())
     if least > budget * (1.0 + MORE_LOSS):
