@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import opweave as ow
-from benchmarks.tables import milliseconds, percent, run_parts, show
+from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 from opweave.adapters.llm.config_read import from_config
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
@@ -163,18 +163,30 @@ def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
+COUNTED = (
+    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP, LAPTOP, OLD), 4096),
+    ("Llama-3.1-405B", "iq1_s", (SERVER, DESKTOP), 4096),
+    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 4096),
+    ("gpt-oss-20b", "q4_k", (OLD, LAPTOP), 4096),
+    ("gpt-oss-20b", "q8_0", (OLD, LAPTOP), 131_072),
+)
+"""126 layers on 8 devices; two kinds of attention and experts that nearly fill two cards."""
+
+
 def count_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """126 layers on 8 devices: whole layers, parts with the host, parts anywhere."""
-    for each in ((SERVER, DESKTOP, LAPTOP, OLD), (SERVER, DESKTOP))[: 1 if smoke else 2]:
-        devices = rig(each)
-        big, work = model("Llama-3.1-405B", "iq1_s"), Workload(context=4096)
-        for word, rules in (("whole", whole_layers(big, work)), ("split", by_layer(big, devices, work)), ("free", ())):
-            problem = fastest_pass(big, devices, work, constraints=rules)
-            began = time.process_time()
-            result = ow.solve(problem, solver="layers", time_limit=30)
-            took = time.process_time() - began
-            count = len(devices.cluster.devices)
-            yield word, count, milliseconds(result.objective), percent(result.gap), f"{took:.2f}"
+    """Layers that are whole, in parts with the host, or in parts anywhere."""
+    for name, dtype, machines, context in COUNTED[: 1 if smoke else None]:
+        asked, devices, work = model(name, dtype), rig(machines), Workload(context=context)
+        for word, rules in (
+            ("whole", whole_layers(asked, work)),
+            ("split", by_layer(asked, devices, work)),
+            ("free", ()),
+        ):
+            problem = fastest_pass(asked, devices, work, constraints=rules)
+            with timed() as clock:
+                result = ow.solve(problem, solver="layers", time_limit=30)
+            count, what = len(devices.cluster.devices), f"{name} {dtype}, {context:,}"
+            yield what, word, count, milliseconds(result.objective), percent(result.gap), f"{clock.seconds:.2f}"
 
 
 def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
@@ -290,9 +302,9 @@ def homes(*, smoke: bool) -> None:
 
 
 def counts(*, smoke: bool) -> None:
-    """126 layers."""
-    header = ("layers", "devices", "ms a token", "proof", "processor s")
-    show("Llama-3.1-405B, iq1_s, 126 layers", header, count_rows(smoke=smoke))
+    """Counts of layers."""
+    header = ("model, context", "layers", "devices", "ms a token", "proof", "s")
+    show("Proofs by counts", header, count_rows(smoke=smoke))
 
 
 def random(*, smoke: bool) -> None:

@@ -68,7 +68,7 @@ def load(
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups; a job shop as
         ``.fjs`` or ``.txt``. Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see
-        :mod:`opweave.adapters.torch.read`), a functional Keras model (see :mod:`opweave.adapters.keras.read`), a
+        :mod:`opweave.adapters.torch.read`), a Keras model (see :mod:`opweave.adapters.keras.read`), a
         networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
@@ -108,7 +108,11 @@ def load(
     """
     family = family_of(model)
     name = place(model) if isinstance(model, str | os.PathLike) else type(model).__name__
-    if (args or kwargs) and family != "torch":
+    if callable(model) and not family:
+        raise InvalidInputError(
+            f"{name}: a function is not a model; call it in the forward of a torch.nn.Module, or use trace_step"
+        )
+    if family != "torch" and (args or kwargs):
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')

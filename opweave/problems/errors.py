@@ -15,7 +15,7 @@ class InvalidInputError(OpweaveError, ValueError):
 
 
 class ImplausibleWarning(UserWarning):
-    """A number is legal but so small that its unit is probably another one."""
+    """A spec is legal but probably not what was meant: a number in another unit, or something left out."""
 
 
 class LimitExceededError(InvalidInputError):

@@ -1,4 +1,4 @@
-"""Warnings about numbers that are legal but were probably meant in another unit."""
+"""Warnings about specs that are legal but were probably meant otherwise."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ def check_plausible(what: str, field: str, values: Iterable[float | None]) -> No
     small = min((value for value in values if value), default=least)
     if small >= least:
         return
+    warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
+
+
+def warn_once_built(text: str) -> None:
+    """Give an ImplausibleWarning at the line of the user's code that built an object; copies of solvers give none."""
     depth, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_INSIDE):
         depth, frame = depth + 1, frame.f_back
-    if str(frame.f_globals.get("__name__")).startswith(_QUIET):
-        return  # it was said when the user built the object that a solver copies
-    text = f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'"
-    warnings.warn(text, ImplausibleWarning, stacklevel=depth)
+    if not str(frame.f_globals.get("__name__")).startswith(_QUIET):
+        warnings.warn(text, ImplausibleWarning, stacklevel=depth)

@@ -29,6 +29,8 @@ _NEEDED = {
     "string_too_short": "should not be empty",
     "string_unicode": "should be a text without halves of characters (lone surrogates)",
 }
+_MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
+"""What helps with missing fields that another call makes."""
 _PYDANTICS = frozenset(get_args(ErrorType))
 _SHOWN = 60
 _LISTED = 5
@@ -106,7 +108,7 @@ def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
         deeper, text = _sentence(inner.errors(include_url=False)[0], _at(data, keys), inner.title)
         return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
     if each["type"] == "missing":
-        return path, "is missing; add it"
+        return path, _MISSING.get(path, "is missing; add it")
     if each["type"] == "too_short" and not each.get("input"):
         return path, "is empty; it needs at least one entry"
     if each["type"] == "extra_forbidden":

@@ -39,6 +39,7 @@ def placed(*constraints, **fields):
         (lambda: ow.MemoryOrdering(GRAPH, graph=GRAPH), "takes one graph"),
         (lambda: ow.Tensor("x", 4), "Tensor takes its fields by name: Tensor(id=..., bytes=..., alias_of=...)"),
         (ow.MemoryOrdering, "MemoryOrdering: graph is missing; add it"),
+        (lambda: ow.Placement(GRAPH, cluster=TWO), "costs is missing; add it, for instance costs=Costs.roofline("),
         (
             lambda: ow.Cluster.model_validate({"devices": [{"name": "a", "memory": 8}]}),
             "devices[0].memory is an unknown field; did you mean 'memory_bytes'?",

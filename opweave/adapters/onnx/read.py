@@ -14,7 +14,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.flops import node_flops
 from opweave.adapters.onnx.model import complete, inner_graphs, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
-from opweave.adapters.onnx.scratch import kernel_scratch
+from opweave.adapters.onnx.scratch import Scratch, kernel_scratch
 from opweave.adapters.onnx.sizes import DTYPES, Sized
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -121,6 +121,12 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
     return plain and all(name in fixed for name in reads)
 
 
+def _kind(node: NodeProto) -> str:
+    """The node's type; one that works on images in blocks of channels says so."""
+    blocked = node.domain == "com.microsoft.nchwc" and not node.op_type.startswith("Reorder")
+    return f"Nchwc{node.op_type}" if blocked else node.op_type
+
+
 def _adds_to_input(node: NodeProto) -> bool:
     """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it.
 
@@ -184,7 +190,7 @@ class _Builder:
         weights = [self._constant_name[read] for read in reads if read in self._constant_name]
         return Operator(
             id=name,
-            kind=node.op_type,
+            kind=_kind(node),
             inputs=tuple(sorted(dynamic, key=lambda read: read != summed)),
             outputs=tuple(writes),
             parameters=tuple(dict.fromkeys([*weights, *self._inner_weights(name, node)])),
@@ -276,12 +282,12 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     )
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
     fresh = outputs | prepared.measured.keys()
-    scratch = _scratch(prepared)
+    scratch = scratch_of(prepared)
     operators = (
         op.model_copy(
             update={
                 "inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs)),
-                "workspace_bytes": scratch.get(op.id, 0),
+                "workspace_bytes": scratch.get(op.id, Scratch()).bytes,
             }
         )
         for op in graph.operators
@@ -296,14 +302,14 @@ def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")
 
 
-def _scratch(prepared: Prepared) -> dict[str, int]:
+def scratch_of(prepared: Prepared) -> dict[str, Scratch]:
     """Scratch memory of the kernels, by operator."""
     found = {}
     for name, node in operator_nodes(prepared.graph).items():
-        sizes = [_size(prepared, value) for value in (*node.input, *node.output[:1])]
-        if sizes and sizes[-1] is not None and sizes[-1].dtype == "float32":
-            shapes = [() if size is None else size.shape for size in sizes]
-            found[name] = kernel_scratch(node, shapes[:-1], shapes[-1])
+        sizes = [_size(prepared, value) if value else None for value in node.input]
+        made = _size(prepared, node.output[0]) if node.output and node.output[0] else None
+        if made is not None:
+            found[name] = kernel_scratch(node, sizes, made)
     return found
 
 

@@ -1,15 +1,19 @@
 """Scratch memory of ONNX Runtime's CPU kernels, with one thread: what they take from the arena while they run.
 
-The formulas are those of the kernels' sources (MLAS, ``convolve.cpp``; ``conv_transpose.cc``; ``deep_cpu_lstm.cc`` and
-``deep_cpu_gru.cc``), and were checked against the arena's counters of ONNX Runtime 1.31: convolutions and transposed
-convolutions to the byte, apart from the arena's own rounding; recurrent layers are understated by up to a third.
+The formulas follow the kernels' sources (MLAS ``convolve.cpp``, ``conv_transpose.cc``, ``uni_directional_lstm.cc``,
+``deep_cpu_gru.cc``, ``qlinearconv.cc``, ``where_op.cc`` and others) and were checked against the arena's counters of
+ONNX Runtime 1.31 on x86-64, operator by operator and to the byte. Not counted: ``Einsum``, the index tables of
+``Resize``, and kernels of attention other than ``com.microsoft.Attention``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from opweave.adapters.onnx.sizes import Sized
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto
@@ -17,75 +21,257 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 FLOAT_BYTES = 4
+POINTER_BYTES = 8
 
 SEGMENT_BYTES = 128 * 128 * FLOAT_BYTES
 """A convolution that is unfolded piece by piece needs one such piece for each thread."""
 
 
-def kernel_scratch(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> int:
-    """Bytes that the kernel of a node takes while it runs, beyond its inputs and outputs.
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Bytes of the blocks that a kernel takes before its outputs, and after them; it returns all of them at its end."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(self.before) + sum(self.after)
+
+
+def kernel_scratch(node: NodeProto, sizes: Sequence[Sized | None], made: Sized) -> Scratch:
+    """Blocks that the kernel of a node takes while it runs, beyond its inputs and outputs.
 
     Parameters
     ----------
     node
-        The node, which computes with 32-bit floats.
-    shapes
-        Shapes of its inputs by position.
+        The node.
+    sizes
+        Shape and element type of its inputs by position; None for an omitted input.
     made
-        Shape of its first output.
+        Those of its first output.
 
     Returns
     -------
-    int
-        0 for kinds without a formula here.
+    Scratch
+        Without blocks for kinds without a formula here.
 
     Examples
     --------
     >>> from onnx import helper
     >>> node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-    >>> kernel_scratch(node, [(1, 256, 14, 14), (512, 256, 3, 3)], (1, 512, 14, 14))
-    1806336
+    >>> shapes = (1, 256, 14, 14), (512, 256, 3, 3), (1, 512, 14, 14)
+    >>> image, weights, made = (Sized(shape, "float32", 4 * math.prod(shape)) for shape in shapes)
+    >>> kernel_scratch(node, [image, weights], made)
+    Scratch(before=(), after=(1806336,))
     """
     formula = _FORMULAS.get(node.op_type) if node.domain in ("", "com.microsoft") else None
     if formula is None:
-        return 0
+        return Scratch()
+    given = {each.name: each for each in node.attribute}
     try:
-        return formula({each.name: each for each in node.attribute}, shapes, made)
-    except IndexError:  # an input that the formula needs is missing
-        return 0
+        return formula(_Call(given, sizes, made, tuple(map(bool, node.output))))
+    except (IndexError, ValueError):  # the file breaks the operator's schema
+        return Scratch()
 
 
-Formula = Callable[[Mapping[str, "AttributeProto"], Sequence[Shape], Shape], int]
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What the formulas read: attributes by name, sizes of inputs and of the first output, and which outputs exist."""
+
+    given: Mapping[str, AttributeProto]
+    sizes: Sequence[Sized | None]
+    made: Sized
+    writes: Sequence[bool]
+
+    def shape(self, position: int) -> Shape:
+        """Shape of an input; () for an omitted one."""
+        size = self.sizes[position]
+        return () if size is None else size.shape
+
+    def has(self, position: int) -> bool:
+        """Whether an input is there."""
+        return position < len(self.sizes) and self.sizes[position] is not None
+
+    def is_float(self) -> bool:
+        """Whether the kernel computes with 32-bit floats."""
+        return self.made.dtype == "float32"
+
+    def number(self, name: str, default: int) -> int:
+        """An attribute that is a whole number."""
+        return self.given[name].i if name in self.given else default
+
+    def groups(self) -> int:
+        """Groups of a convolution."""
+        return max(self.number("group", 1), 1)
+
+    def is_plain(self) -> bool:
+        """Whether a convolution has neither strides nor padding."""
+        steps = self.given["strides"].ints if "strides" in self.given else ()
+        return all(step == 1 for step in steps) and not ("pads" in self.given and any(self.given["pads"].ints))
 
 
-def _convolution(given: Mapping[str, AttributeProto], shapes: Sequence[Shape], made: Shape) -> int:
+Formula = Callable[[_Call], Scratch]
+
+
+def _convolution(call: _Call) -> Scratch:
     """Nothing for pointwise ones; where there are more filters than positions, all of the unfolded image."""
-    filters, depth, *window = shapes[1]
-    positions, groups = math.prod(made[2:]), given["group"].i if "group" in given else 1
-    steps = given["strides"].ints if "strides" in given else ()
-    padded = "pads" in given and any(given["pads"].ints)
-    if math.prod(window) == 1 and all(step == 1 for step in steps) and not padded:
-        return 0
-    if filters // max(groups, 1) > positions:
-        return positions * depth * math.prod(window) * FLOAT_BYTES
-    return SEGMENT_BYTES
+    filters, depth, *window = call.shape(1)
+    if not call.is_float() or (math.prod(window) == 1 and call.is_plain()):
+        return Scratch()
+    positions = math.prod(call.made.shape[2:])
+    if filters // call.groups() > positions:
+        return Scratch(after=(positions * depth * math.prod(window) * FLOAT_BYTES,))
+    return Scratch(after=(SEGMENT_BYTES,))
 
 
-def _transposed(_: Mapping[str, AttributeProto], shapes: Sequence[Shape], __: Shape) -> int:
+def _transposed(call: _Call) -> Scratch:
     """All products of weights and positions, of one image and group, before they are added up."""
-    return math.prod(shapes[1][1:]) * math.prod(shapes[0][2:]) * FLOAT_BYTES
+    if not call.is_float():
+        return Scratch()
+    return Scratch(after=(math.prod(call.shape(1)[1:]) * math.prod(call.shape(0)[2:]) * FLOAT_BYTES,))
 
 
-def _recurrent(_: Mapping[str, AttributeProto], shapes: Sequence[Shape], __: Shape) -> int:
-    """The gates of all steps, of every direction."""
-    directions, rows = shapes[1][:2]
-    return math.prod(shapes[0][:2]) * directions * rows * FLOAT_BYTES
+def _integer_convolution(call: _Call) -> Scratch:
+    """The unfolded image of one group."""
+    _, depth, *window = call.shape(1)
+    if math.prod(window) == 1 and call.is_plain():
+        return Scratch()
+    return Scratch(after=(depth * math.prod(window) * math.prod(call.made.shape[2:]),))
+
+
+def _quantized_convolution(call: _Call) -> Scratch:
+    """Images with their channels last, products in 32 bits, and the unfolded image or the addresses of its rows.
+
+    Kernels for unsigned images and signed weights multiply and scale in one step.
+    """
+    filters, depth, *window = call.shape(3)
+    last = call.number("channels_last", 0)
+    area, width = call.made.shape[1:-1] if last else call.made.shape[2:], math.prod(window)
+    positions, weights = math.prod(area), call.sizes[3]
+    in_one_step = call.made.dtype == "uint8" and weights is not None and weights.dtype == "int8"
+    separable = depth == 1 and filters == call.groups()
+    turned = () if last else (math.prod(call.shape(0)), math.prod(call.made.shape))
+    products = () if in_one_step else (math.prod(call.made.shape) * FLOAT_BYTES,)
+    if width == 1 and call.is_plain() and not separable:
+        return Scratch(after=(*turned, *products))
+    rows = positions * width * (POINTER_BYTES if in_one_step or separable else depth)
+    return Scratch(after=(*turned, *products, rows))
+
+
+def _lstm(call: _Call) -> Scratch:
+    """Of every direction: two states, three of the batch, the gates of all steps, four biases and the lengths."""
+    steps, batch, _ = call.shape(0)
+    hidden = call.shape(2)[-1] * FLOAT_BYTES
+    once = (hidden,) * 2 + (batch * hidden,) * 3 + (4 * hidden * batch * steps,) + (hidden,) * 4 * call.has(3)
+    left_out = (not written for written in (*call.writes, False, False, False)[1:3])
+    state = call.shape(1)[0] * batch * hidden
+    return Scratch(after=(*(state for lacks in left_out if lacks), *_directions(call, once)))
+
+
+def _gru(call: _Call) -> Scratch:
+    """Of every direction: two states of the batch, the gates of all steps, the biases and the lengths."""
+    steps, batch, _ = call.shape(0)
+    hidden = batch * call.shape(2)[-1] * FLOAT_BYTES
+    afterwards = call.number("linear_before_reset", 0)
+    biases = (hidden,) * (4 if afterwards else 3) * call.has(3)
+    return Scratch(after=_directions(call, (hidden, hidden, 3 * hidden * steps, *biases, *(hidden,) * afterwards)))
+
+
+def _directions(call: _Call, once: tuple[int, ...]) -> tuple[int, ...]:
+    """Blocks of all directions; a backward one also reverses its input and its output."""
+    steps, batch, wide = call.shape(0)
+    lengths = () if call.has(4) else (batch * FLOAT_BYTES,)
+    reverse = tuple(steps * batch * each * FLOAT_BYTES for each in (wide, call.shape(2)[-1]))
+    way = call.given["direction"].s.decode() if "direction" in call.given else "forward"
+    blocks = (*once, *lengths)
+    if not call.is_float():
+        return ()
+    return {"bidirectional": blocks + blocks + reverse, "reverse": blocks + reverse}.get(way, blocks)
+
+
+def _rnn(call: _Call) -> Scratch:
+    """The states of all steps."""
+    steps, batch, _ = call.shape(0)
+    return Scratch(after=(steps * batch * call.shape(2)[-1] * FLOAT_BYTES,))
+
+
+def _choice(call: _Call) -> Scratch:
+    """What is taken of the one input and what of the other, each as large as it and the condition need."""
+    element = call.made.bytes // max(math.prod(call.made.shape), 1)
+    condition = call.shape(0)
+    return Scratch(before=tuple(_spread(condition, call.shape(place)) * element for place in (1, 2)))
+
+
+def _spread(*shapes: Shape) -> int:
+    """Elements of what several shapes are broadcast to."""
+    rank = max(map(len, shapes))
+    return math.prod(map(max, *((1,) * (rank - len(shape)) + shape for shape in shapes)))
+
+
+def _along(call: _Call) -> Scratch:
+    """The input and the output with another axis last, if the axis is not the last one."""
+    axis, rank = call.number("axis", -1), len(call.made.shape)
+    return Scratch() if axis % max(rank, 1) == rank - 1 else Scratch(after=(call.made.bytes,) * 2)
+
+
+def _of_several(call: _Call) -> Scratch:
+    """A result on the way to the result, for more than two inputs."""
+    return Scratch(before=(call.made.bytes,) if len(call.sizes) > 2 else ())
+
+
+def _attention(call: _Call) -> Scratch:
+    """Queries, keys and values, the scores of all heads, and the result before heads are joined."""
+    batch, steps, _ = call.shape(0)
+    if not call.is_float() or not call.has(1) or "num_heads" not in call.given:
+        return Scratch()
+    projected = call.shape(1)[-1]
+    scores = batch * call.given["num_heads"].i * steps * steps * FLOAT_BYTES
+    return Scratch(after=(batch * steps * projected * FLOAT_BYTES, scores, call.made.bytes))
+
+
+def _as_result(call: _Call) -> Scratch:
+    return Scratch(after=(call.made.bytes,))
+
+
+def _products(call: _Call) -> Scratch:
+    """The products in 32 bits."""
+    return Scratch(after=(math.prod(call.made.shape) * FLOAT_BYTES,))
 
 
 _FORMULAS: dict[str, Formula] = {
+    "Attention": _attention,
     "Conv": _convolution,
+    "ConvInteger": _integer_convolution,
     "ConvTranspose": _transposed,
+    "DynamicQuantizeMatMul": lambda call: Scratch(after=(math.prod(call.shape(0)),)),
     "FusedConv": _convolution,
-    "GRU": _recurrent,
-    "LSTM": _recurrent,
+    "GRU": _gru,
+    "HardSwish": lambda call: Scratch(before=(call.made.bytes,)),
+    "LSTM": _lstm,
+    "QLinearConv": _quantized_convolution,
+    "RNN": _rnn,
+    "Where": _choice,
+    **dict.fromkeys(("BiasGelu", "FastGelu"), _as_result),
+    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _along),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _of_several),
+    **dict.fromkeys(("QGemm", "QLinearMatMul"), _products),
 }
+
+
+def packed_bytes(node: NodeProto, position: int, weight: Sized) -> int:
+    """Bytes of the arena in which a session keeps a weight as its kernel wants it.
+
+    Most kernels keep theirs beside the arena; transposed convolutions and 8-bit convolutions do not.
+
+    Parameters
+    ----------
+    node, position
+        The node, and which of its inputs the weight is.
+    weight
+        Shape and element type of the weight.
+    """
+    if (node.op_type, position, weight.dtype) in (("ConvTranspose", 1, "float32"), ("QLinearConv", 3, "int8")):
+        return weight.bytes
+    return 0

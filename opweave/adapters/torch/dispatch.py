@@ -70,11 +70,11 @@ def trace_step(
     for position, tensor in enumerate(inputs):
         ledger.add_input(f"input_{position}", tensor)
     parameters = [parameter for module in modules for parameter in module.parameters()]
-    for module in modules:
-        for path, tensor in (*module.named_parameters(), *module.named_buffers()):
-            ledger.add_parameter(path, tensor)
     began = time.perf_counter()
     try:
+        for module in modules:
+            for path, tensor in (*module.named_parameters(), *module.named_buffers()):
+                ledger.add_parameter(path, tensor)
         with _paths(modules) as path, _recorder(ledger, path):
             result = step()
     except InvalidInputError:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from opweave.adapters.graphs.element_flops import element_flops
 from opweave.adapters.graphs.in_place import short_kind
 from opweave.adapters.torch.twin import tensors_in
-
-if TYPE_CHECKING:
-    pass
 
 _WHOLE_NAMES = """
     addbmm addmv bilinear chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d dot
@@ -27,6 +23,7 @@ class FlopCount:
     * Matrix products, convolutions and attention, forward and backward, are counted as in ``torch.utils.flop_counter``,
       two for a multiply-accumulate. Operators that are built from these (linear, conv2d, einsum) count as the sum of
       them.
+    * Branches and loops count as ``torch.utils.flop_counter`` counts them: a branch as its dearest body, a loop once.
     * Recurrent layers count the matrix products of every step.
     * Everything else is counted by :func:`~opweave.adapters.graphs.element_flops.element_flops`.
     """
@@ -58,6 +55,7 @@ def _shapes(value: object) -> object:
 def _count(
     func: Callable[..., object], kind: str, args: Sequence[object], kwargs: Mapping[str, object], result: object
 ) -> float:
+    import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
     packet, name = getattr(func, "overloadpacket", func), short_kind(kind)
@@ -66,7 +64,7 @@ def _count(
         return own(args)
     if packet in flop_registry:
         return float(flop_registry[packet](*args, **kwargs, out_val=result))
-    if name in _WHOLE:
+    if name in _WHOLE or isinstance(func, torch._ops.HigherOrderOperator):
         with FlopCounterMode(display=False) as counter:
             func(*args, **kwargs)
         return float(counter.get_total_flops())

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Calls that only wrap a range of nodes in a mode; decomposing the program removes them."""
 
+_FUNCTION_TRANSFORMS = "torch._functorch"
+"""The module of calls that begin and end ``torch.vmap`` and its like; decomposing the program carries them out."""
+
+_RECORD = "or record one run on real inputs with trace_step"
 _ON_VALUES = (
-    "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes",
-    "the size of a result depends on values; rewrite that line with masks or fixed sizes",
+    f"its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes, {_RECORD}",
+    f"the size of a result depends on values; rewrite that line with masks or fixed sizes, {_RECORD}",
 )
 _ADVICE = (
     ("DataDependent", _ON_VALUES[0]),
@@ -37,8 +41,20 @@ _ADVICE = (
     ("Unsupported", "torch.export cannot follow it; take that part out of forward"),
 )
 _OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_shapes"
-_OPEN_RESULT = "where its size depends on values, rewrite that line with masks or fixed sizes"
-_FALLBACK = "make sure that torch.export.export(model, args, kwargs, strict=False) works, or trace it with trace_step"
+_OPEN_RESULT = f"where its size depends on values, rewrite that line with masks or fixed sizes, {_RECORD}"
+_SAID = (
+    ("uninitialized parameter", "run it once on real inputs first, because its lazy layers get their sizes then"),
+    ("Unsupported input type", "register that class with torch.export.register_dataclass, or pass tensors"),
+    ("__obj_flatten__", f"load the module as it was before it was quantised, {_RECORD}"),
+    ("numpy() is not supported", f"use operations of torch in place of NumPy's there, {_RECORD}"),
+    ("has no fake impl", "an operator has no shape rule; give it one with torch.library.register_fake"),
+    ("register_fake", "an operator has no shape rule; give it one with torch.library.register_fake"),
+    ("Meta", "an operator has no shape rule; give it one with torch.library.register_fake"),
+)
+"""What to do about errors whose type says nothing, by words in their messages."""
+_FALLBACK = (
+    "make sure that model(*args, **kwargs) and torch.export.export(model, args, kwargs, strict=False) work, " + _RECORD
+)
 
 
 def prepare(
@@ -68,14 +84,14 @@ def prepare(
     from torch.export import ExportedProgram
 
     if isinstance(model, ExportedProgram):
-        if args or kwargs:
+        if len(args) or kwargs:
             raise InvalidInputError(
                 "args and kwargs are for modules; an exported program has its inputs' sizes already"
             )
         program, name = model, "exported program"
     else:
         program, name = _exported(model, args, kwargs or {}), type(model).__name__
-    if any(str(node.target).startswith(_WRAPPERS) for node in program.graph.nodes):
+    if any(_wraps(node) for node in program.graph.nodes):
         program = program.run_decompositions({})
     refusal = _open_dimension(program, name)
     if refusal:
@@ -109,6 +125,12 @@ def read_program(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> ExportedPro
         ) from None
 
 
+def _wraps(node: Node) -> bool:
+    """Whether a call only changes how the calls after it are meant."""
+    made_in = str(getattr(node.target, "__module__", ""))
+    return str(node.target).startswith(_WRAPPERS) or made_in.startswith(_FUNCTION_TRANSFORMS)
+
+
 def reason(error: BaseException) -> str:
     """The first line of an error from another library, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -119,12 +141,9 @@ def reason(error: BaseException) -> str:
 def advice(error: BaseException) -> str:
     """What to do about an error of torch, depending on its type."""
     names = [kind.__name__ for kind in type(error).__mro__]
-    for word, text in _ADVICE:
-        if any(word in name for name in names):
-            return text
-    if "has no fake impl" in str(error) or "register_fake" in str(error) or "Meta" in str(error):
-        return "an operator has no shape rule; give it one with torch.library.register_fake"
-    return _FALLBACK
+    said = (text for word, text in _SAID if word in str(error))
+    typed = (text for word, text in _ADVICE if any(word in name for name in names))
+    return next(said, None) or next(typed, _FALLBACK)
 
 
 def title(node: Node) -> str:
@@ -145,14 +164,19 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
     name = type(model).__name__
     if not isinstance(model, torch.nn.Module):
         raise InvalidInputError(f"a {name} is not a torch module; give a torch.nn.Module or a torch.export program")
+    if isinstance(args, torch.Tensor):
+        raise InvalidInputError(f"{name}: args is a tensor; write args=(tensor,), because it is a sequence of inputs")
     if not args and not kwargs:
         raise InvalidInputError(
             f"{name}: give example inputs, e.g. load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
         )
-    where, (places, words) = _tensors_somewhere(model, (tuple(args), dict(kwargs)))
-    hook = where.register_forward_hook(lambda _module, _inputs, made: plain_outputs(made))
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidInputError(f"{name}: a model in TorchScript is not read; load the module from which it was made")
     try:
-        with torch.no_grad(), torch.device("cpu") if where is not model else nullcontext(), _quiet_failure():
+        where, (places, words) = _tensors_somewhere(model, (tuple(args), dict(kwargs)))
+        hook = where.register_forward_hook(lambda _module, _inputs, made: plain_outputs(made))
+        device = torch.device("cpu") if where is not model else nullcontext()
+        with hook, torch.no_grad(), device, _quiet_failure():
             return torch.export.export(where, places, words, strict=False)
     except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
@@ -160,8 +184,6 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
         raise InvalidInputError(
             f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}{part}"
         ) from error
-    finally:
-        hook.remove()
 
 
 @contextmanager
@@ -226,10 +248,15 @@ def _open_dimension(program: ExportedProgram, name: str) -> str:
     for node in program.graph.nodes:
         value = node.meta.get("val")
         rows = value if isinstance(value, list | tuple) else [value]
-        for shape in [row.shape for row in rows if isinstance(row, torch.Tensor)]:
-            for position, dim in enumerate(shape):
+        given = node.op == "placeholder"
+        for tensor in [row for row in rows if isinstance(row, torch.Tensor)]:
+            if tensor.layout != torch.strided:
+                return (
+                    f"{name}: {f'input {node.name!r}' if given else title(node)} has layout {tensor.layout}, not one "
+                    "block of memory; use dense tensors"
+                )
+            for position, dim in enumerate(tensor.shape):
                 if not isinstance(dim, int):
-                    given = node.op == "placeholder"
                     return (
                         f"{name}: {f'input {node.name!r}' if given else title(node)} has an open dimension "
                         f"({plain(str(dim))}, position {position}); {_OPEN_INPUT if given else _OPEN_RESULT}"

@@ -8,6 +8,9 @@ Nodes become operators under their own names. A tensor has the name of its node,
 it out of a list (``NODE.3`` if there is none). Three kinds of nodes do not become operators: ``getitem``, views of
 parameters (another name for the parameter), and calls that return no tensor. In-place nodes stay in place, see
 :mod:`opweave.adapters.torch.ledger`.
+
+Branches, loops and attention with a function of the user's (``torch.cond``, ``while_loop``, ``scan``, ``map``,
+``flex_attention``) are single operators with their outer tensors. What they need inside is not counted.
 """
 
 from __future__ import annotations
@@ -169,11 +172,9 @@ class _Replay:
         import torch
 
         value = operator.attrgetter(str(node.target))(self._program.graph_module)
-        if not isinstance(value, torch.Tensor):
-            raise InvalidInputError(
-                f"{self._where}: {title(node)} is a part of control flow, so there is no fixed order to plan; replace "
-                "torch.cond and loops by torch.where or by code without branches"
-            )
+        if not isinstance(value, torch.Tensor):  # the body of a branch or a loop
+            self._values[node] = value
+            return
         self._values[node] = fake = _fake(value)
         self._ledger.add_parameter(str(node.target), fake)
 
@@ -186,11 +187,6 @@ class _Replay:
         if node in self._checked:
             self._values[node] = None
             return
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise InvalidInputError(
-                f"{self._where}: {title(node)} is control flow, so there is no fixed order to plan; replace torch.cond "
-                "and loops by torch.where or by code without branches"
-            )
         args, kwargs = self._given(node.args), self._given(node.kwargs)
         assert isinstance(args, tuple) and isinstance(kwargs, dict) and callable(node.target)
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.arena import arena_of
 from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
 from opweave.adapters.onnx.optimizer import form_of_plan
@@ -253,7 +254,6 @@ def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
 def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun) -> MemoryCheck | None:
     problem, ran = bench.problem, _planned(bench, planned.order)
     order = _whole_order(bench, ran)
-    with_scratch = problem.evaluate(Ordering(order=tuple(order))).objective
     details = _without_scratch(problem).evaluate(Ordering(order=tuple(order))).details
     if planned.live is None or given.live is None or details is None:
         return None
@@ -265,7 +265,7 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
         measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
-        predicted_arena=None if with_scratch is None else int(with_scratch),
+        predicted_arena=arena_of(bench.prepared, problem, order).peak_bytes,
         allocator_peak=planned.peak_bytes,
         held_before=planned.session_bytes,
         explanation=_explanation(planned, max(planned.live)),

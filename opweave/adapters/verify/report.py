@@ -31,8 +31,8 @@ class MemoryCheck(Spec):
     default_peak
         Measured peak with the runtime's default settings, allocator overhead included; None when unknown.
     predicted_arena
-        Predicted peak with the scratch memory of the kernels, which the allocator hands out as well; None if that is
-        not predicted.
+        Predicted ``allocator_peak``: with the scratch memory of the kernels, and blocks as large as the allocator hands
+        them out; None if that is not predicted.
     allocator_peak
         Most bytes that the runtime's allocator had handed out, overhead included; None when unknown.
     held_before

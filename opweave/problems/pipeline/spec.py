@@ -230,7 +230,10 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     def _check_costs(self) -> None:
         if self.costs is None:
             if self.include_compute:
-                raise ValueError("include_compute=True needs costs; give costs or set include_compute=False")
+                raise ValueError(
+                    "include_compute=True needs costs; "
+                    "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
+                )
             return
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)

@@ -150,6 +150,10 @@ def default_geometry(op: Operator) -> Geometry | None:
     return Geometry(channels="own") if word.rstrip("_") in ELEMENTWISE else None
 
 
+GEOMETRY_UNKNOWN = "its geometry is not known"
+"""Why an operator stays whole that might be cut if the user gave more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cutting:
     """Along which dimensions an operator can be cut, and how its parts read the inputs.
@@ -180,7 +184,7 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
     given = problem.geometry.get(op.id)
     geometry = given or default_geometry(op)
     if geometry is None:
-        return Cutting(None, {}, "its geometry is not known")
+        return Cutting(None, {}, GEOMETRY_UNKNOWN)
     if len(op.outputs) != 1:
         return Cutting(None, {}, f"it has {len(op.outputs)} outputs")
     made = problem.extents[op.outputs[0]]

@@ -15,9 +15,18 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
+from opweave.problems.plausible import warn_once_built
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
-from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
+from opweave.problems.slicing.geometry import (
+    GEOMETRY_UNKNOWN,
+    Cutting,
+    Extent,
+    Geometry,
+    Layout,
+    cutting_of,
+    extent_of,
+)
 from opweave.problems.slicing.rules import judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
@@ -90,7 +99,8 @@ class Slicing(Problem[Slices, SlicingDetails]):
         Seconds of whole operators for batch size 1. A device takes no part in operators whose time on it is unknown.
     geometry
         How operators read their inputs. Elementwise operators (recognised by their kind) need no geometry; other
-        operators without a geometry stay whole.
+        operators without a geometry stay whole. An :class:`~opweave.problems.errors.ImplausibleWarning` says so when
+        none is given and most of the work is of that kind.
     layout
         Which dimensions of the tensors' shapes are channels and rows.
     order
@@ -182,7 +192,19 @@ class Slicing(Problem[Slices, SlicingDetails]):
             check_order(self.graph, self.order)
         _ = self.cuttings  # raises if a geometry does not fit
         check_constraints(self.constraints, self)
+        self._warn_if_uncut()
         return self
+
+    def _warn_if_uncut(self) -> None:
+        """Say when most of the work cannot be shared only because geometries are not known."""
+        least = {name: min(times.values()) for name, times in self.known_seconds.items()}
+        unknown = [name for name, cut in self.cuttings.items() if cut.why_whole == GEOMETRY_UNKNOWN]
+        share = sum(least[name] for name in unknown) / (sum(least.values()) or 1)
+        if len(self.cluster.devices) > 1 and not self.geometry and share > 0.5:
+            warn_once_built(
+                f"Slicing: {len(unknown):,} operators with {share:.0%} of the work stay whole, because their geometry "
+                "is not known; geometry=ow.geometry(model) reads it from a model"
+            )
 
     def _check_names(self) -> None:
         operators, devices = self.graph.operator_index, self.cluster.device_index

@@ -236,13 +236,58 @@ class Branches(nn.Module):
 
 
 class Cond(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.yes = nn.Linear(3, 3)
+        self.no = nn.Linear(3, 3)
+
     def forward(self, x: Any) -> Any:
-        return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
+        return torch.cond(x.sum() > 0, self.yes, self.no, (x,)) + 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_branch_is_one_operator_that_runs_as_predicted(device: str) -> None:
+    model, x = Cond().to(device), torch.ones(3, device=device)
+    graph = ow.load(model, args=(x,))
+    branch = next(op for op in graph.operators if op.kind == "cond")
+    assert set(branch.parameters) == {"yes.weight", "yes.bias", "no.weight", "no.bias"}
+    assert branch.flops == 2 * 3 * 3
+    if device == "cpu":
+        checked = ow.verify(model, ow.solve(ow.MemoryOrdering(graph=graph)), args=(x,))
+        assert checked.passed and checked.memory is not None
+        assert checked.memory.equal_steps == len(checked.memory.predicted)
+
+
+def test_a_function_over_rows_is_carried_out() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x: Any) -> Any:
+            return torch.vmap(self.linear)(x)
+
+    graph = ow.load(Rows(), args=(torch.zeros(5, 3, 8),))
+    shapes = {tensor.id: tensor.shape for tensor in graph.tensors}
+    assert [shapes[name] for name in graph.outputs] == [(5, 3, 4)]
+    assert {parameter.id for parameter in graph.parameters} == {"linear.weight", "linear.bias"}
+    assert torch.vmap(torch.rand_like, randomness="different")(torch.zeros(2)).shape == (2,)  # no level stays open
 
 
 class Picks(nn.Module):
     def forward(self, x: Any) -> Any:
         return x[x > 0] * 2
+
+
+class Sparse(nn.Module):
+    mix: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mix", torch.eye(3).to_sparse())
+
+    def forward(self, x: Any) -> Any:
+        return torch.mv(self.mix, x)
 
 
 @torch.library.custom_op("opweave_test::mystery", mutates_args=())  # type: ignore[untyped-decorator]
@@ -257,9 +302,12 @@ class Mystery(nn.Module):
 
 BAD = [
     (Branches(), r"Branches: cannot be exported at test_read.py, line \d+ .*depends on values; rewrite that line"),
-    (Cond(), "node 'true_graph_0' .* is a part of control flow, so there is no fixed order"),
     (Picks(), "node 'index' .* has an open dimension .*depends on values, rewrite"),
     (Mystery(), "an operator has no shape rule; give it one with torch.library.register_fake"),
+    (Sparse(), "input 'b_mix' has layout torch.sparse_coo, not one block of memory; use dense tensors"),
+    (nn.LazyLinear(3), "run it once on real inputs first, because its lazy layers get their sizes then"),
+    (torch.jit.trace(nn.ReLU(), torch.ones(3)), "a model in TorchScript is not read; load the module from which it"),
+    (lambda x: x, "a function is not a model; call it in the forward of a torch.nn.Module, or use trace_step"),
 ]
 
 
@@ -279,6 +327,8 @@ def test_open_dimensions_and_missing_inputs_are_refused() -> None:
         ow.load(program)
     with pytest.raises(ow.InvalidInputError, match=r"ReLU: give example inputs, e\.g\. load"):
         ow.load(nn.ReLU())
+    with pytest.raises(ow.InvalidInputError, match=r"ReLU: args is a tensor; write args=\(tensor,\)"):
+        ow.load(nn.ReLU(), args=torch.zeros(2))  # type: ignore[arg-type]
     with pytest.raises(ow.InvalidInputError, match="args and kwargs are for modules"):
         ow.load(torch.export.export(nn.ReLU(), (torch.zeros(2),)), args=(torch.zeros(2),))
     with pytest.raises(ow.LimitExceededError, match="over the limit of 1 operators"):

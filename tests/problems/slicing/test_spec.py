@@ -188,6 +188,11 @@ def test_operators_without_geometry_or_shape_stay_whole() -> None:
     assert ow.solve(problem, time_limit=5).verified
 
 
+def test_a_spec_whose_convolutions_cannot_be_cut_for_want_of_a_geometry_gives_a_warning() -> None:
+    with pytest.warns(ow.ImplausibleWarning, match=r"2 operators with 100% of the work stay whole, .*ow\.geometry"):
+        chain(geometry={})
+
+
 def test_more_devices_than_rows() -> None:
     devices = [ow.Device(name=f"d{k}") for k in range(10)]
     table = {op: {device.name: 8.0 for device in devices} for op in "pq"}
