@@ -41,9 +41,7 @@ class IntervalWork:
 def solve(work: IntervalWork, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
     deadline = Deadline(None if work.seconds is None else work.began + work.seconds - time.time())
-    with _without_pandas():
-        from ortools.sat.python import cp_model
-
+    cp_model = cp_sat()
     model, columns = write(work.model)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
@@ -71,6 +69,13 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     if name == "UNKNOWN":
         return Answer("stopped", None, float(solver.best_objective_bound))
     return Answer("failed", reason=f"{name}: {model.validate()}")
+
+
+def cp_sat() -> ModuleType:
+    """The module of CP-SAT."""
+    with _without_pandas():
+        from ortools.sat.python import cp_model
+    return cp_model
 
 
 class _Absent(ModuleType):
