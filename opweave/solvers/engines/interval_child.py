@@ -41,7 +41,9 @@ class IntervalWork:
 def solve(work: IntervalWork, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
     deadline = Deadline(None if work.seconds is None else work.began + work.seconds - time.time())
-    cp_model = cp_sat()
+    with without_pandas():
+        from ortools.sat.python import cp_model
+
     model, columns = write(work.model)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
@@ -71,13 +73,6 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     return Answer("failed", reason=f"{name}: {model.validate()}")
 
 
-def cp_sat() -> ModuleType:
-    """The module of CP-SAT."""
-    with _without_pandas():
-        from ortools.sat.python import cp_model
-    return cp_model
-
-
 class _Absent(ModuleType):
     """Stands in for a module of which only class names are used; each name is a class without instances."""
 
@@ -90,7 +85,7 @@ class _Absent(ModuleType):
 
 
 @contextmanager
-def _without_pandas() -> Iterator[None]:
+def without_pandas() -> Iterator[None]:
     """Import without pandas: CP-SAT's module accepts series of variables, which are not used here.
 
     Loading pandas takes twice as long as everything else together, and longer than solving many problems.

@@ -20,12 +20,13 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.backbone import backbone_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
+from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
 from opweave.solvers.placement.bounds.counts import binding, priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.priced_windows import priced_bound
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.rounding import Best
-from opweave.solvers.run import Run, patience
+from opweave.solvers.run import Run
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 
 LONGEST_PROGRAM = 5.0
@@ -98,8 +99,10 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
 
 def bounds_of_backbone(
     instance: PlacementInstance, arrays: PlacementArrays, chain: Milestones, run: Run, report: Report
-) -> None:
+) -> bool:
     """Bounds of a problem beside its modules: with memory at its price where it can bind, and of its backbone.
+
+    Returns whether windows were settled, so that programs for those of ``chain`` would gain nothing.
 
     Parameters
     ----------
@@ -114,7 +117,9 @@ def bounds_of_backbone(
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
-    if max((len(window.inner) for window in chain.windows), default=0) > WIDE:
+    widest = max((len(window.inner) for window in chain.windows), default=0)
+    wide = widest > WIDE and len(arrays.seconds) <= MOST_OPERATORS
+    if wide:
         if available():
             with run.share(SETTLED_SHARE, LONGEST_SETTLED):
                 settle_in_child(arrays, run, report)
@@ -127,6 +132,7 @@ def bounds_of_backbone(
     with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
+    return wide and available()
 
 
 def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
@@ -147,8 +153,8 @@ def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
 
 
 def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
-    """Let a child process raise chains of windows of several sizes (:mod:`.settled`)."""
-    if run.should_stop():
+    """Let a child process raise chains of windows of several sizes (:mod:`.settled`), once for all lanes."""
+    if run.should_stop() or (run.exchange is not None and not run.exchange.claim(("settled windows",))):
         return
     run.enter("milestones: settled windows")
     left = run.remaining()
@@ -162,7 +168,7 @@ def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
             "cp-sat",
             "opweave.solvers.placement.bounds.settled:settle",
             (arrays, time() + seconds),
-            ChildLimits(seconds + patience()),
+            ChildLimits(),
             hear=hear,
             should_stop=run.should_stop,
         )

@@ -24,7 +24,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.interval_child import cp_sat, write
+from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
@@ -54,11 +54,11 @@ class Stage(NamedTuple):
 STAGES = (
     Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
     Stage(70, 0.6, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
-    Stage(100, 1.0, (Step(0.85, 0.05), Step(0.9, 0.1), Step(0.94, 0.3))),
+    Stage(120, 0.95, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
 )
 """Small windows are settled almost exactly; large ones see more of what branches share."""
 
-MOVES, HOT, COLD = 600, 0.03, 0.0005
+MOVES, HOT, COLD = 300, 0.03, 0.0005
 """Moves of the annealing of a window per operator, and its first and last temperature as shares of a plan's length."""
 
 CLOSE = 0.995
@@ -79,16 +79,16 @@ def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
         chain = milestones_of(arrays, (stage.most,))
         tries.end = perf_counter() + stage.share * (end - perf_counter())
         for step in stage.steps:
-            for value in _raised(chain, step, tries):
+            for value in _raised(chain, stage.most, step, tries):
                 send(value)
+            send(joined_bound(arrays, tries.links + links_of(chain)))
         tries.links += links_of(chain)
-        send(joined_bound(arrays, tries.links))
 
 
-def _raised(chain: Milestones, step: Step, tries: Tries) -> Iterator[float]:
+def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[float]:
     """The bounds of a chain while its windows on the shortest path are raised, every pair of ends once."""
     done: set[Pair] = set()
-    while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
+    while pairs := [pair for pair in chain.pairs() if pair not in done and 0 < len(pair[0].window.inner) <= most]:
         for pair in pairs:
             if tries.late():
                 return
@@ -146,9 +146,11 @@ def refutes(arrays: PlacementArrays, links: list[Link], length: float, work: flo
     model = None if within is None else net_intervals(within, length, 0.0, reach)
     if model is None:
         return True
-    cp_model = cp_sat()
+    with without_pandas():
+        from ortools.sat.python import cp_model
+
     program, _ = write(model.program())
-    program.clear_objective()
+    program.clear_objective()  # type: ignore[no-untyped-call, unused-ignore]
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = work
@@ -241,4 +243,5 @@ def led_by(arrays: PlacementArrays, reach: Reach, links: list[Link]) -> Reach:
 
 def _led(seconds: FloatArray, times: FloatArray, u: int | None, table: FloatArray) -> FloatArray:
     """Least times at the far end of a link by device; without an operator at the near end, it begins at 0."""
-    return (table if u is None else (times[u] + seconds[u])[:, None] + table).min(axis=0)
+    led: FloatArray = (table if u is None else (times[u] + seconds[u])[:, None] + table).min(axis=0)
+    return led
