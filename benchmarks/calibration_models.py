@@ -1,15 +1,21 @@
-"""Four ONNX models with random weights, built here from published architectures, for measuring calibration.
+"""Twelve ONNX models with random weights, built here from published architectures, for measuring calibration.
 
 ResNet-50 (He et al., 2016), MobileNetV2 (Sandler et al., 2018), SqueezeNet 1.1 (Iandola et al., 2016) and GPT-2 small
-(Radford et al., 2019), at batch 1. Only operators and their sizes matter, so one generator draws all weights.
+(Radford et al., 2019), at batch 1, two of them also with 8 bits, and the six smaller networks of
+:mod:`benchmarks.models.onnx_nets`. Only operators and their sizes matter, so one generator draws all weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
+
+from benchmarks.models.onnx_nets import ONNX_MODELS
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -150,4 +156,31 @@ def gpt2_small(steps: int = 256, layers: int = 12) -> ModelProto:
     return build.model(build.node("MatMul", normal(x), build.weight(width, words)))
 
 
-MODELS = {"resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "squeezenet1_1": squeezenet, "gpt2_small": gpt2_small}
+def in_bytes(make: Callable[[], ModelProto]) -> ModelProto:
+    """A model of images with 8-bit weights and activations, as ONNX Runtime's tool for quantising writes it."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._left = [{"x": np.random.default_rng(0).random((1, 3, 224, 224), np.float32)}]
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return self._left.pop() if self._left else None
+
+    with tempfile.TemporaryDirectory() as folder:
+        plain, changed = Path(folder) / "plain.onnx", Path(folder) / "changed.onnx"
+        onnx.save(make(), plain)
+        kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+        quantize_static(plain, changed, Reader(), quant_format=QuantFormat.QOperator, **kinds)
+        return onnx.load(changed)
+
+
+MODELS: Mapping[str, Callable[[], ModelProto]] = {
+    "resnet50": resnet50,
+    "mobilenet_v2": mobilenet_v2,
+    "squeezenet1_1": squeezenet,
+    "gpt2_small": gpt2_small,
+    **ONNX_MODELS,
+    "mobilenet_v2, 8 bits": lambda: in_bytes(mobilenet_v2),
+    "squeezenet1_1, 8 bits": lambda: in_bytes(squeezenet),
+}

@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 import re
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -61,8 +62,7 @@ class Row(NamedTuple):
 @contextmanager
 def export_timed() -> Iterator[list[float]]:
     """Collect the processor seconds that ``torch.export`` takes inside."""
-    from opweave.adapters.torch import read
-
+    read: Any = importlib.import_module("opweave.adapters.torch.read")
     seconds, prepare = [0.0], read.prepare
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -131,6 +131,8 @@ def advised_dims(refusal: Exception) -> dict[str, int]:
     """The sizes that a refusal advises; without any, the refusal is raised again."""
     advised = re.search(r"dims=\{(.*?)\}", str(refusal))
     if advised is None:
+        if "give their sizes" in str(refusal):  # no guess of opweave's fits the shapes
+            return {"*": 1}
         raise refusal
     return {key: int(size) for key, size in re.findall(r'"(.*?)": (\d+)', advised[1])}
 
@@ -145,6 +147,30 @@ def own_onnx(*, smoke: bool) -> Iterator[Case]:
     yield from [*light, *small][:4] if smoke else [*light, *small]
 
 
+def conformance(*, smoke: bool) -> Iterator[Case]:
+    """ONNX's conformance cases of single operators and functions that ONNX Runtime executes on the inputs given."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    for case in collect_testcases("Conv" if smoke else None):
+        if case.model is None or not case.data_sets:
+            continue
+        values = dict(zip([each.name for each in case.model.graph.input], case.data_sets[0][0], strict=False))
+        if executes(case.model, values):
+            yield Case(case.name, partial(ow.load, case.model, inputs=values))
+
+
+def executes(model: Any, values: dict[str, Any]) -> bool:
+    """Whether ONNX Runtime runs a model."""
+    import onnxruntime as runtime
+
+    runtime.set_default_logger_severity(4)
+    try:
+        runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+    except Exception:
+        return False
+    return True
+
+
 def zoo(module: str, function: str, few: Sequence[int], *, smoke: bool) -> Iterator[Case]:
     """The cases of a module of :mod:`benchmarks.models`; some of them for a smoke test."""
     cases = [Case(name, load) for name, load in getattr(importlib.import_module(module), function)()]
@@ -154,6 +180,7 @@ def zoo(module: str, function: str, few: Sequence[int], *, smoke: bool) -> Itera
 VISION = "benchmarks.models.vision_zoo"
 ZOOS: dict[str, Callable[..., Iterator[Case]]] = {
     "onnx": own_onnx,
+    "onnx conformance": conformance,
     "torchvision": partial(zoo, VISION, "torchvision_cases", (0, 20)),
     "timm": partial(zoo, VISION, "timm_cases", (0,)),
     "transformers": partial(zoo, "benchmarks.models.transformer_zoo", "transformer_cases", (1, 30)),
@@ -178,7 +205,7 @@ def main() -> None:
         show_cases("ONNX files", onnx_cases(arguments.paths), arguments.kept)
         return
     for name in arguments.zoo or ZOOS:
-        if importlib.util.find_spec(name.partition("_")[0]) is not None:
+        if importlib.util.find_spec(name.partition(" ")[0]) is not None:
             show_cases(name, ZOOS[name](smoke=arguments.smoke), arguments.kept)
 
 
@@ -210,8 +237,63 @@ def show_cases(title: str, cases: Iterator[Case], kept: Path | None) -> None:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The documentation's page: a table of collections, then one of each."""
-    raise NotImplementedError
+    """The documentation's page: a table of collections, then what was refused and how each model did."""
+    zoos = list(dict.fromkeys(each.zoo for each in rows))
+    parts = [INTRODUCTION]
+    for zoo in zoos:
+        own = [each for each in rows if each.zoo == zoo]
+        loaded = [each for each in own if each.ok == "yes"]
+        sized = [each for each in loaded if each.operators >= LARGE]
+        pace, ours = (
+            f"{statistics.median(1000 * getattr(each, name) / each.operators for each in sized):.1f}" if sized else "-"
+            for name in ("seconds", "ours")
+        )
+        largest = max((each.operators for each in loaded), default=0)
+        made = " to ".join(dict.fromkeys(each.made_with.rpartition("; ")[2] for each in (own[0], own[-1])))
+        versions = own[0].made_with.rpartition("; ")[0]
+        parts.append(f"| {zoo} | {versions}; {made} | {len(loaded)} of {len(own)} | {largest:,} | {pace} | {ours} |")
+    for zoo in zoos:
+        parts += ["", f"## {zoo}", "", *_of_zoo([each for each in rows if each.zoo == zoo])]
+    return "\n".join(parts) + "\n"
+
+
+def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
+    """Reasons of refusals, then operators and gains of the models that load, unless they are single operators."""
+    reasons: dict[str, list[str]] = {}
+    for each in rows:
+        if each.ok != "yes":
+            text = re.sub(r"^.*?: ", "", each.note, count=1) if each.ok == "no" else f"not built ({each.note})"
+            reasons.setdefault(text, []).append(each.model)
+    for text, models in reasons.items():
+        yield f"* {', '.join(models)}: {text.replace('*', chr(92) + '*').replace('<', '&lt;')}"
+    large = sorted((each for each in rows if each.ok == "yes" and each.operators > 1), key=lambda each: each.model)
+    if reasons and large:
+        yield ""
+    if len(large) > len(rows) / 2:
+        yield (
+            "Operators, and what ordering saves where it is 0.1 % or more: "
+            + ", ".join(
+                f"{each.model} {each.operators:,}"
+                + (f" ({100 * each.gain:.1f} %)" if (each.gain or 0) >= 0.001 else "")
+                for each in large
+            )
+            + "."
+        )
+
+
+LARGE = 100
+"""Operators of a model whose seconds say something about a thousand operators."""
+
+INTRODUCTION = f"""\
+# What loads
+
+Models that nobody chose for opweave: random weights, nothing downloaded, PyTorch on the meta device. Written by
+`python -m benchmarks.coverage --kept ROWS --page docs/coverage.md`. Seconds are processor seconds, medians over the
+models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A refused model says why in
+one sentence, which is quoted. What ordering saves is that of one second over the given order.
+
+| collection | made with | load | largest | seconds per 1,000 operators | of these ours |
+|---|---|---|---|---|---|"""
 
 
 if __name__ == "__main__":

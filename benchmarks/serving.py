@@ -106,7 +106,7 @@ def helix_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 def random_case(seed: int) -> ow.ServingFlow:
     """Unlike devices, links from slow to fast, some missing; layers that weigh something."""
     draw = np.random.default_rng(seed)
-    count, layers = int(draw.integers(6, 24)), int(draw.integers(12, 60))
+    count, layers = int(draw.integers(10, 43)), int(draw.integers(12, 80))
     speeds = [tuple(10 ** draw.uniform(3, 5) / np.arange(1, 40) ** draw.uniform(1.0, 1.5)) for _ in range(4)]
     kinds = draw.integers(0, 4, count)
     most = draw.integers(2, max(3, 3 * layers // count + 2), 4)

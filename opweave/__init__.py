@@ -44,6 +44,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from opweave import interrupts as _interrupts  # noqa: F401  (before what takes long to import)
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
 from opweave.adapters.graphs.lifetimes import load_lifetimes

@@ -68,7 +68,7 @@ def load(
         schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`); a language model as ``.gguf``,
         ``.safetensors``, ``config.json`` or the folder that holds them, which becomes tensor groups; a job shop as
         ``.fjs`` or ``.txt``. Or a model in memory: an ONNX ``ModelProto``, a PyTorch module or exported program (see
-        :mod:`opweave.adapters.torch.read`), a functional Keras model (see :mod:`opweave.adapters.keras.read`), a
+        :mod:`opweave.adapters.torch.read`), a Keras model (see :mod:`opweave.adapters.keras.read`), a
         networkx ``DiGraph`` (see :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.

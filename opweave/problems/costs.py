@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -20,7 +21,7 @@ from opweave.problems.words import counted
 if TYPE_CHECKING:
     from typing import Self
 
-    from opweave.problems.graph import Operator, OpGraph
+    from opweave.problems.graph import Operator, OpGraph, Tensor
 
 MAX_SECONDS = 1e15
 
@@ -43,11 +44,15 @@ class Efficiency(Spec):
         Share of ``memory_bandwidth``, above 0 and at most 1.
     launch_seconds
         Fixed cost of starting one operator of the kind; None to use the device's own.
+    overlap
+        Share of the shorter of arithmetic and traffic that takes no time of its own because it happens during the
+        longer one: 1 for a roofline, 0 if the two follow each other.
     """
 
     arithmetic: Share = 1.0
     traffic: Share = 1.0
     launch_seconds: Seconds | None = None
+    overlap: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
 
 class Costs(HasHtml, Spec):
@@ -165,18 +170,20 @@ class Costs(HasHtml, Spec):
     ) -> Costs:
         """Estimate costs: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
 
-        seconds = max(flops / (flops_per_second * arithmetic), bytes / (memory_bandwidth * traffic)) + launch_seconds.
-        The bytes are those of every tensor read or written and of the parameters, each counted once. Of an embedding
-        table (:data:`LOOKUPS`), only the rows that are picked count. FLOPs and tensors grow with the batch, parameters
-        do not. An operator that only makes a view (it writes only aliases and has no FLOPs) moves nothing.
+        seconds = max(flops / (flops_per_second * arithmetic), bytes / (memory_bandwidth * traffic)) + launch_seconds,
+        and with an ``overlap`` below 1, the rest of the smaller of the two as well. The bytes are those of every tensor
+        read or written and of the parameters, each counted once. Of an embedding table (:data:`LOOKUPS`), only the rows
+        that are picked count. FLOPs and tensors grow with the batch, parameters do not. An operator that only makes a
+        view (it writes only aliases and has no FLOPs) moves nothing.
 
         Parameters
         ----------
         graph, cluster
             The model, for one input, and the devices.
         efficiency
-            Efficiency by operator kind: an :class:`Efficiency`, such as ``opweave.calibrate`` measures, or one number
-            that is the share of both arithmetic and traffic, above 0 and at most 1.
+            Efficiency by operator kind, or by a variant of it (:func:`variants`): an :class:`Efficiency`, such as
+            ``opweave.calibrate`` measures, or one number that is the share of both arithmetic and traffic, above 0 and
+            at most 1.
         default_efficiency
             The efficiency of kinds that ``efficiency`` does not list.
         batches
@@ -203,9 +210,13 @@ class Costs(HasHtml, Spec):
         """
         kinds = {kind: _efficiency(kind, given) for kind, given in (efficiency or {}).items()}
         default = _efficiency("default", default_efficiency)
-        reached = [kinds.get(op.kind, default) for op in graph.operators]
+        reached = [
+            next((kinds[name] for name in names if name in kinds), default) if kinds else default
+            for names in variants(graph)
+        ]
         arithmetic = np.array([one.arithmetic for one in reached], dtype=np.float64)
         traffic = np.array([one.traffic for one in reached], dtype=np.float64)
+        exposed = 1.0 - np.array([one.overlap for one in reached], dtype=np.float64)
         flops = np.array([op.flops for op in graph.operators], dtype=np.float64)
         activations, parameters = _traffic(graph, parameters_read or {})
         sizes = tuple(sorted(set(batches)))
@@ -219,9 +230,10 @@ class Costs(HasHtml, Spec):
                 if device.batch_sizes is not None and size not in device.batch_sizes:
                     columns.append([None] * len(graph.operators))
                     continue
-                moved = (size * activations + parameters) / bandwidth
-                busy = np.maximum(size * flops / speed / arithmetic, moved / traffic)
-                columns.append((busy + launch).tolist())
+                moved = (size * activations + parameters) / bandwidth / traffic
+                computed = size * flops / speed / arithmetic
+                after = exposed * np.minimum(computed, moved)
+                columns.append((np.maximum(computed, moved) + after + launch).tolist())
         return cls(
             operators=tuple(op.id for op in graph.operators),
             devices=tuple(device.name for device in cluster.devices),
@@ -294,11 +306,11 @@ class Calibration(Spec):
     device
         Its rates are the best that any operator kind reached, so no efficiency exceeds 1.
     efficiency
-        Efficiency by operator kind.
+        Efficiency by operator kind, or by a variant of it (:func:`variants`).
     default
         Efficiency of kinds that were not measured.
     errors
-        Median relative error of the fitted times by kind, 0.1 for 10 %; only kinds that were measured.
+        Median relative error of the fitted times, by kind or variant, 0.1 for 10 %; only what was measured.
 
     Examples
     --------
@@ -361,6 +373,41 @@ def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
     if not 0.0 < given <= 1.0:
         raise InvalidInputError(f"the efficiency of {kind!r} is {given!r}; it must be above 0 and at most 1")
     return Efficiency(arithmetic=given, traffic=given)
+
+
+def variants(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
+    """Names under which every operator's efficiency may be given, the most specific one first and its kind last.
+
+    "Conv grouped" is a convolution whose results do not depend on all channels (a depthwise one, for example), and
+    "QLinearConv signed" an operator that reads 8-bit numbers with a sign. Their kernels run at other speeds.
+    """
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
+
+    def names(op: Operator) -> tuple[str, ...]:
+        image = tensors[op.inputs[0]] if op.inputs else None
+        signed = image is not None and image.dtype == "int8"
+        made = tensors[op.outputs[0]] if op.outputs else None
+        held = sum(weight[name] for name in op.parameters)
+        found = (op.kind, f"{op.kind} signed") if signed else (op.kind,)
+        grouped = image is not None and made is not None and _is_grouped(op, image, made, held)
+        return tuple(reversed((*found, *(f"{name} grouped" for name in found)) if grouped else found))
+
+    return tuple(names(op) for op in graph.operators)
+
+
+def _is_grouped(op: Operator, image: Tensor, made: Tensor, held: int) -> bool:
+    """Whether a convolution adds up fewer products for each result than the image has channels."""
+    kind, seen, written = op.kind.lower(), image.shape or (), made.shape or ()
+    if "conv" not in kind or "transpose" in kind or len(seen) < 3 or len(seen) != len(written) or not op.flops:
+        return False
+    elements, results = math.prod(seen), math.prod(written)
+    if not elements or not results:
+        return False
+    products = op.flops / (2 * results)
+    filters = max(held * elements / (products * image.bytes), 1.0)  # as many as the weights are enough for
+    channels = min((1, -1), key=lambda place: abs(math.log(written[place] / filters)))
+    return products < seen[channels]
 
 
 def moved_bytes(graph: OpGraph) -> tuple[float, ...]:

@@ -117,8 +117,9 @@ class Run:
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
     stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. Where ``grain`` is not 0, the
-    optimum is a multiple of it, and bounds are rounded up. ``on_first`` is shown a plan as soon as there is one, from
-    ``first_by`` seconds on. ``kept`` and ``asked`` hold what solvers keep between turns, and what engines have learned.
+    optimum is a multiple of it, and bounds are rounded up. ``on_look`` is shown the best plan from ``look_from``
+    seconds on, and says from when on it is to be shown a better one. ``kept`` and ``asked`` hold what solvers keep
+    between turns, and what engines have learned.
     """
 
     time_limit: float | None = None
@@ -144,8 +145,8 @@ class Run:
     build_seconds: float = 0.0
     engine_version: str | None = None
     callback_error: Exception | None = None
-    on_first: Callable[[Solution], None] | None = None
-    first_by: float = 0.0
+    on_look: Callable[[Solution], float] | None = None
+    look_from: float = 0.0
     grain: float = 0.0
     kept: dict[str, object] = field(default_factory=dict)
     asked: dict[int, Any] = field(default_factory=dict)
@@ -244,14 +245,14 @@ class Run:
         if self.exchange is not None:
             self.exchange.tell(self.candidates[-1])
         self._record(new_best=True)
-        self._show_first()
+        self._show_best()
         return True
 
-    def _show_first(self) -> None:
-        """Have one plan judged while there is time."""
-        if self.on_first is not None and self.candidates and self.elapsed() >= self.first_by:
-            look, self.on_first = self.on_first, None
-            look(self.candidates[-1].solution)
+    def _show_best(self) -> None:
+        """Have the best plan judged from time to time."""
+        if self.on_look is not None and self.candidates and self.elapsed() >= self.look_from:
+            self.look_from = math.inf  # judging may ask the run whether to stop
+            self.look_from = self.on_look(self.candidates[-1].solution)
 
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
@@ -303,7 +304,7 @@ class Run:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
         self.take_in()
         self._tell(new_best=False)
-        self._show_first()
+        self._show_best()
         called_off = self.exchange is not None and self.exchange.called_off
         return self.closed() or self.remaining() == 0.0 or called_off
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -41,9 +42,12 @@ WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
-FIRST_BY = 0.5
-"""Share of the time limit after which a plan is judged in any case, so that on a busy machine, too, one that holds is
-known when the time is up."""
+FIRST_BY, APART = 0.5, 0.1
+"""Shares of the time limit: after the first, a plan is judged in any case; at least the second passes until a better
+one is judged. So a good plan that holds is known when the time is up, on a busy machine, too."""
+
+LOOKS_APART = 20.0
+"""At least this many times as long as a look took passes until the next one."""
 
 SAFETY = 1.3
 """Later judgements may take this many times as long as the first."""
@@ -55,11 +59,12 @@ class Referee:
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
+        self._seconds = 0.0
         expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * problem.size
         run.allowance.reserve = max(LEAST_RESERVE, expected)
         if run.time_limit is not None:
-            run.on_first = self._measure
-            run.first_by = 0.0 if expected > WORTH_MEASURING else FIRST_BY * run.time_limit
+            run.on_look = self._measure
+            run.look_from = 0.0 if expected > WORTH_MEASURING else FIRST_BY * run.time_limit
 
     def first_plan(self) -> AbstractContextManager[None]:
         """Let a first plan be found and judged some seconds after the limit; changes nothing once there is one."""
@@ -88,11 +93,15 @@ class Referee:
             self._judged.append((solution, known))
         return known
 
-    def _measure(self, solution: Solution) -> None:
-        began = time.perf_counter()
-        with self.first_plan():
-            self.judge(solution)
-        self._run.allowance.reserve = max(LEAST_RESERVE, SAFETY * (time.perf_counter() - began))
+    def _measure(self, solution: Solution) -> float:
+        """Judge a plan, and return when the next should be judged, in seconds since the run began."""
+        began, limit = time.perf_counter(), self._run.time_limit or math.inf
+        if self.known(solution) is None:
+            with self.first_plan():
+                self.judge(solution)
+            self._seconds = time.perf_counter() - began
+            self._run.allowance.reserve = max(LEAST_RESERVE, SAFETY * self._seconds)
+        return self._run.elapsed() + max(APART * limit, LOOKS_APART * self._seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,3 +146,9 @@ def test_halfway_a_plan_is_judged_so_that_a_starved_machine_has_an_answer() -> N
     assert found is not None
     assert found[0] is plan
     assert found[1].objective == problem.evaluate(plan).objective
+    better = plan.model_copy()
+    run.found(better, 10**8)
+    assert referee.known(better) is None  # not so soon
+    run.look_from = run.elapsed()
+    run.should_stop()
+    assert referee.known(better) is not None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from hypothesis import assume
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
 
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule, sums_up_to
 from opweave.problems.constraints import Constraint, Share
 from opweave.problems.costs import Costs
 from tests.oracles.batched_mapping import as_schedule, spreads, tasks_of
 from tests.oracles.placement import earliest_starts
-from tests.strategies.choices import of
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn, of
 from tests.strategies.specs import _precedes, clusters, op_graphs, placement_constraints
 
 SECONDS = of(0.0, 0.5, 1.0, 2.0, 5.0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
-
 import opweave as ow
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn
 from tests.strategies.specs import placements
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import SearchStrategy
 
 from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.ordered_layout import OrderedLayout
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn
 from tests.strategies.specs import memory_orderings
 
 SIZES = st.sampled_from([4, 4, 1, 2, 3, 7, 12, 0])
@@ -72,7 +73,7 @@ def layouts(draw: DrawFn, problem: MemoryLayout) -> Layout:
     )
 
 
-def ordered_layouts(most: int) -> st.SearchStrategy[OrderedLayout]:
+def ordered_layouts(most: int) -> SearchStrategy[OrderedLayout]:
     """Orders and offsets together, of at most so many operators."""
     return st.builds(joint, memory_orderings(most, limits=True, precedes=True), st.sampled_from([1, 1, 4]))
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
-
 import opweave as ow
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Constraint
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from tests.oracles.pipeline import all_pipelines, value_of
-from tests.strategies.choices import lists_of, of, or_none
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn, lists_of, of, or_none
 from tests.strategies.specs import clusters, costs, drawn_constraint, op_graphs
 
 RATES = of(1.0, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 0.0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
-
 import opweave as ow
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn
 
 RATES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 0.5])
 LINKS = st.sampled_from([0.0, 4.0, 8.0, 12.0, 100.0, 1000.0])

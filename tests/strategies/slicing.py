@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
-
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
-from tests.strategies.choices import lists_of, of, or_none
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn, lists_of, of, or_none
 from tests.strategies.specs import topological_orders
 
 CELL = 3

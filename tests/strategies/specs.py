@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import SearchStrategy
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
@@ -24,7 +23,8 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.placement.spec import Placement, Schedule
 from tests.oracles.placement import as_schedule, earliest_starts, tasks_of
-from tests.strategies.choices import lists_of, of, or_none
+from tests.strategies import choices as st
+from tests.strategies.choices import DrawFn, lists_of, of, or_none
 
 SIZES = of(4, 4, 4, 1, 2, 2, 7, 0)
 """Bytes: few values, so that tensors often have the same size and may overwrite each other."""

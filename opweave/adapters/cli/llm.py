@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, cast
@@ -81,6 +81,14 @@ def llm_command(
     layers: Annotated[
         str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
     ] = "split",
+    types: Annotated[
+        Path | None,
+        typer.Option(
+            "--types",
+            help='Choose types, too: JSON with "budget" and "loss" (by role and type).',
+            show_default=False,
+        ),
+    ] = None,
     machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False,
     settings: Settings,
 ) -> int:
@@ -110,6 +118,11 @@ def llm_command(
         question = replace(question, work=fitting)
     elif slowest is not None:
         raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
+    if types is not None:
+        typed = _typed(console, question, types, model, limit, quiet=settings.as_json)
+        if typed is None:
+            return NOTHING_FOUND
+        question = replace(question, model=typed)
     return _answer(console, question, model, settings, limit, machines=machines)
 
 
@@ -154,6 +167,40 @@ def _longest(
         )
         console.print(plain(words), markup=False, highlight=False)
     return question.work.model_copy(update={"context": found.context}) if found.context else None
+
+
+def _typed(
+    console: Console, question: Question, table: Path, file: Path, limit: float, *, quiet: bool
+) -> LanguageModel | None:
+    """Choose the types of the groups together with their places, and say which; None if the budget allows for none."""
+    from opweave.adapters.error_messages import validated
+    from opweave.adapters.files import place, read_json
+    from opweave.adapters.llm.words import types_in_words
+    from opweave.adapters.runtimes import llama_quantize_command
+    from opweave.solvers.language.joint import LossTable, fastest_mix
+
+    data = read_json(table)
+    if not isinstance(data, Mapping):
+        raise InvalidInputError(f'{place(table)}: it is not an object with "budget" and "loss"')
+    losses = validated(LossTable, data, place(table))
+    found = fastest_mix(
+        question.model,
+        question.rig,
+        question.work,
+        losses.loss,
+        losses.budget,
+        constraints=question.constraints,
+        time_limit=limit,
+    )
+    if not quiet or found.result is None:
+        console.print(plain(types_in_words(found, losses.budget)), markup=False, highlight=False, soft_wrap=True)
+    if found.result is None:
+        return None
+    if not quiet and found.types:
+        name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
+        words = llama_quantize_command(question.model, found.types, file=name)
+        console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
+    return found.model
 
 
 def _answer(

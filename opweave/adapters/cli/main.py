@@ -11,6 +11,7 @@ from typing import Annotated, ParamSpec
 import typer
 from pydantic import ValidationError
 
+from opweave import interrupts
 from opweave.adapters.cli.about import formulations_command, solvers_command, warm_command
 from opweave.adapters.cli.checking import check_command, conflict_command, verify_command
 from opweave.adapters.cli.demo import demo_command
@@ -26,7 +27,7 @@ from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
 
-__all__ = ["BAD_INPUT", "INTERRUPTED", "NOTHING_FOUND", "VERIFIED", "app", "main"]
+__all__ = ["BAD_INPUT", "NOTHING_FOUND", "VERIFIED", "app", "main"]
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -35,8 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-BAD_INPUT, INTERRUPTED = 2, 130
-"""Further exit statuses."""
+BAD_INPUT = 2
+"""A further exit status."""
 
 PLANS, QUESTIONS, EXCHANGE, ABOUT = "Plan a model", "Ask more of a problem", "Check and exchange", "About opweave"
 """Groups of commands in the help."""
@@ -57,8 +58,8 @@ def polite(command: Callable[Args, int]) -> Callable[Args, None]:
             sys.stderr.write(f"opweave: {one_sentence(error)}\n")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            sys.stderr.write("opweave: interrupted\n")
-            raise typer.Exit(INTERRUPTED) from None
+            sys.stderr.write(interrupts.SENTENCE)
+            raise typer.Exit(interrupts.STATUS) from None
         raise typer.Exit(status)
 
     return wrapped
@@ -149,10 +150,7 @@ _register(ABOUT, "warm", warm_command, "opweave warm --jobs 2")
 
 def main() -> None:
     """Run the command line; the exit status is 0 for a verified solution, 1 for none, 2 for bad input."""
-    try:
-        app()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    app()
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.adapters.costs.calibration_cases import LIKE, case_model, cases
+from opweave.adapters.costs.calibration_cases import IMAGES, LIKE, case_models, cases
 from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
 from opweave.problems.cluster import Device
-from opweave.problems.costs import Calibration, Efficiency, moved_bytes
+from opweave.problems.costs import Calibration, Efficiency, moved_bytes, variants
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.spec import FrozenDict
 
@@ -27,28 +27,36 @@ _log = logging.getLogger(__name__)
 
 _GRID = 25
 
+_OVERLAPS = (1.0, 0.5, 0.0)
+"""Shares of overlap that are tried."""
+
+_PLAIN = 1.1
+"""How many times as large an error may be without overlap's help: few samples fit anything."""
+
 _SHORTEST = 5e-7
 """Seconds that an operator takes at least, because profiles count whole microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured operator: its kind, its FLOPs, the bytes that it moves, and its time."""
+    """One measured operator: its kind or variant, its FLOPs, the bytes that it moves, its time, and its id."""
 
     kind: str
     flops: float
     bytes: float
     seconds: float
+    operator: str = ""
 
 
 def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: int = 8, each: int = 10) -> Calibration:
     """Measure this machine and fit a roofline to each operator kind.
 
-    A few hundred single operators of about 40 ONNX kinds run under ONNX Runtime on the CPU, one at a time and without
-    graph optimisation, at sizes drawn from those in real networks. For every kind, an arithmetic rate, a memory rate
-    and a launch cost are fitted by the smallest sum of absolute errors of the logarithm. Other kinds that the runtime
-    fuses or quantises take those of the kind that they are most like. This takes about a minute, during which the
-    machine should do nothing else.
+    A few hundred operators of about 40 ONNX kinds run under ONNX Runtime on the CPU, at sizes drawn from those in real
+    networks; convolutions and pools both as they are and as the runtime's optimiser changes them for this processor.
+    For every kind, and for variants that run at other speeds (:func:`~opweave.problems.costs.variants`), an arithmetic
+    rate, a memory rate, a launch cost and an overlap are fitted by the smallest sum of absolute errors of the
+    logarithm. Other kinds that the runtime fuses or quantises take those of the kind that they are most like. This
+    takes about a minute, during which the machine should do nothing else.
 
     Parameters
     ----------
@@ -73,12 +81,27 @@ def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: in
     SolverNotAvailableError
         When onnxruntime or onnx is not installed; the message says how to install them.
     """
+    _check_runtime()
+    import onnx
+
+    from opweave.adapters.onnx.optimizer import optimize
+
     began = time.perf_counter()
     samples: list[Sample] = []
-    for case in cases(seed, each):
-        samples += measure(case_model(case), threads=threads, repeats=repeats)
+    found = cases(seed, each)
+    for model in case_models(found):
+        samples += measure(model, threads=threads, repeats=repeats)
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        for number, model in enumerate(case_models([case for case in found if case.kind in IMAGES])):
+            changed = onnx.load(optimize(model, Path(folder) / f"{number}.onnx"))
+            samples += measure(changed, threads=threads, repeats=repeats)
     fitted = fit(samples, name)
-    alike = {other: fitted.efficiency[kind] for other, kind in LIKE.items() if kind in fitted.efficiency}
+    alike = {
+        name.replace(kind, other, 1): share
+        for other, kind in LIKE.items()
+        for name, share in fitted.efficiency.items()
+        if name.partition(" ")[0] == kind
+    }
     calibration = fitted.model_copy(update={"efficiency": FrozenDict({**alike, **fitted.efficiency})})
     _log.info("measured %d operators in %.1f s", len(samples), time.perf_counter() - began)
     return calibration
@@ -106,21 +129,25 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
     seconds = _profile(model, threads, repeats)
     graph = from_onnx(model)
     return [
-        Sample(op.kind, op.flops, moved, seconds[op.id])
-        for op, moved in zip(graph.operators, moved_bytes(graph), strict=True)
+        Sample(names[0], op.flops, moved, seconds[op.id], op.id)
+        for op, names, moved in zip(graph.operators, variants(graph), moved_bytes(graph), strict=True)
         if op.id in seconds
     ]
 
 
-def _profile(model: ModelProto, threads: int, repeats: int) -> Mapping[str, float]:
+def _check_runtime() -> None:
     try:
-        runtime = import_runtime()
+        import_runtime()
     except InvalidInputError:
         raise SolverNotAvailableError(
             "measuring needs ONNX Runtime; to get it: pip install 'opweave[onnx,ort]'"
         ) from None
+
+
+def _profile(model: ModelProto, threads: int, repeats: int) -> Mapping[str, float]:
+    _check_runtime()
     options = default_options(threads=threads)
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
     options.inter_op_num_threads = 1
     random = random_feeds(model, seed=0)  # floats become positive, so that roots and powers are numbers
     feeds = {name: np.abs(value) + value.dtype.type(0.1) for name, value in random.items()}
@@ -151,33 +178,49 @@ def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
     for sample in samples:
         groups.setdefault(sample.kind, []).append(sample)
     rates = {kind: _fit_kind(rows) for kind, rows in groups.items()}
-    speed = max((rate[0] for rate in rates.values() if rate[0] is not None), default=1.0)
-    bandwidth = max((rate[1] for rate in rates.values() if rate[1] is not None), default=1.0)
+    speed = max((rate.arithmetic for rate in rates.values() if rate.arithmetic is not None), default=1.0)
+    bandwidth = max((rate.traffic for rate in rates.values() if rate.traffic is not None), default=1.0)
     efficiency = {
         kind: Efficiency(
-            arithmetic=1.0 if arithmetic is None else arithmetic / speed,
-            traffic=1.0 if traffic is None else traffic / bandwidth,
-            launch_seconds=launch,
+            arithmetic=1.0 if rate.arithmetic is None else rate.arithmetic / speed,
+            traffic=1.0 if rate.traffic is None else rate.traffic / bandwidth,
+            launch_seconds=rate.launch,
+            overlap=rate.overlap,
         )
-        for kind, (arithmetic, traffic, launch) in rates.items()
+        for kind, rate in rates.items()
     }
-    launches = [rate[2] for rate in rates.values()]
     device = Device(
         name=name,
         flops_per_second=speed,
         memory_bandwidth=bandwidth,
-        launch_seconds=float(np.median(launches)),
+        launch_seconds=float(np.median([rate.launch for rate in rates.values()])),
     )
-    calibration = Calibration(device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency))
-    errors = {kind: _error(rows, *rates[kind]) for kind, rows in groups.items()}
-    return calibration.model_copy(update={"errors": FrozenDict(errors)})
+    apart = {kind: np.abs(_seconds(rows, rates[kind]) / _took(rows) - 1) for kind, rows in groups.items()}
+    errors = {kind: float(np.median(each)) for kind, each in apart.items()}
+    return Calibration(
+        device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency), errors=FrozenDict(errors)
+    )
 
 
-def _error(rows: Sequence[Sample], arithmetic: float | None, traffic: float | None, launch: float) -> float:
-    """Median relative error of the fitted times."""
-    took = np.maximum([row.seconds for row in rows], _SHORTEST)
-    busy = [max(row.flops / (arithmetic or np.inf), row.bytes / (traffic or np.inf)) for row in rows]
-    return float(np.median(np.abs((np.array(busy) + launch) / took - 1)))
+class _Rates(NamedTuple):
+    """FLOPs and bytes a second (None for a rate that does not affect the times), launch seconds and overlap."""
+
+    arithmetic: float | None
+    traffic: float | None
+    launch: float
+    overlap: float
+
+
+def _took(rows: Sequence[Sample]) -> NDArray[np.float64]:
+    return np.maximum([row.seconds for row in rows], _SHORTEST)
+
+
+def _seconds(rows: Sequence[Sample], rates: _Rates) -> NDArray[np.float64]:
+    """Fitted times."""
+    computed = np.array([row.flops for row in rows]) / (rates.arithmetic or np.inf)
+    moved = np.array([row.bytes for row in rows]) / (rates.traffic or np.inf)
+    busy = np.maximum(computed, moved) + (1.0 - rates.overlap) * np.minimum(computed, moved)
+    return np.asarray(busy + rates.launch)
 
 
 def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
@@ -188,35 +231,40 @@ def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
     )
 
 
-def _fit_kind(rows: Sequence[Sample]) -> tuple[float | None, float | None, float]:
-    """Arithmetic rate, memory rate and launch seconds of one kind; None for a rate that does not affect the times."""
-    took = np.maximum([row.seconds for row in rows], _SHORTEST)
+def _fit_kind(rows: Sequence[Sample]) -> _Rates:
+    """Fit one kind."""
+    took = _took(rows)
     flops = np.array([row.flops for row in rows])
     moved = np.array([row.bytes for row in rows])
     fastest = [float(np.max(work / took)) if work.any() else None for work in (flops, moved)]
-    spans = [_span(best / 30, best * 1.5) if best else np.array([np.inf]) for best in fastest]
-    launches = np.concatenate([[0.0], _span(2e-7, float(took.min()))]) if took.min() > 2e-7 else np.array([0.0])
-    for _ in range(3):  # refine the grid around the best point
-        speed, rate, launch = _best(took, flops, moved, spans[0], spans[1], launches)
-        spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
-        launches = _around(launches, launch) if launch else launches
-    return (speed if fastest[0] else None), (rate if fastest[1] else None), launch
+    found = []
+    for overlap in _OVERLAPS if all(fastest) else (1.0,):
+        spans = [_span(best / 30, best * 3) if best else np.array([np.inf]) for best in fastest]
+        launches = np.concatenate([[0.0], _span(2e-7, float(took.min()))]) if took.min() > 2e-7 else np.array([0.0])
+        for _ in range(3):  # refine the grid around the best point
+            speed, rate, launch, error = _best(took, flops, moved, (spans[0], spans[1], launches), overlap)
+            spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
+            launches = _around(launches, launch) if launch else launches
+        rates = _Rates(speed if fastest[0] else None, rate if fastest[1] else None, launch, overlap)
+        found.append((error * (1.0 if overlap == 1.0 else _PLAIN), rates))
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 def _best(
     took: NDArray[np.float64],
     flops: NDArray[np.float64],
     moved: NDArray[np.float64],
-    speeds: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    launches: NDArray[np.float64],
-) -> tuple[float, float, float]:
-    """The best point of a grid."""
-    busy = np.maximum(flops / speeds[:, None, None, None], moved / rates[:, None, None])
+    grid: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    overlap: float,
+) -> tuple[float, float, float, float]:
+    """The best point of a grid, and its error."""
+    speeds, rates, launches = grid
+    computed, brought = flops / speeds[:, None, None, None], moved / rates[:, None, None]
+    busy = np.maximum(computed, brought) + (1.0 - overlap) * np.minimum(computed, brought)
     errors = np.abs(np.log(np.maximum(busy + launches[:, None], 1e-9) / took)).sum(axis=-1)
     # Ties go to the slowest rate: a rate that never binds should not look like the machine's peak.
     first, second, third = np.unravel_index(int(np.argmin(errors)), errors.shape)
-    return float(speeds[first]), float(rates[second]), float(launches[third])
+    return float(speeds[first]), float(rates[second]), float(launches[third]), float(errors[first, second, third])
 
 
 def _span(low: float, high: float) -> NDArray[np.float64]:

@@ -1,30 +1,32 @@
-"""The operators that calibration measures: every common ONNX kind, at sizes drawn from those in real networks."""
+"""The operators that calibration measures: every common ONNX kind, at sizes drawn from those in real networks.
+
+Each stands between two others, as in a network: something has just written its input, and something reads its output,
+so that memory is reused. Many cases share a model, so that their weights are not in a cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-COPIES = 3
-"""Copies of every case in one model, each on data of its own, so that caches are not warmer than in real use."""
+GROUP_BYTES = 96 * 2**20
+"""Inputs and weights of a model of cases: more than caches hold, so weights are as cold as in a large network."""
 
 OPSET = 20
-
-_IN_PLACE = ("Flatten", "Reshape")
-"""Kinds that need a copy at a model's inputs and outputs, which are not its own memory, but not between operators."""
 
 MICROSOFT = "com.microsoft"
 
 _LIKE = {
     "Conv": "FusedConv NhwcConv NhwcFusedConv",
     "DynamicQuantizeMatMul": "MatMulInteger MatMulIntegerToFloat QAttention QGemm QLinearMatMul",
-    "Gelu": "BiasGelu FastGelu QuickGelu",
+    "Gelu": "BiasGelu FastGelu",
     "Gemm": "FusedGemm",
     "GlobalAveragePool": "QLinearGlobalAveragePool",
     "LSTM": "DynamicQuantizeLSTM RNN",
@@ -32,6 +34,7 @@ _LIKE = {
     "MatMul": "Attention FusedMatMul GroupQueryAttention MultiHeadAttention TransposeMatMul",
     "MaxPool": "NhwcMaxPool",
     "QLinearConv": "ConvInteger",
+    "QuantizeLinear": "DequantizeLinear DynamicQuantizeLinear",
     "SkipLayerNormalization": "SkipSimplifiedLayerNormalization",
 }
 LIKE = {other: kind for kind, others in _LIKE.items() for other in others.split()}
@@ -39,6 +42,12 @@ LIKE = {other: kind for kind, others in _LIKE.items() for other in others.split(
 
 _UNARY = "Relu Sigmoid Tanh Exp Erf Gelu Sqrt HardSigmoid LeakyRelu Clip Neg Elu"
 _BINARY = "Add Mul Sub Div Pow"
+_POOLS = frozenset({"AveragePool", "GlobalAveragePool", "MaxPool"})
+_CONSTANT_FIRST = frozenset({"Gather", "Where"})
+"""Kinds whose first input is the last of the constants: the table or the condition."""
+
+IMAGES = _POOLS | {"Conv"}
+"""Kinds that the optimiser of a runtime turns into others, which work on images in another layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,8 @@ class Case:
         Number of outputs.
     domain
         Domain of the operator.
+    element
+        Type of the inputs, and of the outputs of operators that compute on integers.
     """
 
     kind: str
@@ -67,6 +78,7 @@ class Case:
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     domain: str = ""
+    element: str = "float"
 
 
 def cases(seed: int = 0, each: int = 10) -> list[Case]:
@@ -91,40 +103,83 @@ def cases(seed: int = 0, each: int = 10) -> list[Case]:
     return found
 
 
-def case_model(case: Case) -> ModelProto:
-    """A model that contains only the case, ``COPIES`` times; the weights are random, but the same every time."""
-    from onnx import TensorProto, helper, numpy_helper
+def case_models(found: Sequence[Case]) -> Iterator[ModelProto]:
+    """Models that contain the cases, many in each; the weights are random, but the same every time."""
+    build, size = _Builder(), 0
+    for case in found:
+        own = sum(4 * math.prod(np.shape(each) if isinstance(each, np.ndarray) else each) for each in case.weights)
+        own += sum(4 * math.prod(shape) for shape in case.inputs)
+        if size and size + own > GROUP_BYTES:
+            yield build.model()
+            build, size = _Builder(), 0
+        build.add(case)
+        size += own
+    if size:
+        yield build.model()
 
-    draw = np.random.default_rng(0)
-    nodes, inputs, outputs, weights = [], [], [], []
-    for copy in range(COPIES):
-        names = [f"x{copy}_{position}" for position in range(len(case.inputs))]
-        inputs += [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-            for name, shape in zip(names, case.inputs, strict=True)
-        ]
-        if case.kind in _IN_PLACE:
-            nodes.append(helper.make_node("Relu", names, [f"before{copy}"], name=f"before_{copy}"))
-            names = [f"before{copy}"]
-        for position, shape in enumerate(case.weights):
-            value = shape if isinstance(shape, np.ndarray) else draw.random(shape, np.float32) + np.float32(0.1)
-            weights.append(numpy_helper.from_array(value, f"w{copy}_{position}"))
-            names.append(weights[-1].name)
-        if case.kind == "Gather":
-            names.reverse()  # the table first, then the indices
-            names[1] = weights[-2].name
-        made = [f"y{copy}_{position}" for position in range(case.outputs)]
-        nodes.append(
-            helper.make_node(case.kind, names, made, name=f"case_{copy}", domain=case.domain, **case.attributes)
-        )
-        if case.kind in _IN_PLACE:
-            nodes.append(helper.make_node("Relu", made, [f"after{copy}"], name=f"after_{copy}"))
-            made = [f"after{copy}"]
-        written = TensorProto.UINT8 if case.kind.startswith("QLinear") else TensorProto.FLOAT
-        outputs += [helper.make_tensor_value_info(name, written, None) for name in made]
-    graph = helper.make_graph(nodes, case.kind, inputs, outputs, weights)
-    domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+class _Builder:
+    """Collects cases in one graph."""
+
+    def __init__(self) -> None:
+        self._draw = np.random.default_rng(0)
+        self._nodes: list[NodeProto] = []
+        self._inputs: list[ValueInfoProto] = []
+        self._outputs: list[ValueInfoProto] = []
+        self._weights: list[TensorProto] = []
+
+    def add(self, case: Case) -> None:
+        """Add a case, what writes its inputs, and what reads its first output."""
+        from onnx import TensorProto, helper
+
+        number = len(self._outputs)
+        names = [self._written(case, f"{number}_{place}", shape) for place, shape in enumerate(case.inputs)]
+        names += [self._weight(each) for each in case.weights]
+        if case.kind in _CONSTANT_FIRST:
+            names = [names[-1], *names[:-1]]
+        made = [f"y{number}_{place}" for place in range(case.outputs)]
+        self._node(case.kind, names, made, domain=case.domain, **case.attributes)
+        self._node("ReduceMax", made[:1], [f"z{number}"], keepdims=0)
+        whole = case.element != "float" and case.kind.startswith("QLinear")
+        kind = getattr(TensorProto, case.element.upper() if whole else "FLOAT")
+        self._outputs.append(helper.make_tensor_value_info(f"z{number}", kind, ()))
+
+    def model(self) -> ModelProto:
+        """The model of all cases."""
+        from onnx import helper
+
+        graph = helper.make_graph(self._nodes, "cases", self._inputs, self._outputs, self._weights)
+        domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+    def _written(self, case: Case, name: str, shape: tuple[int, ...]) -> str:
+        """An input that another operator has just written; an image, as runtimes keep it between convolutions."""
+        from onnx import TensorProto, helper
+
+        kind = TensorProto.INT64 if case.element == "int64" else TensorProto.FLOAT
+        self._inputs.append(helper.make_tensor_value_info(f"x{name}", kind, shape))
+        if case.element == "int64":
+            self._node("Add", [f"x{name}", self._weight(self._draw.integers(0, _ROWS - 1, shape))], [f"r{name}"])
+        elif case.element != "float":
+            zero = np.array(128 if case.element == "uint8" else 0, case.element)
+            self._node("QuantizeLinear", [f"x{name}", self._weight(_SCALE), self._weight(zero)], [f"r{name}"])
+        elif case.kind in _POOLS:
+            self._node("Conv", [f"x{name}", self._weight((shape[1], shape[1], 1, 1))], [f"r{name}"])
+        else:
+            self._node("Relu", [f"x{name}"], [f"r{name}"])
+        return f"r{name}"
+
+    def _weight(self, given: tuple[int, ...] | np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        value = given if isinstance(given, np.ndarray) else self._draw.random(given, np.float32) + np.float32(0.1)
+        self._weights.append(numpy_helper.from_array(value, f"w{len(self._weights)}"))
+        return self._weights[-1].name
+
+    def _node(self, kind: str, reads: list[str], writes: list[str], **more: Any) -> None:
+        from onnx import helper
+
+        self._nodes.append(helper.make_node(kind, reads, writes, name=f"n{len(self._nodes)}", **more))
 
 
 def _pick(draw: np.random.Generator, *choices: int) -> int:
@@ -163,9 +218,15 @@ def _spatial(draw: np.random.Generator) -> Case:
     side = _pick(draw, 7, 10, 14, 20, 28, 40, 56, 80)
     wide = min(_channels(draw, side), 512)
     stride = _pick(draw, 1, 1, 1, 2)
-    kernel = _pick(draw, 3, 3, 3, 5)
-    sizes = {"pads": [kernel // 2] * 4, "strides": [stride] * 2}
-    return Case("Conv", [(1, wide, side, side)], [(min(wide * stride, 512), wide, kernel, kernel)], sizes)
+    high, broad = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (1, 3))[_pick(draw, *range(7))]
+    sizes = {"pads": [high // 2, broad // 2] * 2, "strides": [stride] * 2}
+    return Case("Conv", [(1, wide, side, side)], [(min(wide * stride, 512), wide, high, broad)], sizes)
+
+
+def _grouped(draw: np.random.Generator) -> Case:
+    side, groups, width = _pick(draw, 7, 14, 28, 56), _pick(draw, 2, 4, 8, 16, 32), _pick(draw, 8, 16, 24)
+    sizes = {"pads": [1] * 4, "group": groups}
+    return Case("Conv", [(1, groups * width, side, side)], [(groups * width, width, 3, 3)], sizes)
 
 
 def _first(draw: np.random.Generator) -> Case:
@@ -196,7 +257,7 @@ def _batched(draw: np.random.Generator) -> Case:
 
 def _gemm(draw: np.random.Generator) -> Case:
     wide, narrow = _width(draw), _pick(draw, 10, 100, 1000, 2048)
-    return Case("Gemm", [(_pick(draw, 1, 1, 4, 32), wide)], [(wide, narrow), (narrow,)])
+    return Case("Gemm", [(_pick(draw, 1, 1, 4, 32, 128, 512), wide)], [(wide, narrow), (narrow,)])
 
 
 def _transposed(draw: np.random.Generator) -> Case:
@@ -260,8 +321,17 @@ def _split(draw: np.random.Generator) -> Case:
 
 
 def _gather(draw: np.random.Generator) -> Case:
-    rows = np.random.default_rng(0).integers(0, 20_000, (1, _steps(draw)))
-    return Case("Gather", [], [rows, (20_000, _width(draw))])
+    return Case("Gather", [(1, _steps(draw))], [(_ROWS, _width(draw))], element="int64")
+
+
+def _where(draw: np.random.Generator) -> Case:
+    heads, steps = _pick(draw, 1, 4, 8, 12), _pick(draw, 64, 128, 256, 384)
+    condition = draw.random((1, 1, steps, steps)) < 0.5
+    return Case("Where", [(1, heads, steps, steps)], [np.array(-1e4, np.float32), condition])
+
+
+def _quick_gelu(draw: np.random.Generator) -> Case:
+    return Case("QuickGelu", [_map(draw)], domain=MICROSOFT)
 
 
 def _reshape(draw: np.random.Generator) -> Case:
@@ -296,13 +366,17 @@ def _integer_convolution(draw: np.random.Generator) -> Case:
     """Channels last, as the optimiser leaves it."""
     side, kernel = _pick(draw, 7, 14, 28, 56), _pick(draw, 1, 3)
     wide = min(_channels(draw, side), 512)
-    image = draw.integers(0, 255, (1, side, side, wide), np.uint8)
-    weight = draw.integers(0, 255, (min(_channels(draw, side), 512), wide, kernel, kernel), np.uint8)
-    weights = [image, _SCALE, _ZERO, weight, _SCALE, _ZERO, _SCALE, _ZERO]
-    return Case("QLinearConv", [], weights, {"pads": [kernel // 2] * 4, "channels_last": 1}, domain=MICROSOFT)
+    separable, element = bool(draw.random() < 0.3), ("uint8", "int8")[_pick(draw, 0, 1)]
+    shape = (wide, 1, 3, 3) if separable else (min(_channels(draw, side), 512), wide, kernel, kernel)
+    zero, none = np.array(128 if element == "uint8" else 0, element), np.array(0, np.int8)
+    weights = [_SCALE, zero, draw.integers(-127, 127, shape, np.int8), _SCALE, none, _SCALE, zero]
+    sizes = {"pads": [shape[2] // 2] * 4, "channels_last": 1, "group": wide if separable else 1}
+    return Case("QLinearConv", [(1, side, side, wide)], weights, sizes, domain=MICROSOFT, element=element)
 
 
-_SCALE, _ZERO = np.array(0.01, np.float32), np.array(128, np.uint8)
+_SCALE = np.array(0.01, np.float32)
+_ROWS = 20_000
+"""Rows of a table."""
 
 _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _pointwise: 30,
@@ -330,6 +404,9 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _recurrent("LSTM", 4): 10,
     _recurrent("GRU", 3): 10,
     _integer_product: 16,
-    _integer_convolution: 12,
+    _integer_convolution: 30,
+    _grouped: 14,
+    _where: 8,
+    _quick_gelu: 10,
 }
 """How often each kind is drawn when elementwise kinds get ten cases."""

@@ -60,7 +60,7 @@ class _Call:
 
 Formula = Callable[[_Call], float]
 
-_OWN_ACTIVATION = frozenset({"GRU", "LSTM", "SimpleRNN"})
+_OWN_ACTIVATION = frozenset({"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "GRU", "LSTM", "SimpleRNN"})
 
 
 def _convolution(call: _Call) -> float:
@@ -119,7 +119,16 @@ def _plain_attention(call: _Call) -> float:
 def _recurrent(call: _Call) -> float:
     """Both weight matrices, once for each step of each sequence."""
     steps = math.prod(call.inputs[0][:2])
-    return 2.0 * steps * sum(math.prod(shape) for name, shape in call.weights.items() if name.endswith("kernel"))
+    shapes = [tuple(weight.shape) for weight in call.layer.weights if weight.path.endswith("kernel")]
+    return 2.0 * steps * float(sum(math.prod(shape) for shape in shapes))
+
+
+def _recurrent_convolution(call: _Call) -> float:
+    """Both kernels at every position of every step."""
+    rank, made = len(call.layer.kernel_size), call.layer.compute_output_shape(call.inputs[0])
+    made = made[0] if isinstance(made[0], tuple | list) else made
+    last = call.layer.data_format == "channels_last"
+    return _recurrent(call) * float(math.prod(made[-1 - rank : -1] if last else made[-rank:]))
 
 
 def _matmul(call: _Call) -> float:
@@ -135,6 +144,7 @@ _FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _transposed),
     **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D"), _depthwise),
     **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), _separable),
-    **dict.fromkeys(("GRU", "LSTM", "SimpleRNN"), _recurrent),
-    **dict.fromkeys(("GroupQueryAttention", "MultiHeadAttention"), _attention),
+    **dict.fromkeys(("GRU", "LSTM", "RNN", "SimpleRNN"), _recurrent),
+    **dict.fromkeys(("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"), _recurrent_convolution),
+    **dict.fromkeys(("GroupQueryAttention", "GroupedQueryAttention", "MultiHeadAttention"), _attention),
 }

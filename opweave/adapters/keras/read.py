@@ -1,11 +1,13 @@
-"""Reading functional Keras 3 models, on any backend: one operator for each call of a layer, in the order of Keras.
+"""Reading Keras 3 models, on any backend: one operator for each call of a layer, in the order of Keras.
 
 Keras infers every shape for the requested batch size. A layer that is called twice makes two operators with the same
 parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer.
+Subclassed models are called once on symbols, which makes the weights of layers that have none yet.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -39,7 +41,7 @@ def from_keras(
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
-    """Build a graph from a functional or sequential Keras model.
+    """Build a graph from a functional, sequential or subclassed Keras model.
 
     * Operators are named after their layers, ``encoder/dense`` in nested models; repeated calls get a number.
     * :data:`VIEW_KINDS` make aliases, as backends do in inference.
@@ -48,7 +50,7 @@ def from_keras(
     Parameters
     ----------
     model
-        The model; it is neither computed nor changed.
+        The model; it is not computed. A subclassed one must have been called once, which says what it takes.
     dims
         Sizes for the dimensions that the inputs leave open, for example ``{"batch": 1, "height": 224, "width": 224}``
         (see :mod:`opweave.adapters.keras.dims`).
@@ -60,7 +62,7 @@ def from_keras(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For models that are not functional and dimensions that stay open; one sentence names the layer.
+        For models that cannot be followed and dimensions that stay open; one sentence names the layer.
     """
     builder = _Builder(plain(str(model.name)), dims or {}, inplace_kinds, limits)
     return builder.graph(builder.read(model))
@@ -113,17 +115,38 @@ class _Builder:
         self._add(made, self._tensor_name(str(tensor.name)), f"input {tensor.name!r}", None)
         return made
 
-    def functional(self, model: Any, path: str) -> Any:
-        """Return the layer graph of a model, or raise an error that says why it has none."""
+    def functional(self, model: Any, path: str, given: tuple[Any, Any] | None = None) -> Any:
+        """Return the layer graph of a model; that of a subclassed model is found by calling it on symbols."""
         inner = getattr(model, "_functional", model)
         if inner is None:
             raise InvalidInputError(f"{self._where}: model {path!r} is not built; start it with keras.Input(shape)")
-        if not hasattr(inner, "_nodes_by_depth"):
+        if hasattr(inner, "_nodes_by_depth"):
+            return inner
+        args, kwargs = given or self._called_with(model, path)
+        if "training" in inspect.signature(model.call).parameters:
+            kwargs = {"training": False} | kwargs
+        try:
+            return _followed(model, args, kwargs)
+        except Exception as error:  # the user's code may raise anything
+            reason = " ".join(str(error).split())[:160]
             raise InvalidInputError(
-                f"{self._where}: model {path!r} is not a functional Keras 3 model, so its layer graph is unknown; "
-                "build it with keras.Model(inputs, outputs), or write it as ONNX with model.export(..., format='onnx')"
+                f"{self._where}: model {path!r} cannot be called on symbols ({plain(reason)}), so its layer graph is "
+                "unknown; use keras.ops inside; if it takes several inputs, load keras.Model(inputs, model(*inputs))"
+            ) from error
+
+    def _called_with(self, model: Any, path: str) -> tuple[Any, Any]:
+        """Symbols of the shapes that a subclassed model was built or called with."""
+        import keras
+
+        shapes = model.get_build_config() if isinstance(model, keras.Layer) else None
+        if not shapes:
+            raise InvalidInputError(
+                f"{self._where}: model {path!r} was not called yet, so the sizes of its inputs are unknown; call it "
+                "once on example inputs, or load keras.Model(inputs, model(*inputs))"
             )
-        return inner
+        words = {name.removesuffix("_shape"): shape for name, shape in shapes.get("shapes_dict", {}).items()}
+        places = [shapes["input_shape"]] if "input_shape" in shapes else []
+        return tuple(keras.tree.map_shape_structure(keras.KerasTensor, (places, words)))
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
         """Call every layer of a model once for each of its nodes, and return the model's outputs."""
@@ -152,7 +175,7 @@ class _Builder:
 
         name = f"{path}/{layer.name}" if path else str(layer.name)
         if isinstance(layer, keras.Model):
-            inner = self.functional(layer, name)
+            inner = self.functional(layer, name, (args, kwargs))
             return self.walk(inner, _leaves((args, kwargs)), name)
         kind = type(layer).__name__
         try:
@@ -217,6 +240,18 @@ def _leaves(values: object) -> list[Any]:
     import keras
 
     return [leaf for leaf in keras.tree.flatten(values) if isinstance(leaf, keras.KerasTensor)]
+
+
+def _followed(model: Any, args: Any, kwargs: Any) -> Any:
+    """A functional model of the calls that a model makes on symbols."""
+    import keras
+
+    def fresh(leaf: Any) -> Any:
+        symbol = isinstance(leaf, keras.KerasTensor)
+        return keras.Input(batch_shape=leaf.shape, dtype=leaf.dtype) if symbol else leaf
+
+    args, kwargs = keras.tree.map_structure(fresh, (args, kwargs))
+    return keras.Model(_leaves((args, kwargs)), model.call(*args, **kwargs))
 
 
 def _closed(layer: Any, read: list[Any], shape: tuple[int | None, ...]) -> tuple[int | None, ...]:

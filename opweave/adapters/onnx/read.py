@@ -121,6 +121,12 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
     return plain and all(name in fixed for name in reads)
 
 
+def _kind(node: NodeProto) -> str:
+    """The node's type; one that works on images in blocks of channels says so."""
+    blocked = node.domain == "com.microsoft.nchwc" and not node.op_type.startswith("Reorder")
+    return f"Nchwc{node.op_type}" if blocked else node.op_type
+
+
 def _adds_to_input(node: NodeProto) -> bool:
     """Whether a fused convolution adds its result to its fourth input, over which the runtime writes it.
 
@@ -184,7 +190,7 @@ class _Builder:
         weights = [self._constant_name[read] for read in reads if read in self._constant_name]
         return Operator(
             id=name,
-            kind=node.op_type,
+            kind=_kind(node),
             inputs=tuple(sorted(dynamic, key=lambda read: read != summed)),
             outputs=tuple(writes),
             parameters=tuple(dict.fromkeys([*weights, *self._inner_weights(name, node)])),

@@ -1,4 +1,4 @@
-"""A serving flow as arrays: speeds of devices by block of layers, links in tokens per second, and quick flows."""
+"""A serving flow as arrays: speeds of devices by block of layers, and links in tokens per second."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
-
-UNITS = 2.0**28
-"""Whole units of the largest flow in quick flows, which count in 32-bit integers."""
 
 HALVINGS, ROUNDING = 60, 1e-12
 """Steps of a bisection, and a relative allowance for rounding."""
@@ -135,40 +131,6 @@ class ServingInstance:
             if names:
                 found[self.problem.cluster.device_index[device]] = (index[names[0]], index[names[-1]] + 1)
         return found
-
-    def flow(self, blocks: Blocks) -> float:
-        """Tokens per second of a plan, a little less by rounding."""
-        used = [k for k, (first, end) in enumerate(blocks) if end > first]
-        if not used or not self.bounded:
-            return 0.0
-        scale, sink = UNITS / self.bounded, 2 * len(used) + 1
-        most = int(UNITS)
-        tails, heads, sizes = list[int](), list[int](), list[int]()
-
-        def edge(tail: int, head: int, rate: float) -> None:
-            size = most if rate >= self.bounded else int(rate * scale)
-            if size:
-                tails.append(tail)
-                heads.append(head)
-                sizes.append(size)
-
-        first = np.asarray([blocks[k][0] for k in used])
-        last = np.asarray([blocks[k][1] for k in used])
-        follows = last[:, None] == first[None, :]
-        if self.problem.entry == "any":
-            follows |= (first[None, :] < last[:, None]) & (last[:, None] < last[None, :])
-        for row, k in enumerate(used):
-            edge(2 * row + 1, 2 * row + 2, self.speed(k, *blocks[k]))
-            if first[row] == 0:
-                edge(0, 2 * row + 1, float(self.arriving[k]))
-            if last[row] == self.layers:
-                edge(2 * row + 2, sink, float(self.leaving[k]))
-        for row, other in zip(*(each.tolist() for each in np.nonzero(follows)), strict=True):
-            edge(2 * row + 2, 2 * other + 1, self.link(used[row], used[other], int(last[row])))
-        if not tails:
-            return 0.0
-        network = csr_array((np.asarray(sizes, dtype=np.int32), (tails, heads)), shape=(sink + 1, sink + 1))
-        return float(maximum_flow(network, 0, sink).flow_value) / scale
 
     def short(self) -> str | None:
         """Why no plan can be: no device may hold a layer, or all together too few; None if there may be one."""

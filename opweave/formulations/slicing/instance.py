@@ -21,6 +21,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.formulations.slicing.limits import binding_limits, rules_by_memory
 from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
@@ -75,7 +76,7 @@ class SlicingInstance:
     resident
         Whether weights stay on their devices.
     capacity, rate, latency
-        Properties of every device.
+        Properties of every device; the capacity is ``NO_LIMIT`` if everything fits at once.
     most_parts
         Largest number of parts of every operator.
     broadcast_airtime
@@ -132,7 +133,7 @@ class SlicingInstance:
     def order_matters(self, problem: Slicing) -> bool:
         """Whether another order of the operators could make another solution legal."""
         follows = all(v + 1 in self.consumers[v] for v in range(self.first, self.first + len(self.names) - 1))
-        return problem.order is None and self.limited and not follows
+        return problem.order is None and (self.limited or rules_by_memory(problem)) and not follows
 
     def blank_cuts(self) -> IntArray:
         """Cuts that give every operator to the first device that may run it, and additional ones to their own."""
@@ -266,7 +267,7 @@ class _Writer:
             weight=np.pad([problem.weight_bytes(name) for name in self._order], pad).astype(np.int64),
             workspace=np.pad([op.workspace_bytes for op in self._operators], pad).astype(np.int64),
             resident=problem.weights == "resident",
-            capacity=capacity_of(problem.memory_limits.values()),
+            capacity=capacity_of(binding_limits(problem)),
             rate=np.asarray(problem.rates, dtype=np.float64),
             latency=np.asarray(problem.latencies, dtype=np.float64),
             most_parts=self._most_parts(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from opweave.formulations import shortage as shared
 from opweave.formulations.shortage import asked_of, room_of
+from opweave.formulations.slicing.limits import rules_by_memory
 from opweave.problems.slicing.spec import Slicing
 from opweave.problems.words import counted
 
@@ -39,8 +40,8 @@ than 5: 4 bytes short"
 
 def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
     """Name the rules of the problem that may exclude all cuts; ``rows_added``: whether the user added rows."""
-    by_rule = problem.dimension == "rule" and None not in problem.memory_limits.values()
-    return shared.rules_in_the_way(problem, own={"the most parts by the rule": by_rule}, rows_added=rows_added)
+    own = {"the most parts by the rule": rules_by_memory(problem)}
+    return shared.rules_in_the_way(problem, own=own, rows_added=rows_added)
 
 
 def _reasons(problem: Slicing) -> Iterator[str]:

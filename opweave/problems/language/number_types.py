@@ -105,3 +105,20 @@ def row_bytes(numbers: int, name: str) -> int:
             "another type"
         )
     return numbers // kind.numbers * kind.bytes
+
+
+def stored_bytes(numbers: int, name: str) -> int:
+    """Bytes of some numbers in whole blocks, the last one possibly not full.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+
+    Examples
+    --------
+    >>> stored_bytes(1000, "q8_0")
+    1088
+    """
+    kind = number_type(name)
+    return -(-numbers // kind.numbers) * kind.bytes

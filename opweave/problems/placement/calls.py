@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -138,13 +139,13 @@ class Calls:
                 outward[source][each] = None
         return [list(row) for row in inward], [list(row) for row in outward]
 
-    def carrying(self, step: int, tensors: list[int], *, inward: bool) -> list[float]:
-        """Seconds of each transfer between a call's accelerator and the host; NaN without a link."""
-        host = self.problem.cluster.device_index[str(self.problem.host)]
-        ends = np.full((2, len(tensors)), int(self.device[self.first[step]]))
-        ends[0 if inward else 1] = host
-        size = self.problem.graph.arrays.tensor_bytes[tensors].astype(np.float64)
-        return [float(each) for each in transfer_times(self.problem.cluster, ends[0], ends[1], size)]
+    def _carrying(self, rows: list[list[int]], *, inward: bool) -> list[list[float]]:
+        """Seconds of each transfer between the accelerator of a step and the host; NaN without a link."""
+        tensors, arrays = Adjacency.from_lists(rows), self.problem.graph.arrays
+        ends = np.full((2, len(tensors.items)), self.problem.cluster.device_index[str(self.problem.host)])
+        ends[1 if inward else 0] = self.device[self.first][tensors.heads()]
+        size = arrays.tensor_bytes[tensors.items].astype(np.float64)
+        return _rows(tensors.start, transfer_times(self.problem.cluster, ends[0], ends[1], size))
 
     @cached_property
     def parts(self) -> list[tuple[list[float], list[float], list[float]]]:
@@ -152,20 +153,20 @@ class Calls:
         names = [op.id for op in self.problem.graph.operators]
         table = self.problem.costs.array(names, self.problem.cluster.device_index)
         seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.brought
-        return [
-            (
-                self.carrying(step, inward[step], inward=True),
-                seconds[self.members[step]].tolist(),
-                self.carrying(step, outward[step], inward=False),
-            )
-            for step in range(len(self.first))
-        ]
+        fetching, returning = self._carrying(inward, inward=True), self._carrying(outward, inward=False)
+        running = _rows(self.members.start, seconds[self.members.items])
+        return list(zip(fetching, running, returning, strict=True))
 
     @cached_property
     def ends(self) -> FloatArray:
         """When every step ends. Shape (steps,)."""
         lasts = [sum(seconds for part in parts for seconds in part if not isnan(seconds)) for parts in self.parts]
         return np.asarray(self.start[self.first] + np.array(lasts), dtype=np.float64)
+
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Start and end of every operator's step."""
+        spans = zip(self.start.tolist(), self.ends[self.step].tolist(), strict=True)
+        return dict(zip((op.id for op in self.problem.graph.operators), spans, strict=True))
 
     @cached_property
     def order(self) -> IntArray:
@@ -186,6 +187,12 @@ class Calls:
         runs = np.arange(len(self.step))
         lives = lifetimes_held(graph, runs, self.device, np.ones_like(runs), problem.memory)
         return Timeline("seconds", resources, book.names, book.recorder.activities(), lives)
+
+
+def _rows(start: IntArray, values: FloatArray) -> list[list[float]]:
+    """The values from each start to the next."""
+    every = values.tolist()
+    return [every[begin:end] for begin, end in pairwise(start.tolist())]
 
 
 class _Book:
@@ -237,10 +244,7 @@ def call_intervals(problem: Placement, solution: Schedule) -> Mapping[str, tuple
     """Start and end of every operator's step; nothing if the schedule cannot be carried out."""
     if any(unusable(problem, solution)):
         return {}
-    calls = Calls.of(problem, solution)
-    ends = calls.ends[calls.step].tolist()
-    spans = zip(calls.start.tolist(), ends, strict=True)
-    return dict(zip((op.id for op in problem.graph.operators), spans, strict=True))
+    return Calls.of(problem, solution).intervals()
 
 
 def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
@@ -252,7 +256,7 @@ def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementD
     timeline = calls.timeline()
     details = PlacementDetails(
         makespan=timeline.end,
-        ends=FrozenDict({name: end for name, (_, end) in call_intervals(problem, solution).items()}),
+        ends=FrozenDict({name: end for name, (_, end) in calls.intervals().items()}),
         **device_table(timeline),
         memory_bytes=FrozenDict(held),
         memory_limits=FrozenDict(problem.memory_limits),

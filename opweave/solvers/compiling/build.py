@@ -82,8 +82,8 @@ def _lean(codegen: Any) -> Iterator[None]:
     usual = codegen._library_class
     codegen._library_class = _HelperCode
     codegen.set_env = _ignore
-    asked = functions.BaseFunction.get_call_type
-    functions.BaseFunction.get_call_type = _remembered
+    builtin: Any = functions.BaseFunction
+    asked, builtin.get_call_type = builtin.get_call_type, _remembered
     numbers = bytecode.FunctionIdentity._unique_ids
     bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
     try:
@@ -91,7 +91,7 @@ def _lean(codegen: Any) -> Iterator[None]:
     finally:
         codegen._library_class = usual
         del codegen.set_env
-        functions.BaseFunction.get_call_type = asked
+        builtin.get_call_type = asked
         bytecode.FunctionIdentity._unique_ids = numbers
 
 

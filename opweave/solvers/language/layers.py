@@ -131,12 +131,17 @@ class Counting:
                 self.program.connect_places(r, nodes)
             if stranded:
                 continue
-            first, options = options_in_order(self.chain, self.program, point, self.rank)
-            device = self.chain.devices_of(first, options)
-            if fits(self.arrays, device):
-                self._report(device)
+            if self.take(point, *options_in_order(self.chain, self.program, point, self.rank)):
                 return
             spare = 10.0 * spare or NARROWER
+
+    def take(self, _: IntArray, first: int, options: list[int]) -> bool:
+        """Report the plan of counts that are a walk; whether it fits."""
+        device = self.chain.devices_of(first, options)
+        if not fits(self.arrays, device):
+            return False
+        self._report(device)
+        return True
 
     def _report(self, device: IntArray) -> None:
         """Report a plan; one that an order of devices forbids is put in that order, if that is allowed."""

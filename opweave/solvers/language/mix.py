@@ -17,7 +17,7 @@ from pydantic import model_validator
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.number_types import number_type
+from opweave.problems.language.number_types import stored_bytes
 from opweave.problems.language.workload import DECODE, parts
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Solution, Violation
@@ -129,16 +129,11 @@ def quantised_mix(model: LanguageModel, loss: Mapping[str, Mapping[str, float]],
     found = parts(model, DECODE.model_copy(update={"context": 1}))
     rows = {part.id: FrozenDict(loss.get(part.id) or loss.get(part.role) or {}) for part in found}
     sizes = {
-        part.id: FrozenDict({name: _stored(group.elements, name) for name in rows[part.id]})
+        part.id: FrozenDict({name: stored_bytes(group.elements, name) for name in rows[part.id]})
         for part, group in zip(found, model.groups, strict=True)
     }
     graph = language_graph(model, DECODE.model_copy(update={"context": 1}))
     return QuantisedMix(graph=graph, bytes=FrozenDict(sizes), loss=FrozenDict(rows), budget=budget)
-
-
-def _stored(elements: int, name: str) -> int:
-    kind = number_type(name)
-    return -(-elements // kind.numbers) * kind.bytes
 
 
 @trivial_bound.register

@@ -1,7 +1,7 @@
 """Plans where a device may have several stages: local search from the best plan with one stage for each device.
 
 A tied embedding is the common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
-first and the last stage. Nothing is proved but what computing alone takes.
+first and the last stage. Where cuts lie in one order, programs over walks prove bounds, and often the optimum.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from opweave.solvers.pipeline.exact import is_too_long
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Outcome, Run
 
-SINGLE_SHARE, SINGLE_SECONDS = 0.3, 5.0
+SINGLE_SHARE, SINGLE_SECONDS = 0.2, 5.0
 """Share of the time for plans with one stage for each device, and seconds when there is no time limit."""
+
+FIRST_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.2, 0.7, 20.0
+"""Shares of the time for the search before the proof, and for the proof, and its seconds when there is no limit."""
 
 STALE, ANNEALINGS = 400, 3
 """Changes in a row without a better plan, and annealings, after which the search ends when there is no time limit."""
@@ -51,8 +54,16 @@ class VisitSearch:
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
             self._assign(single, rng)
-        else:
+        elif self.problem.cuts == "ideals" or self.problem.delivery == "host":
             self._change(single, rng)
+        else:
+            with self.run.share(FIRST_SHARE):
+                self._change(single, rng)
+            if not self._over():
+                with self.run.share(PROOF_SHARE, PROOF_SECONDS):
+                    go_on_with(self.problem, "walks", self.run)
+            if not self._over() and self.run.time_limit is not None:
+                self._change(self.run.best if isinstance(self.run.best, Stages) else single, rng)
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
 
     def _single(self) -> Stages | None:

@@ -22,10 +22,10 @@ logger = logging.getLogger("opweave")
 STAGES_SHARE, PROOF_SHARE = 0.4, 0.5
 """Largest shares of the remaining time for plans in stages, and for the bound."""
 
-CLIMB_ROUNDS = 3
-"""Rounds of local search without a time limit, or where an engine follows; else it goes on until the time is up."""
+CLIMB_ROUNDS, CLIMB_SECONDS = 4, 10.0
+"""Rounds and seconds of local search without a time limit; else it goes on until its time is up."""
 
-CLIMB_SHARE = 0.5
+CLIMB_SHARE = 0.7
 """Largest share of the remaining time for local search where an engine follows."""
 
 TINY_CELLS = 60
@@ -56,9 +56,9 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     small = cells <= ENGINE_CELLS
     if last is not None and not run.should_stop():
         run.enter("local search")
-        endless = run.remaining() is not None and not small
-        with run.share(CLIMB_SHARE if small else 1.0):
-            climb(instance, _best(instance, run) or list(last), run, 10**9 if endless else CLIMB_ROUNDS)
+        rounds = CLIMB_ROUNDS if run.remaining() is None else 10**9
+        with run.share(CLIMB_SHARE if small else 1.0, CLIMB_SECONDS):
+            climb(instance, _best(instance, run) or last, run, rounds)
         prove_best(Sets(instance, run), run)
     if not small or run.should_stop():
         return Outcome(run.termination())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers itself
 from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.annealing import flow_of
 from opweave.solvers.serving_flow.bounds import Sets
 from opweave.solvers.serving_flow.staged import without_links
 
@@ -16,7 +19,7 @@ def initial(problem: ServingFlow) -> LayerBlocks | None:
     """The last plan in stages."""
     instance, run = lower(problem), Run()
     plans = () if instance.short() else without_links(instance, instance.bounded, run)
-    best = max(plans, key=instance.flow, default=None)
+    best = max(plans, key=partial(flow_of, instance), default=None)
     return None if best is None else instance.solution(best)
 
 

@@ -7,6 +7,7 @@ from opweave.formulations.serving_flow.instance import Blocks, ServingInstance
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.annealing import flow_of
 
 SUPPORTS = ("block_plans",)
 """The target of rules that the searches count in plans: a function that says how often a plan breaks one."""
@@ -23,7 +24,7 @@ for _kind in (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap):
 
 def report(instance: ServingInstance, blocks: Blocks, run: Run, flow: float | None = None) -> bool:
     """Report a plan if the referee finds nothing wrong with it; return whether it is the best so far."""
-    known = instance.flow(blocks) if flow is None else flow
+    known = flow_of(instance, blocks) if flow is None else flow
     if run.objective is not None and known * run.objective < 1.0 - 1e-6:
         return False
     solution = instance.solution(blocks)

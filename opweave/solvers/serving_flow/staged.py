@@ -18,6 +18,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, clustered
 from opweave.problems.arrays import IntArray
 from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.annealing import flow_of
 
 CLOSE = 5e-4
 """Relative distance of flows at which bisection ends."""
@@ -243,7 +244,7 @@ def by_region(instance: ServingInstance, most: float, run: Run) -> Iterator[list
                 stages = best_stages(instance, pools, flow, line, run)
                 if stages is not None:
                     blocks = placed(instance, pools, stages)
-                    best = max(best, instance.flow(blocks))
+                    best = max(best, flow_of(instance, blocks))
                     yield blocks
 
 

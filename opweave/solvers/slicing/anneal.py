@@ -1,8 +1,9 @@
 """Simulated annealing over cuts, compiled; only operators affected by a move are timed again.
 
 A move takes a run of operators and shifts one of their cuts, copies the shares of an earlier operator, removes a
-device, gives all work to one device, divides it among some devices by speed, or flips the dimension. The acceptance
-threshold is drawn before a move is judged.
+device, gives all work to one device, divides it among some devices by their speed over the whole run, or flips the
+dimension. Equal shares along a run matter: where they differ from one operator to the next, rows move between devices.
+The acceptance threshold is drawn before a move is judged.
 """
 
 from __future__ import annotations
@@ -66,17 +67,27 @@ def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
 
 
 @inlined
-def _by_speed(times: FloatArray, v: int, mode_v: int, length: int, chosen: int, weights: FloatArray) -> None:
-    """Weights by speed among the devices with bits set in ``chosen``; among all if none of these may take part."""
-    for attempt in range(2):
-        total = 0.0
-        for k in range(len(weights)):
-            used = attempt == 1 or (chosen >> k) & 1 == 1
-            allowed = used and times[v, 0, k] < np.inf
-            weights[k] = 1.0 / max(times[v, 0, k] + times[v, 1 + mode_v, k] * length, 1e-30) if allowed else 0.0
-            total += weights[k]
-        if total > 0.0:
-            return
+def _run_speeds(
+    ops: IntArray, times: FloatArray, low: int, high: int, chosen: int, mode: IntArray, speeds: FloatArray
+) -> None:
+    """Speeds over the operators low to high - 1 of the devices with bits set in ``chosen``; 0 for the others."""
+    for k in range(len(speeds)):
+        seconds = 1e-30
+        for v in range(low, high):
+            if times[v, 0, k] < np.inf:
+                seconds += times[v, 0, k] + times[v, 1 + mode[v], k] * ops[v, LENGTH + mode[v]]
+        speeds[k] = 1.0 / seconds if (chosen >> k) & 1 == 1 else 0.0
+
+
+@inlined
+def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray) -> None:
+    """The speeds of the devices that operator v may use; equal weights of all of them if no such device has a speed."""
+    total = 0.0
+    for k in range(len(weights)):
+        weights[k] = speeds[k] if times[v, 0, k] < np.inf else 0.0
+        total += weights[k]
+    for k in range(len(weights) if total == 0.0 else 0):
+        weights[k] = 1.0 if times[v, 0, k] < np.inf else 0.0
 
 
 @inlined
@@ -90,6 +101,7 @@ def _move(
     mode: IntArray,
     cuts: IntArray,
     weights: FloatArray,
+    speeds: FloatArray,
 ) -> None:
     """Change the operators low to high - 1."""
     devices, kind, amount = len(weights), draws[move, 2], draws[move, 4]
@@ -100,6 +112,8 @@ def _move(
     copied = mode[source]
     if kind < 0.75 and kind >= 0.6:
         _parts(source, cuts, weights)
+    elif kind < 0.85 and kind >= 0.75:
+        _run_speeds(ops, times, low, high, chosen if kind < 0.8 else 1 << k, mode, speeds)
     for v in range(low, high):
         if kind < 0.35:
             if devices > 1:
@@ -112,7 +126,7 @@ def _move(
         elif kind < 0.75:
             recut(ops, v, copied if ops[source, WHOLE] == 0 else mode[v], weights, mode, cuts)
         elif kind < 0.85:
-            _by_speed(times, v, mode[v], ops[v, LENGTH + mode[v]], chosen if kind < 0.8 else 1 << k, weights)
+            _allowed(times, v, speeds, weights)
             recut(ops, v, mode[v], weights, mode, cuts)
         else:
             _parts(v, cuts, weights)
@@ -158,7 +172,7 @@ def anneal(
     count, devices = len(mode), cuts.shape[1] - 1
     ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
     starts, consumers = arrays.consumers_start, arrays.consumers
-    weights, peak = np.zeros(devices), np.zeros(devices, dtype=np.int64)
+    weights, speeds, peak = np.zeros(devices), np.zeros(devices), np.zeros(devices, dtype=np.int64)
     seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
     old_mode, old_cuts = mode.copy(), cuts.copy()
     stamp = np.full(count, -1, dtype=np.int64)
@@ -182,7 +196,7 @@ def anneal(
         low = span.first + int(draws[move, 0] * width)
         high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))
         high = max(high, low + 1)
-        _move(ops, times, low, high, draws, move, mode, cuts, weights)
+        _move(ops, times, low, high, draws, move, mode, cuts, weights, speeds)
         size = 0
         for v in range(low, high):
             for i in range(-1, starts[v + 1] - starts[v]):

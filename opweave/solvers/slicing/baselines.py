@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from opweave.formulations.expressions import NARROWED
+from opweave.formulations.on_cluster import capacity_of
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.paper_rule import rulings
@@ -76,10 +77,26 @@ def all_channels(problem: Slicing, instance: SlicingInstance, arrays: SlicingArr
 
 def by_memory(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
     """Parts in proportion to the devices' memory, along the channels: this often fits when other plans do not."""
-    del problem
-    room = np.maximum(instance.capacity.astype(np.float64), 1.0)
+    room = np.maximum(capacity_of(problem.memory_limits.values()).astype(np.float64), 1.0)
     shares: FloatArray = np.broadcast_to(room, (instance.operators, len(room))).copy()
     return build(instance, arrays, _all(CHANNELS, instance), shares)
+
+
+def teams(instance: SlicingInstance, arrays: SlicingArrays) -> list[Plan]:
+    """Rows in equal shares throughout, for the two fastest devices, the three fastest, and so on.
+
+    The other rules give every operator the shares of its own speeds. Where shares change from one operator to the next,
+    rows move between devices, which costs more than it saves on slow links.
+    """
+    seconds = instance.intercept + instance.slope
+    total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
+    fastest = np.argsort(total, kind="stable")
+    speed = 1.0 / np.maximum(total, 1e-30)
+    plans = []
+    for size in range(2, len(fastest) + 1):
+        shares = np.where(np.isin(np.arange(len(fastest)), fastest[:size]), speed, 0.0)
+        plans.append(build(instance, arrays, _all(ROWS, instance), np.tile(shares, (instance.operators, 1))))
+    return plans
 
 
 RULES: dict[str, tuple[Rule, str]] = {

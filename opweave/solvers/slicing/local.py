@@ -22,7 +22,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
-from opweave.solvers.slicing.baselines import RULES
+from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.genes import scattered
 from opweave.solvers.slicing.plans import Plan, judged, report, running_order
 
@@ -95,12 +95,11 @@ class LocalSearch:
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
     def baselines(self) -> list[Plan]:
-        """Judge every baseline."""
-        plans = []
-        for rule, _ in RULES.values():
-            plan = rule(self.problem, self.instance, self.arrays)
+        """Judge every baseline, and teams of the fastest devices."""
+        plans = [rule(self.problem, self.instance, self.arrays) for rule, _ in RULES.values()]
+        plans += teams(self.instance, self.arrays)
+        for plan in plans:
             self.consider(plan)
-            plans.append(plan)
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
 
     def known(self) -> list[Plan]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from opweave.formulations.order_arcs import order_arcs
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, plain_order
+from opweave.formulations.slicing.limits import binding_limits, rules_by_memory
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -119,7 +120,8 @@ def running_order(problem: Slicing, run: Run) -> tuple[str, ...]:
         When order arcs close a cycle.
     """
     plain = plain_order(problem)
-    if problem.order is not None or all(limit is None for limit in problem.memory_limits.values()):
+    free = all(limit is None for limit in binding_limits(problem)) and not rules_by_memory(problem)
+    if problem.order is not None or free:
         return plain
     arcs = tuple(Precede(before=early, after=late) for early, late in order_arcs(problem))
     ordering = MemoryOrdering(graph=problem.graph, constraints=arcs)

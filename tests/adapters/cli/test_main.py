@@ -86,6 +86,32 @@ def test_ctrl_c_while_modules_are_imported_is_exit_130_too(
     assert (ended.value.code, capsys.readouterr().err) == (130, "opweave: interrupted\n")
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+sys.orig_argv = {arguments}
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+import opweave
+"""
+
+
+@pytest.mark.parametrize("arguments", [["python", "-m", "opweave"], ["python", "/usr/bin/opweave", "demo"]])
+def test_ctrl_c_while_the_command_line_imports_the_package_is_one_line(arguments: list[str]) -> None:
+    ended = python(INTERRUPTED_IMPORT.format(arguments=arguments))
+    assert (ended.returncode, ended.stderr) == (130, "opweave: interrupted\n")
+
+
+def test_programs_that_import_the_package_have_their_own_way_with_ctrl_c() -> None:
+    assert "KeyboardInterrupt" in python(INTERRUPTED_IMPORT.format(arguments=["python", "own.py", "opweave"])).stderr
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+
+
 def test_check_judges_anew(
     opweave: Run, spec: Path, tmp_path: Path, problem: MemoryOrdering, result: Result[Ordering]
 ) -> None:

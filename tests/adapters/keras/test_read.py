@@ -43,6 +43,56 @@ def test_a_small_net_by_hand() -> None:
     assert weights == {"conv": 4 * (108 + 4), "norm": 4 * 16, "deep": 4 * (36 + 4), "top": 4 * 370}
 
 
+class Own(keras.Model):
+    """A subclassed model with a layer that is called twice, an operation, and dropout that depends on the mode."""
+
+    def __init__(self) -> None:
+        super().__init__(name="own")
+        self.dense, self.drop = layers.Dense(4, name="dense"), layers.Dropout(0.5, name="drop")
+
+    def call(self, given: Any, training: bool = False) -> Any:
+        y = self.drop(self.dense(given["x"]), training=training)
+        return {"y": keras.ops.relu(y), "z": self.dense(given["x"]) + given["add"]}
+
+
+def test_subclassed_models_are_followed() -> None:
+    model = Own()
+    with pytest.raises(ow.InvalidInputError, match=r"'own' was not called yet, .* call it once on example inputs, or"):
+        ow.load(model)
+    model({"x": keras.ops.zeros((2, 3)), "add": keras.ops.zeros((2, 4))})
+    graph = ow.load(model)
+    assert sorted(op.kind for op in graph.operators) == ["Add", "Dense", "Dense", "Dropout", "Relu"]
+    assert sum(parameter.bytes for parameter in graph.parameters) == 4 * (12 + 4)
+    assert sum(op.flops for op in graph.operators if op.kind == "Dense") == 2 * 2 * 2 * 3 * 4
+    shapes = {tensor.id: tensor.shape for tensor in graph.tensors}
+    assert [shapes[name] for name in graph.outputs] == [(2, 4), (2, 4)]
+    inputs = {name: keras.Input((size,), name=name) for name, size in (("x", 3), ("add", 4))}
+    inside = ow.load(keras.Model(inputs, Own()(inputs)), dims={"batch": 2})
+    assert next(op.id for op in inside.operators).startswith("own/")
+    assert sorted(op.kind for op in inside.operators) == sorted(op.kind for op in graph.operators)
+
+
+def test_a_model_that_decides_by_values_says_why() -> None:
+    class Decides(keras.Model):
+        def call(self, x: Any) -> Any:
+            return x if keras.ops.sum(x) > 0 else -x
+
+    model = Decides(name="decides")
+    model(keras.ops.ones((2, 3)))
+    with pytest.raises(ow.InvalidInputError, match=r"'decides' cannot be called on symbols \(.*\), so its layer graph"):
+        ow.load(model)
+
+
+def test_flops_of_recurrent_layers() -> None:
+    x = keras.Input((5, 3), batch_size=2)
+    cells = layers.RNN([layers.LSTMCell(4), layers.GRUCell(6)])
+    images = keras.Input((5, 8, 8, 3), batch_size=2)
+    graph = ow.load(keras.Model([x, images], [cells(x), layers.ConvLSTM2D(4, 3, padding="same")(images)]))
+    flops = {op.kind: op.flops for op in graph.operators}
+    assert flops["RNN"] == 2 * 10 * (3 * 16 + 4 * 16 + 4 * 18 + 6 * 18)
+    assert flops["ConvLSTM2D"] == 2 * 10 * 64 * (9 * 3 * 16 + 9 * 4 * 16)
+
+
 def test_shared_layers_and_nested_models() -> None:
     dense = layers.Dense(3, name="dense")
     inner_input = keras.Input((3,))
@@ -127,7 +177,7 @@ def _open() -> Any:
 
 
 BAD = [
-    (lambda: ow.load(Custom(name="own")), "own: model 'own' is not a functional Keras 3 model"),
+    (lambda: ow.load(Custom(name="own")), "own: model 'own' was not called yet"),
     (lambda: ow.load(keras.Sequential([layers.Dense(3)], name="raw")), "raw: model 'raw' is not built"),
     (lambda: ow.load(_open()), r'net: the inputs have open dimensions; .* dims=\{"batch": 1, "length": 128\}'),
     (lambda: ow.load(_open(), dims={"batch": 1}), r'give their sizes, for example dims=\{"length": 128\}'),

@@ -242,7 +242,7 @@ class Cond(nn.Module):
         self.no = nn.Linear(3, 3)
 
     def forward(self, x: Any) -> Any:
-        return torch.cond(x.sum() > 0, lambda a: self.yes(a), lambda a: self.no(a), (x,)) + 1
+        return torch.cond(x.sum() > 0, self.yes, self.no, (x,)) + 1
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

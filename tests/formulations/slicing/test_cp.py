@@ -61,7 +61,7 @@ def test_memory_and_an_open_order_are_no_reason_to_refuse(solver: str) -> None:
         operators=[ow.Operator(id=name, inputs=["x"], outputs=[name], workspace_bytes=6) for name in "pq"],
         outputs=["p"],
     )
-    devices = [ow.Device(name="d0", memory_bytes=40), ow.Device(name="d1", memory_bytes=40)]
+    devices = [ow.Device(name="d0", memory_bytes=38), ow.Device(name="d1", memory_bytes=38)]
     problem = ow.Slicing(
         graph=graph,
         cluster=ow.Cluster(devices=devices, rates=[1.0, 3.0]),
@@ -69,6 +69,14 @@ def test_memory_and_an_open_order_are_no_reason_to_refuse(solver: str) -> None:
         input_device="d0",
     )
     assert lower(problem).order_matters(problem)
+    roomy = problem.model_copy(
+        update={
+            "cluster": ow.Cluster(
+                devices=[d.model_copy(update={"memory_bytes": 39}) for d in devices], rates=[1.0, 3.0]
+            )
+        }
+    )
+    assert not lower(roomy).order_matters(roomy)  # everything fits at once
     result = ow.solve(problem, solver=solver, time_limit=30)
     assert result.objective == pytest.approx(best_slicing(problem)[0])
     assert "cut_" not in (result.bound_source or "")  # another order might do better

@@ -18,6 +18,7 @@ from opweave.formulations.slicing.shortage import shortage
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.auto import INSTANT_PLANS
+from opweave.solvers.slicing.baselines import teams
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
@@ -297,3 +298,16 @@ def test_problems_without_cuts_are_proved_as_assignments(seed: int) -> None:
     result = ow.solve(problem, time_limit=20.0)
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(everything.objective)
+
+
+def test_teams_share_rows_alike_throughout_whatever_each_operator_s_speeds() -> None:
+    table = {"p": {"a": 8.0, "b": 8.0, "c": 20.0}, "q": {"a": 2.0, "b": 12.0, "c": 21.0}}
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[10.0] * 3)
+    problem = chain(cluster=cluster, costs=ow.Costs.from_table(table))
+    instance = lower(problem)
+    plans = teams(instance, arrays_of(instance))
+    assert len(plans) == 2  # of two devices and of all three
+    for plan in plans:
+        assert (plan.cuts[0] == plan.cuts[1]).all()
+    assert plans[0].cuts[0, 2] == plans[0].cuts[0, 3]  # the slowest has no part
+    assert plans[1].cuts[0, 2] < plans[1].cuts[0, 3]

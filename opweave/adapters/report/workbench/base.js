@@ -15,27 +15,29 @@ const byId = (name) => document.getElementById(name);
 const most = (values, least = 0) => values.reduce((high, value) => Math.max(high, value), least);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-/** Adds to the list that a map has for a key. */
-function file(map, key, value) {
-  if (map.has(key)) map.get(key).push(value);
-  else map.set(key, [value]);
+/** A list for every key. */
+class Lists extends Map {
+  of(key) {
+    return this.get(key) ?? [];
+  }
+
+  add(key, value) {
+    if (!this.has(key)) this.set(key, []);
+    this.get(key).push(value);
+  }
 }
 
 /** Reads the compressed JSON that stands in the page. */
 async function unpack() {
-  const letters = atob(byId("data").textContent);
-  const bytes = new Uint8Array(letters.length);
-  for (let k = 0; k < bytes.length; k++) bytes[k] = letters.charCodeAt(k);
+  const bytes = Uint8Array.from(atob(byId("data").textContent), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
 }
 
 /** Values from their differences; data.py writes them so because they compress better. */
 function sums(steps) {
-  const found = new Float64Array(steps.length);
   let sum = 0;
-  for (let k = 0; k < steps.length; k++) found[k] = sum += steps[k];
-  return found;
+  return Float64Array.from(steps, (step) => (sum += step));
 }
 
 // ---- numbers: a unit never stands on another line than its number, and digits are those of the library
@@ -67,23 +69,18 @@ const momentText = (time) =>
 const shareText = (share) => digits(100 * share, share >= 0.01 ? 1 : 3) + SPACE + "%";
 const countText = (count, noun) => digits(count) + SPACE + noun + (count === 1 ? "" : "s");
 
-/** Round numbers within an interval, about as many as asked for. */
-function ticks(first, last, count) {
-  const rough = (last - first) / Math.max(1, count) || 1;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5].find((each) => each * power >= rough) ?? 10);
-  const found = [];
-  for (let k = Math.ceil(first / step); k * step <= last * (1 + 1e-12); k++) found.push(k * step);
-  return found;
-}
-
-/** Round values of an axis with their texts, all in the unit of the largest. */
+/** Round values of an axis with their texts, about as many as asked for, all in the unit of the largest. */
 function scaleTicks(low, high, count, unit) {
   const power = byteUnit(high);
   const [size, name] = unit === "bytes" ? [1024 ** power, BYTE_UNITS[power]] : unit === "seconds" ? timeUnit(high) : [1, ""];
-  const values = ticks(low / size, high / size, count);
-  const places = values.length > 1 ? clamp(-Math.floor(Math.log10(values[1] - values[0]) + 1e-9), 0, 12) : 3;
-  return values.map((value) => [value * size, digits(value, places) + (name && SPACE + name)]);
+  const rough = (high - low) / size / Math.max(1, count) || 1;
+  const ten = Math.floor(Math.log10(rough));
+  const step = 10 ** ten * ([1, 2, 5].find((each) => each * 10 ** ten >= rough) ?? 10);
+  const found = [];
+  for (let k = Math.ceil(low / size / step); k * step * size <= high * (1 + 1e-12); k++) {
+    found.push([k * step * size, digits(k * step, clamp(-ten, 0, 12)) + (name && SPACE + name)]);
+  }
+  return found;
 }
 
 // ---- hues: a device has the same one in every view, and none has that of a mark
@@ -112,5 +109,5 @@ const deviceColour = (row) => tint(hues[(row % 6) + 1], row % 12 < 6 ? 1 : 0.5);
 /** Black or white, whichever can be read on a colour. */
 function inkOn(colour) {
   const [red, green, blue] = rgb(colour);
-  return 0.3 * red + 0.6 * green + 0.1 * blue > 140 ? "#101418" : "#ffffff";
+  return 0.3 * red + 0.6 * green + 0.1 * blue > 120 ? "#101418" : "#ffffff";
 }

@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 from opweave.adapters.report.html import text
 from opweave.adapters.report.view import AnyView
-from opweave.adapters.report.workbench.data import short
+from opweave.adapters.report.workbench.data import least_bytes, memories, short
 from opweave.adapters.report.workbench.levels import Drawing
 from opweave.adapters.report.workbench.panels import Box, Chain, Parts
 from opweave.adapters.report.workbench.trace import trace
-from opweave.problems.measures import bytes_over_time
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import readable
-from opweave.problems.words import counted
 
 COLOURS = 6
 """Number of different device colours in the style sheet."""
@@ -33,13 +31,15 @@ KEYS = {
     "schedule": "Comma and full stop step through the runs of a device, c marks the critical path.",
     "memory": "p goes to the peak, comma and full stop to the moment before or after, b shows or hides storages.",
     "addresses": "A click on a rectangle says what it is.",
-    "model": "Digits choose the grain, f finds what is chosen.",
+    "model": "Comma and full stop step through operators and modules, Enter unfolds or folds the chosen module, "
+    "brackets fold all modules or unfold them by one level, f finds what is chosen.",
 }
 """What every drawn view says to those who cannot see it."""
 
 
 TABLE = (
-    '<div class="table" role="table"><div class="row heads" role="row"></div></div><p class="about" role="status"></p>'
+    '<div class="table" role="grid" aria-label="Operators or storages"><div class="row heads" role="row"></div></div>'
+    '<p class="about" role="status"></p>'
 )
 
 
@@ -51,18 +51,18 @@ class Key(NamedTuple):
     colour: str = ""
 
 
-def cards(view: AnyView, drawings: Sequence[Drawing]) -> Iterator[tuple[str, str, str]]:
+def cards(view: AnyView, drawn: Drawing) -> Iterator[tuple[str, str, str]]:
     """List the views that a result has, as identifiers, titles and frames."""
     if view.result.solution is not None:
         for number, panel in enumerate(view.panels()):
             frame = _chain(number, panel) if isinstance(panel, Chain) else _parts(number, panel, view.timeline)
             yield f"panel-{number}", panel.title, frame
         yield from _over_time(view)
-    if drawings:
-        yield "model", "Model", _model(view, drawings)
+    if view.problem.graph.operators:
+        yield "model", "Model", _model(view, drawn)
     picture = trace(view.result.incumbents, view.result.timings.total, view.problem.unit)
     if picture and len(view.result.incumbents) > 1:
-        keys = [Key("solid", "objective", "var(--accent)"), Key("dashed", "lower bound")]
+        keys = [Key("line", "objective", "var(--accent)"), Key("dashed", "lower bound")]
         about = "The best plan and the best lower bound over the time of the search."
         yield (
             "trace",
@@ -86,12 +86,12 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
             keys.append(Key("shades", "stronger colour: a larger batch"))
         tools = [("c", "Critical path", "Mark the critical path")] if view.path else []
         yield "schedule", "Schedule", _card("schedule", "Schedule", about, tools, legend=keys, keys=KEYS["schedule"])
-    marks = [] if floor is None or unit != "bytes" else [Key("dashed", f"lower bound: {floor}")]
+    marks = [] if least_bytes(view) is None else [Key("dashed", f"lower bound: {floor}")]
     if timeline.lifetimes.offset is not None:
         keys = [Key("line", "reserved", "var(--device-1)"), Key("dotted", "live peak"), *marks]
         about = "Where each storage stands while it lives."
         yield "addresses", "Addresses", _card("addresses", "Addresses", about, legend=keys, keys=KEYS["addresses"])
-    if memory_changes(timeline):
+    if memories(timeline):
         before, step = view.before(), "step" if timeline.unit == "steps" else "moment"
         keys = [Key("line", f"this {view.noun}", "var(--device-1)")]
         keys += [] if before is None else [Key("grey-dashed", before.name)]
@@ -102,31 +102,16 @@ def _over_time(view: AnyView) -> Iterator[tuple[str, str, str]]:
         yield "memory", "Memory", _card("memory", "Memory", about, tools, legend=keys, keys=KEYS["memory"])
 
 
-def memory_changes(timeline: Timeline) -> bool:
-    """Whether the memory of any device changes over time, so that there is something to draw."""
-    devices = [row for row, each in enumerate(timeline.resources) if each.kind == "device"]
-    return any(len(set(bytes_over_time(timeline, row)[1].tolist())) > 2 for row in devices) or (
-        timeline.unit == "steps" and bool(len(timeline.lifetimes))
-    )
-
-
-def _model(view: AnyView, drawings: Sequence[Drawing]) -> str:
-    grains = [counted(len(each.names), "module") for each in drawings[:-1]] + ["Operators"]
-    tools = [(str(number), name, "Choose the grain") for number, name in enumerate(grains, 1)]
-    about = "Operators or modules in levels from left to right, line by line. A double click opens a module."
+def _model(view: AnyView, drawn: Drawing) -> str:
+    modules = len(drawn.names) > 1
+    folds = [("[", "Fold", "Fold all modules"), ("]", "Unfold", "Unfold all folded modules by one level")]
+    tools = [*folds * modules, ("f", "Find", "Bring what is chosen into the middle")]
+    about = "Operators from left to right, line by line."
+    about += " A double click unfolds a module (+) or folds it (\N{MINUS SIGN})." * modules
     keys = [Key("shades", "stronger colour: writes more bytes")]
     if view.result.solution is not None and len(view.uses) > 1:
         keys = _device_keys(view.timeline)
-    grain = tools if len(tools) > 1 else []
-    return _card(
-        "model",
-        "Model",
-        about,
-        [("f", "Find", "Bring the chosen operator into the middle")],
-        grain,
-        legend=keys,
-        keys=KEYS["model"],
-    )
+    return _card("model", "Model", about, tools, legend=keys, keys=KEYS["model"])
 
 
 def _table(view: AnyView) -> str:
@@ -233,7 +218,8 @@ def _limits(holds: bool) -> str:
 def _parts(number: int, panel: Parts, timeline: Timeline) -> str:
     heads = ("operator", "cut", "parts by device", "time")
     looks = ("", ' class="wide"', "", "")
-    cells = "".join(f"<div{look}>{head}</div>" for look, head in zip(looks, heads, strict=True))
-    body = f'<div class="table slices"><div class="row heads">{cells}</div></div>'
+    cells = "".join(f'<div role="columnheader"{look}>{head}</div>' for look, head in zip(looks, heads, strict=True))
+    row = f'<div class="row heads" role="row">{cells}</div>'
+    body = f'<div class="table slices" role="grid" aria-label="{text(panel.title)}">{row}</div>'
     keys = [*_device_keys(timeline), Key("wait", "waiting for data"), Key("work", "computing")]
     return _card(f"panel-{number}", panel.title, panel.about, legend=keys, body=body)

@@ -3,7 +3,6 @@
 const FONT = (size, weight = 400) => `${weight} ${size}px system-ui, sans-serif`;
 const NARROW = 620; // narrower views write the names of rows above them
 const AXIS = 26; // height of the numbers below an axis
-const ARROWS = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
 
 /** A canvas that keeps its size in step with its place, and draws at most once for each picture of the screen. */
 class View {
@@ -14,9 +13,13 @@ class View {
     this.pen = this.canvas.getContext("2d");
     this.pointers = new Map();
     this.watch();
-    for (const tool of this.card.querySelectorAll("[data-key]")) tool.addEventListener("click", () => this.key(tool.dataset.key));
+    for (const tool of this.card.querySelectorAll("[data-key]")) tool.addEventListener("click", () => this.keys[tool.dataset.key]());
     new ResizeObserver(() => this.draw()).observe(this.body);
     listeners.push((has) => has("theme", ...concerns) && this.draw());
+  }
+
+  get narrow() {
+    return this.body.clientWidth < NARROW;
   }
 
   /** Marks the tool that is on. */
@@ -32,7 +35,6 @@ class View {
       const { canvas, pen } = this;
       this.asked = false;
       this.width = Math.max(200, this.body.clientWidth);
-      this.narrow = this.width < NARROW;
       this.height = this.tall();
       const sharp = window.devicePixelRatio || 1;
       canvas.width = Math.round(this.width * sharp);
@@ -40,22 +42,29 @@ class View {
       canvas.style.height = this.height + "px";
       pen.scale(sharp, sharp);
       pen.textBaseline = "middle";
+      this.drawn = [];
       this.paint(pen);
     });
+  }
+
+  /** A box that stands for something, with its name in it if there is room; at() finds it again. */
+  block(colour, left, top, wide, tall, thing, name = "", picked = false) {
+    fill(this.pen, colour, left, top, wide, tall);
+    if (picked) outline(this.pen, left + 1, top + 1, Math.max(1, wide - 2), tall - 2);
+    if (name) inside(this.pen, name, left, top, wide, tall, colour);
+    this.drawn.push({ left, top, wide, tall, thing });
+  }
+
+  /** What stands at a place, or not farther from it than two pixels. */
+  at(x, y) {
+    const near = (by) => this.drawn.findLast(({ left, top, wide, tall }) => x >= left - by && x <= left + wide + by && y >= top && y <= top + tall);
+    return (near(0) ?? near(2))?.thing;
   }
 
   watch() {
     const { canvas, pointers } = this;
     let moved = 0;
-    const on = (name, listener) =>
-      canvas.addEventListener(
-        name,
-        (event) => {
-          const box = canvas.getBoundingClientRect();
-          listener(event, event.clientX - box.left, event.clientY - box.top);
-        },
-        { passive: false },
-      );
+    const on = (name, listener) => canvas.addEventListener(name, (event) => listener(event, event.offsetX, event.offsetY), { passive: false });
     on("pointerdown", (event, x, y) => {
       if (event.button) return;
       pointers.set(event.pointerId, [x, y]);
@@ -84,7 +93,7 @@ class View {
     on("pointerup", (event, x, y) => pointers.delete(event.pointerId) && moved <= 4 && this.click(x, y));
     on("pointercancel", (event) => pointers.delete(event.pointerId));
     on("pointerleave", (event) => (showTip(event, []), change({ hover: null })));
-    on("dblclick", (event, x, y) => this.open(x, y));
+    on("dblclick", (event, x, y) => this.double(x, y));
     on("wheel", (event, x, y) => {
       if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(-event.deltaY * 0.004), x, y);
       else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(-event.deltaX, 0);
@@ -92,26 +101,32 @@ class View {
       event.preventDefault();
     });
     on("keydown", (event) => {
-      if (!event.ctrlKey && !event.metaKey && !event.altKey && this.key(event.key)) event.preventDefault();
+      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in this.keys)) return;
+      event.preventDefault();
+      this.keys[event.key]();
     });
   }
 
-  /** Does what a key, or the button for it, stands for; says whether it stands for anything. */
-  key(name) {
-    if (name in ARROWS) this.pan(...ARROWS[name]);
-    else if (name === "+") this.zoom(1.5, this.width / 2, this.height / 2);
-    else if (name === "-") this.zoom(1 / 1.5, this.width / 2, this.height / 2);
-    else if (name === "0") this.fit();
-    else return false;
-    return true;
-  }
+  /** What keys, and the buttons for them, stand for. */
+  keys = {
+    ArrowLeft: () => this.pan(60, 0),
+    ArrowRight: () => this.pan(-60, 0),
+    ArrowUp: () => this.pan(0, 60),
+    ArrowDown: () => this.pan(0, -60),
+    "+": () => this.zoom(1.5, this.width / 2, this.height / 2),
+    "-": () => this.zoom(1 / 1.5, this.width / 2, this.height / 2),
+    0: () => this.fit(),
+    ",": () => this.step(-1),
+    ".": () => this.step(1),
+  };
 
-  open(x, y) {
+  double(x, y) {
     this.zoom(2, x, y);
   }
 
   hover() {}
   click() {}
+  step() {}
 }
 
 function line(pen, x1, y1, x2, y2, colour, width = 1, dashes = []) {
@@ -125,6 +140,13 @@ function line(pen, x1, y1, x2, y2, colour, width = 1, dashes = []) {
   pen.setLineDash([]);
 }
 
+/** A path from left to right. */
+function curve(pen, x1, y1, x2, y2, least) {
+  const bend = Math.max(least, Math.abs(x2 - x1) / 2);
+  pen.moveTo(x1, y1);
+  pen.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+}
+
 /** Writes a text so that x is its left end, or its right end if align is 1; it stays between two limits. */
 function write(pen, text, x, y, colour, { size = 11.5, weight = 400, align = 0, low = -Infinity, high = Infinity } = {}) {
   pen.font = FONT(size, weight);
@@ -133,6 +155,11 @@ function write(pen, text, x, y, colour, { size = 11.5, weight = 400, align = 0, 
   const left = clamp(x - align * wide, low, Math.max(low, high - wide));
   pen.fillText(text, left, y + 0.5);
   return left + wide;
+}
+
+function fill(pen, colour, left, top, wide, tall) {
+  pen.fillStyle = colour;
+  pen.fillRect(left, top, wide, tall);
 }
 
 /** A frame around what is chosen. */
@@ -151,8 +178,7 @@ function fitted(pen, text, width) {
     if (pen.measureText("…" + text.slice(-middle)).width <= width) low = middle;
     else high = middle - 1;
   }
-  const [end, dot] = [text.slice(-low), text.slice(-low).search(/[./ ]/)];
-  return low < 2 ? "" : dot >= 0 && dot < 0.35 * low ? end.slice(dot + 1) : "…" + end; // whole parts of a path read best
+  return low < 4 ? "" : "…" + text.slice(-low);
 }
 
 /** A text inside a box, if there is room for a part of it. */
@@ -186,6 +212,11 @@ class TimeView extends View {
     return this.gutter + ((time - first) / (last - first)) * (this.width - this.gutter);
   }
 
+  /** The ends of a bar, as far as they can be seen. */
+  ends(start, end) {
+    return [Math.max(this.x(start), this.gutter - 2), Math.min(this.x(end), this.width + 2)];
+  }
+
   time(x) {
     const [first, last] = state.window;
     return first + ((x - this.gutter) / (this.width - this.gutter)) * (last - first);
@@ -199,7 +230,7 @@ class TimeView extends View {
 
   pan(dx) {
     const by = this.time(this.gutter) - this.time(this.gutter + dx);
-    showTime(state.window[0] + by, state.window[1] + by);
+    showTime(...state.window.map((end) => end + by));
   }
 
   fit() {
@@ -244,8 +275,7 @@ class TimeView extends View {
     pen.font = FONT(11.5, 600);
     const wide = pen.measureText(text).width;
     const left = clamp(x, this.gutter + 2, this.width - wide - 6);
-    pen.fillStyle = hues.surface + "dd";
-    pen.fillRect(left - 3, y - 9, wide + 6, 18);
+    fill(pen, hues.surface + "dd", left - 3, y - 9, wide + 6, 18);
     write(pen, text, left, y, hues.ink, { weight: 600 });
   }
 
@@ -290,12 +320,12 @@ class ByteView extends TimeView {
     line(pen, this.gutter, this.y(panel, bytes), this.width, this.y(panel, bytes), colour, width, dashes);
   }
 
-  panelAt(x, y) {
-    return x < this.gutter ? undefined : this.panels.find((panel) => y >= panel.y && y <= panel.y + panel.height);
+  /** What is proved of the bytes. */
+  paintBound(pen, panel) {
+    if (data.holds !== null) this.across(pen, panel, data.holds, hues.ink, 1.5, [7, 4]);
   }
 
-  /** The address, or the number of bytes, at a height. */
-  bytes(panel, y) {
-    return (1 - (y - panel.y) / panel.height) * panel.top;
+  panelAt(x, y) {
+    return x < this.gutter ? undefined : this.panels.find((panel) => y >= panel.y && y <= panel.y + panel.height);
   }
 }

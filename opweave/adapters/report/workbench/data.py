@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from opweave.adapters.report.workbench.panels import Chain, Panel
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.device_details import critical_rows
 from opweave.problems.graph import OpGraph
+from opweave.problems.measures import bytes_held, bytes_over_time, peak_bytes
 from opweave.problems.timeline import NEVER, Timeline
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ LONGEST_NAME = 160
 DIGITS = 9
 """Significant digits of times; more would only make the page larger."""
 
+MOST_MEMORIES, MOST_DEVICES, MOST_LANES = 6, 48, 4
+"""Most memories, rows for devices, and lanes of a row that are drawn."""
+
+PORT_WORDS = {"send_port": "sends", "receive_port": "receives"}
+
 MOST_EXACT = 2**53
 """Largest integer that a script counts exactly."""
 
@@ -38,15 +43,15 @@ def packed(document: object) -> str:
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
-def document(view: AnyView, drawn: Sequence[Drawing]) -> dict[str, object]:
-    """Gather everything that the page draws; ``drawn`` has the drawings of the model's graph, from coarse to fine."""
+def document(view: AnyView, drawn: Drawing) -> dict[str, object]:
+    """Gather everything that the page draws; ``drawn`` is the drawing of the model's graph."""
     problem, result = view.problem, view.result
     found: dict[str, object] = {
         "noun": view.noun,
         "graph": _graph(problem.graph, drawn),
         "names": {"operators": 0, "tensors": 0, "of_graph": 0, "more": []},
         "resources": [],
-        "devices": [],
+        "devices": [[] for _ in problem.graph.operators],
         "notes": {},
         "panels": [],
     }
@@ -67,11 +72,62 @@ def document(view: AnyView, drawn: Sequence[Drawing]) -> dict[str, object]:
         "before": None if before is None else {"name": before.name, **_story(before.timeline, sizes)},
         # what is proved of the end of the schedule, and of the bytes
         "ends": result.bound if problem.unit == "seconds" and result.objective == timeline.end else None,
-        "holds": result.bound if problem.unit == "bytes" else None,
+        "holds": least_bytes(view),
+        "memories": memories(timeline),
+        "rows": _rows(timeline),
         "devices": _devices(view),
         "notes": _notes(view),
         "panels": [_panel(panel) for panel in view.panels()],
     }
+
+
+def memories(timeline: Timeline) -> list[int]:
+    """The devices whose memory changes over time, so that there is something to draw: at most the fullest ones."""
+    devices = [row for row, each in enumerate(timeline.resources) if each.kind == "device"]
+    if timeline.unit != "steps" or not len(timeline.lifetimes):
+        devices = [row for row in devices if len(set(bytes_over_time(timeline, row)[1].tolist())) > 2]
+    held = bytes_held(timeline)
+    return sorted(sorted(devices, key=lambda row: -held[row])[:MOST_MEMORIES])
+
+
+def least_bytes(view: AnyView) -> float | None:
+    """The lower bound, if it is one on the bytes of the memory that is drawn; None otherwise."""
+    drawn, bound = memories(view.timeline), view.result.bound
+    if view.problem.unit != "bytes" or bound is None or len(drawn) > 1:
+        return None
+    return bound if bound < 2 * peak_bytes(view.timeline) else None
+
+
+def _rows(timeline: Timeline) -> list[dict[str, object]]:
+    """Rows of the schedule: the busiest devices with their ports, and what all devices share."""
+    runs = np.bincount(timeline.activities.resource, minlength=len(timeline.resources))
+    devices = [row for row, each in enumerate(timeline.resources) if each.kind == "device"]
+    found = []
+    for device in sorted(sorted(devices, key=lambda row: -runs[row])[:MOST_DEVICES]):
+        name = timeline.resources[device].name
+        found.append((device, name))
+        found += [
+            (row, PORT_WORDS[each.kind])
+            for row, each in enumerate(timeline.resources)
+            if each.kind in PORT_WORDS and each.name == name
+        ]
+    found += [(row, each.name) for row, each in enumerate(timeline.resources) if each.kind in {"link", "channel"}]
+    return [{"resource": row, "title": short(title)} for row, title in found]
+
+
+def _lanes(timeline: Timeline) -> list[int]:
+    """Lanes of the activities, so that those of one resource do not overlap; empty if all are in the first one."""
+    acts = timeline.activities
+    lanes = np.zeros(len(acts), dtype=np.int64)
+    free: dict[int, list[float]] = {}
+    for row in np.lexsort((acts.end, acts.start)).tolist():
+        ends, start = free.setdefault(int(acts.resource[row]), []), acts.start[row] + 1e-9 * timeline.end
+        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
+        if lane == len(ends) < MOST_LANES:
+            ends.append(0.0)
+        lanes[row] = lane = min(lane, MOST_LANES - 1)
+        ends[lane] = float(acts.end[row])
+    return lanes.tolist() if lanes.any() else []
 
 
 def _panel(panel: Panel) -> dict[str, object]:
@@ -135,45 +191,32 @@ def _positions(texts: Iterable[str]) -> tuple[list[str], list[int]]:
     return list(known), rows
 
 
-def _graph(graph: OpGraph, drawn: Sequence[Drawing]) -> dict[str, object]:
+def _graph(graph: OpGraph, drawn: Drawing) -> dict[str, object]:
     """Operators, tensors, what reads and writes what, and the drawings."""
     kinds, kind = _positions(short(op.kind) for op in graph.operators)
-    modules, module = _positions(short(op.module) for op in graph.operators)
+    paths, path = _positions(short(op.module) for op in graph.operators)
     arrays, weights = graph.arrays, graph.parameter_bytes
     return {
         "name": short(graph.name),
         "operators": [short(op.id) for op in graph.operators],
         "kinds": kinds,
         "kind": kind,
-        "modules": modules,
-        "module": module,
+        "paths": paths,
+        "path": path,
         "flops": [_short(op.flops) for op in graph.operators],
         "weights": [sum(weights[name] for name in op.parameters) for op in graph.operators],
         "tensors": [short(tensor.id) for tensor in graph.tensors],
         "bytes": arrays.tensor_bytes.tolist(),
         "storage": _steps(arrays.storage.tolist()),
-        "reads": [np.diff(arrays.reads.start).tolist(), _steps(arrays.reads.items)],
-        "writes": [np.diff(arrays.writes.start).tolist(), _steps(arrays.writes.items)],
+        # as differences from the operator's position, which compress better
+        "reads": [[tensor - op for tensor in row] for op, row in enumerate(arrays.reads.lists())],
+        "writes": [[tensor - op for tensor in row] for op, row in enumerate(arrays.writes.lists())],
         "cell": CELL,
-        "drawings": [
-            {
-                # the finest drawing has a node for each operator, in the order of the nodes
-                "names": [] if drawing is drawn[-1] else [short(name) for name in _without_prefix(drawing.names)],
-                "node": _steps(drawing.node),
-                "x": _steps(int(x) for x in drawing.x),
-                "y": _steps(int(4 * y) for y in drawing.y),
-            }
-            for drawing in drawn
-        ],
+        "modules": [short(name) for name in drawn.names],
+        "inside": _steps(drawn.inside),
+        "column": _steps(drawn.column),
+        "row": _steps(int(4 * row) for row in drawn.row),
     }
-
-
-def _without_prefix(names: Sequence[str]) -> Iterable[str]:
-    """Names of modules without the modules that contain all of them, but for the innermost one."""
-    paths = [name.split(".") for name in names]
-    parts = zip(*(path[:-1] for path in paths), strict=False)
-    shared = sum(1 for _ in takewhile(lambda each: len(set(each)) == 1, parts))
-    return (".".join(path[max(0, shared - 1) :]) for path in paths)
 
 
 def _names(timeline: Timeline, graph: OpGraph) -> dict[str, object]:
@@ -217,6 +260,7 @@ def _story(timeline: Timeline, graph_bytes: IntArray) -> dict[str, object]:
         else [],
         "count": acts.count.tolist() if (acts.count != 1).any() else [],
         "round": acts.round.tolist() if acts.round.any() else [],
+        "lane": _lanes(timeline),
         "path": _steps(row for rows in path for row in rows[:1]),
         "lives": {
             "storage": _steps(lives.storage),

@@ -18,7 +18,7 @@ function listed(title, items, make) {
 const notesOf = (plan, row) => (plan === plans[0] ? Object.entries(data.notes) : []).flatMap(([word, note]) => fact(word, note.of.get(row)));
 
 function runFact(plan, run) {
-  const when = link(momentText(plan.start[run]), () => (selectRun(plan, run), reveal(plan.start[run], plan.end[run])));
+  const when = link(momentText(plan.start[run]), () => showRun(plan, run));
   if (data.steps) return fact(plan.name, when);
   const inputs = plan.inputs[run] > 1 ? `, ${countText(plan.inputs[run], "input")}` : "";
   const lasts = `, ${secondsText(plan.end[run] - plan.start[run])} on ${placeName(plan.resource[run])}`;
@@ -26,22 +26,22 @@ function runFact(plan, run) {
 }
 
 function aboutOperator(op) {
-  const runs = plans.flatMap((plan) => (plan.runs.get(op) ?? []).slice(0, 6).map((run) => runFact(plan, run)));
+  const runs = plans.flatMap((plan) => plan.runs.of(op).slice(0, 6).map((run) => runFact(plan, run)));
   const run = state.activity?.row ?? plans[0]?.runs.get(op)?.[0];
   const tensor = (each) => item(link(graph.tensors[each], () => selectStorage(storageOf(each))), bytesText(graph.bytes[each]), graph.producer[each] < 0 ? "input of the model" : "");
   return [
     el("h2", {}, graph.operators[op]),
     facts(
       fact("kind", kindOf(op)),
-      fact("module", graph.modules[graph.module[op]]),
+      fact("module", graph.paths[graph.path[op]]),
       fact("on", devices.length > 1 ? devicesOf(op) : ""),
       runs,
       fact("weights", graph.weights[op] && bytesText(graph.weights[op])),
       fact("work", graph.flops[op] && digits(graph.flops[op] / 1e6, 3) + SPACE + "MFLOP"),
       notesOf(state.activity?.plan ?? plans[0], run),
     ),
-    listed("Reads", graph.reads.of(op), tensor),
-    listed("Writes", graph.writes.of(op), tensor),
+    listed("Reads", graph.reads[op], tensor),
+    listed("Writes", graph.writes[op], tensor),
     listed("Runs after", graph.before(op), opItem),
     listed("Read by", graph.after(op), opItem),
   ];
@@ -53,7 +53,7 @@ function aboutStorage(storage) {
     const where = (data.resources.length > 1 ? ` on ${placeName(resource[row])}` : "") + (offset ? `, at ${digits(offset[row])}` : "");
     return fact(plan.name, `${bytesText(bytes[row])}, ${lifeText(plan.lives, row)}${where}`);
   };
-  const lives = plans.flatMap((plan) => (plan.livesOf.get(storage) ?? []).slice(0, 8).map((row) => lifeFact(plan, row)));
+  const lives = plans.flatMap((plan) => plan.livesOf.of(storage).slice(0, 8).map((row) => lifeFact(plan, row)));
   const made = isTensor(storage) ? [graph.producer[tensorOf(storage)]].filter((op) => op >= 0) : [];
   return [
     el("h2", {}, nameOf(storage)),
@@ -64,35 +64,32 @@ function aboutStorage(storage) {
   ];
 }
 
-const readersOf = (storage) => (isTensor(storage) ? (graph.readers.get(graph.storage[tensorOf(storage)]) ?? []) : []);
+const readersOf = (storage) => (isTensor(storage) ? graph.readers.of(graph.storage[tensorOf(storage)]) : []);
 
 /** What lives at a moment, and why: what runs needs it, or a later reader, or it stays. */
 function aboutMoment({ plan, resource, time }) {
   const { lives } = plan;
   const rows = plan.alive(resource, time);
   const total = (some) => some.reduce((sum, row) => sum + lives.bytes[row], 0);
-  const running = [];
-  for (let row = 0; row < plan.count; row++) {
-    if (plan.kind[row] === RUN && plan.resource[row] === resource && plan.start[row] <= time && plan.end[row] > time) running.push(row);
-  }
+  const running = plan.on.of(resource).filter((row) => plan.kind[row] === RUN && plan.start[row] <= time && plan.end[row] > time);
   const ops = running.map((run) => plan.what[run]).filter(isOperator);
-  const needed = new Set(ops.flatMap((op) => [op, ...[...graph.reads.of(op), ...graph.writes.of(op)].map(storageOf)]));
+  const needed = new Set(ops.flatMap((op) => [op, ...[...graph.reads[op], ...graph.writes[op]].map(storageOf)]));
   const reason = (row) => (needed.has(lives.storage[row]) ? 0 : lives.end[row] < Infinity ? 1 : 2);
   const groups = ["Needed by what runs", plan.count ? "Waits for a later reader" : "Lives", "Stays to the end"]
     .map((name, number) => [name, rows.filter((row) => reason(row) === number)])
     .filter(([, some]) => some.length);
   const [held, { peak }] = [total(rows), plan.curve(resource)];
   const storage = (row) => {
-    const runs = readersOf(lives.storage[row]).flatMap((op) => plan.runs.get(op) ?? []);
-    const last = runs.reduce((best, run) => (best < 0 || plan.end[run] > plan.end[best] ? run : best), -1);
-    const reader = last >= 0 && lives.end[row] < Infinity ? `, read last by ${nameOf(plan.what[last])}` : "";
+    const runs = readersOf(lives.storage[row]).flatMap((op) => plan.runs.of(op));
+    const last = runs.sort((one, other) => plan.end[other] - plan.end[one])[0];
+    const reader = last !== undefined && lives.end[row] < Infinity ? `, read last by ${nameOf(plan.what[last])}` : "";
     return item(link(nameOf(lives.storage[row]), () => change({ storage: lives.storage[row] })), bytesText(lives.bytes[row]), lifeText(lives, row) + reader);
   };
   const bar = ([name, some]) => el("div", {}, el("span", {}, name), el("b", {}, bytesText(total(some))), el("meter", { max: held || 1, value: total(some), "aria-label": name }));
   const share = held === peak ? "This is the peak. " : `${shareText(held / (peak || 1))} of the peak of ${bytesText(peak)}. `;
   return [
     el("h2", {}, `${bytesText(held)} at ${momentText(time)}`),
-    el("p", {}, share + `${countText(rows.length, "storage")} on ${placeName(resource)}, ${plan.name}. `, held === peak ? "" : link("Go to the peak", () => goToPeak(plan, resource))),
+    el("p", {}, share + `${countText(rows.length, "storage")} on ${placeName(resource)}, ${plan.name}.`),
     el("div", { class: "why" }, groups.map(bar)),
     listed("Runs", running, (run) => el("li", {}, link(nameOf(plan.what[run]), () => selectRun(plan, run)))),
     groups.map(([name, some]) => listed(name, some, storage)),
@@ -110,10 +107,11 @@ function aboutActivity({ plan, row }) {
 }
 
 /** A module, or a stage: what its operators take together. */
-function showModule(name, ops) {
+function aboutGroup({ name, ops, item }) {
   const sum = (value) => ops.reduce((total, op) => total + value(op), 0);
-  tell([
+  return [
     el("h2", {}, name),
+    item < 0 ? "" : link(views.model.open.has(item) ? "Fold" : "Unfold", () => views.model.toggle(item)),
     facts(
       fact("operators", digits(ops.length)),
       fact("computes", data.time === "seconds" && plans[0].runs.size && secondsText(sum((op) => plans[0].lasts(op)))),
@@ -121,7 +119,7 @@ function showModule(name, ops) {
       fact("writes", bytesText(sum((op) => graph.made[op]))),
     ),
     listed("Operators", ops, opItem),
-  ]);
+  ];
 }
 
 function tell(parts) {
@@ -134,10 +132,11 @@ function tell(parts) {
 }
 
 function retell(has) {
-  if (!has("operator", "storage", "activity", "moment")) return;
-  const { moment, storage, operator, activity } = state;
+  if (!has("operator", "storage", "activity", "moment", "group")) return;
+  const { moment, storage, operator, activity, group } = state;
   if (moment) tell([storage >= 0 ? [aboutStorage(storage), el("hr")] : [], aboutMoment(moment)]);
   else if (operator >= 0) tell(aboutOperator(operator));
   else if (activity) tell(aboutActivity(activity));
+  else if (group) tell(aboutGroup(group));
   else tell(storage >= 0 ? aboutStorage(storage) : []);
 }

@@ -6,8 +6,8 @@ const ROW_TALL = 30;
 class Rows {
   constructor(body, name, { make, choose, chosen }) {
     Object.assign(this, { make, choose, chosen, count: 0 });
-    this.filling = el("div", { class: "filling" });
-    this.box = el("div", { class: "rows", tabindex: "0", "aria-label": name }, this.filling);
+    this.filling = el("div", { class: "filling", role: "presentation" });
+    this.box = el("div", { class: "rows", role: "rowgroup", tabindex: "0", "aria-label": name }, this.filling);
     this.box.addEventListener("scroll", () => this.draw());
     this.box.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12 }[event.key];
@@ -28,13 +28,14 @@ class Rows {
   show(count) {
     this.count = count;
     this.filling.style.height = count * ROW_TALL + "px";
+    this.box.parentElement.setAttribute("aria-rowcount", count + 1);
     this.draw();
   }
 
   draw() {
     const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_TALL) - 4);
     const rows = Array.from({ length: clamp(this.count - first, 0, Math.ceil(this.box.clientHeight / ROW_TALL) + 8) }, (_, k) => first + k);
-    const row = (k) => el("div", { class: "row", role: "row", "aria-selected": String(this.chosen(k)), style: `top: ${k * ROW_TALL}px`, click: () => this.choose(k) }, this.make(k));
+    const row = (k) => el("div", { class: "row", role: "row", "aria-rowindex": k + 2, "aria-selected": String(this.chosen(k)), style: `top: ${k * ROW_TALL}px`, click: () => this.choose(k) }, this.make(k));
     this.filling.replaceChildren(...rows.map(row));
   }
 
@@ -50,7 +51,7 @@ const column = (title, value, number = null, narrow = false) => ({ title, value,
 function operatorColumns() {
   const steps = data.steps;
   const found = [column("operator", (op) => graph.operators[op], null, true), column("kind", kindOf)];
-  if (graph.modules.length > 1) found.push(column("module", (op) => graph.modules[graph.module[op]]));
+  if (graph.paths.length > 1) found.push(column("module", (op) => graph.paths[graph.path[op]]));
   if (devices.length > 1) found.push(column("device", devicesOf, null, true));
   for (const plan of plans.filter((each) => each.runs.size)) {
     const start = (op) => plan.start[plan.runs.get(op)?.[0]] ?? -1;
@@ -83,7 +84,7 @@ class Table {
     this.told = card.querySelector("[role=status]");
     const entry = (k) => (this.operators ? this.found[k] : plans[0].lives.storage[this.found[k]]);
     this.rows = new Rows(card.querySelector(".table"), "rows", {
-      make: (k) => this.columns.map((each) => this.cell(each, "cell", each.text(this.found[k]))),
+      make: (k) => this.columns.map((each) => this.cell(each, "gridcell", each.text(this.found[k]))),
       choose: (k) => (this.operators ? selectOperator : selectStorage)(entry(k)),
       chosen: (k) => (this.operators ? state.operator : state.storage) === entry(k),
     });
@@ -131,7 +132,7 @@ class Table {
 /** The parts of operators: who computes how much of each, and how long it waits and computes. */
 function showParts(panel, body) {
   const longest = most(panel.waits.map((wait, k) => wait + panel.works[k]), 1e-12) / 45; // the rest of the width is for the numbers
-  const cell = (look, ...inner) => el("div", { class: look }, ...inner);
+  const cell = (look, ...inner) => el("div", { role: "gridcell", class: look }, ...inner);
   const bar = (look, percent, title) => (percent ? el("i", { class: look, style: `width: ${percent}%`, title }) : "");
   const rows = new Rows(body.firstElementChild, "parts", {
     make: (k) => {

@@ -2,18 +2,33 @@
 
 const views = {};
 
+const THEME = "opweave theme";
+
+/** Reads or writes what the browser remembers; a page from the file system may not be allowed to. */
+function remember(use) {
+  try {
+    return use(localStorage);
+  } catch {
+    return undefined; // it is not
+  }
+}
+
 /** The theme of the system, until the other one is chosen. */
 function setUpTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const { dataset } = document.documentElement;
-  const apply = (theme) => {
+  const apply = (theme = remember((kept) => kept[THEME]) ?? (dark.matches ? "dark" : "light")) => {
     dataset.theme = theme;
+    byId("theme").setAttribute("aria-pressed", String(theme === "dark"));
     readColours();
     change({ theme });
   };
-  dark.addEventListener("change", () => apply(dark.matches ? "dark" : "light"));
-  byId("theme").addEventListener("click", () => apply(dataset.theme === "dark" ? "light" : "dark"));
-  apply(dark.matches ? "dark" : "light");
+  byId("theme").addEventListener("click", () => {
+    apply(dataset.theme === "dark" ? "light" : "dark");
+    remember((kept) => (kept[THEME] = dataset.theme));
+  });
+  dark.addEventListener("change", () => apply());
+  apply();
 }
 
 /** Buttons of which one is pressed. */
@@ -39,7 +54,7 @@ function start(found) {
   data.panels.forEach((panel, number) => {
     const card = byId(`panel-${number}`);
     if (panel.kind === "parts") showParts(panel, card.querySelector(".body"));
-    for (const box of card.querySelectorAll("[data-box]")) box.addEventListener("click", () => showModule(box.firstChild.textContent, panel.boxes[box.dataset.box].operators));
+    for (const box of card.querySelectorAll("[data-box]")) box.addEventListener("click", () => selectGroup(box.firstChild.textContent, panel.boxes[box.dataset.box].operators));
   });
   for (const [id, Kind] of Object.entries({ schedule: Schedule, addresses: Addresses, memory: Memory, model: Model })) {
     if (byId(id)) views[id] = new Kind();

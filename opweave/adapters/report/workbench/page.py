@@ -12,7 +12,7 @@ from opweave.adapters.report.timeline_tables import SHOWN
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.cards import cards
 from opweave.adapters.report.workbench.data import document, packed, short
-from opweave.adapters.report.workbench.levels import drawings
+from opweave.adapters.report.workbench.levels import drawing
 from opweave.problems.measures import MEASURES
 from opweave.problems.result import Status
 from opweave.problems.timeline import Timeline
@@ -46,7 +46,7 @@ def page(view: AnyView, files: Iterable[str], comparison: Sequence[Entry] = ()) 
     about = [view.word.replace("_", " "), counted(len(problem.graph.operators), "operator")]
     about += [counted(len(devices), "device")] if len(devices) > 1 else []
     about.append(f"solver {result.solver}")
-    drawn = drawings(problem.graph)
+    drawn = drawing(problem.graph)
     frames = list(cards(view, drawn))
     return _part("page.html").format(
         title=text(f"{name}: {view.word}, {result.status.value}"),
@@ -143,7 +143,7 @@ def _sections(view: AnyView, comparison: Sequence[Entry]) -> Iterable[str]:
         rows = list(_beside(before.timeline, view.timeline))
         if rows:
             yield f"<h3>{text(before.name.capitalize())}, and this {text(view.noun)}</h3>"
-            yield _table(("", before.name, f"this {view.noun}", "change"), rows)
+            yield _table(("measure", before.name, f"this {view.noun}", "change"), rows)
     for section in view.sections():
         yield f"<h3>{text(section.title)}</h3>{_table(section.headings, section.rows)}"
     if comparison:

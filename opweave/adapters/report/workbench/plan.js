@@ -7,43 +7,37 @@ const plans = []; // the plan, then what it is compared with, if anything
 const RUN = 0;
 const SEND = 1;
 
-/** Lists of numbers in one array: list k is items[start[k]] to items[start[k + 1] - 1]. */
-class Lists {
-  constructor([lengths, items]) {
-    this.start = new Int32Array(lengths.length + 1);
-    for (let k = 0; k < lengths.length; k++) this.start[k + 1] = this.start[k] + lengths[k];
-    this.items = sums(items);
-  }
-
-  of(row) {
-    return Array.from(this.items.subarray(this.start[row], this.start[row + 1]));
-  }
-}
-
 class Graph {
   constructor(raw) {
     Object.assign(this, raw);
     this.count = raw.operators.length;
+    this.inside = sums(raw.inside); // of modules and operators: the module that each stands in
+    this.column = sums(raw.column);
+    this.row = sums(raw.row).map((quarters) => quarters / 4);
     this.storage = sums(raw.storage); // the tensor whose bytes a tensor uses
-    this.reads = new Lists(raw.reads);
-    this.writes = new Lists(raw.writes);
+    for (const name of ["reads", "writes"]) this[name] = raw[name].map((tensors, op) => tensors.map((tensor) => tensor + op));
     this.producer = new Int32Array(raw.tensors.length).fill(-1);
-    this.readers = new Map(); // operators that read a storage, also through views of it
+    this.readers = new Lists(); // operators that read a storage, also through views of it
     for (let op = 0; op < this.count; op++) {
-      for (const tensor of this.writes.of(op)) this.producer[tensor] = op;
-      for (const tensor of new Set(this.reads.of(op).map((each) => this.storage[each]))) file(this.readers, tensor, op);
+      for (const tensor of this.writes[op]) this.producer[tensor] = op;
+      for (const tensor of new Set(this.reads[op].map((each) => this.storage[each]))) this.readers.add(tensor, op);
     }
-    this.made = Array.from({ length: this.count }, (_, op) => this.writes.of(op).reduce((sum, each) => sum + (this.storage[each] === each ? this.bytes[each] : 0), 0));
+    this.made = Array.from({ length: this.count }, (_, op) => this.writes[op].reduce((sum, each) => sum + (this.storage[each] === each ? this.bytes[each] : 0), 0));
+  }
+
+  /** The whole name of a module. */
+  pathTo(module) {
+    return module > 0 ? [this.pathTo(this.inside[module]), this.modules[module]].filter(Boolean).join(".") : "";
   }
 
   /** Operators that make what an operator reads. */
   before(op) {
-    return [...new Set(this.reads.of(op).map((tensor) => this.producer[tensor]))].filter((other) => other >= 0);
+    return [...new Set(this.reads[op].map((tensor) => this.producer[tensor]))].filter((other) => other >= 0);
   }
 
   /** Operators that read what an operator makes. */
   after(op) {
-    return [...new Set(this.writes.of(op).flatMap((tensor) => this.readers.get(this.storage[tensor]) ?? []))].filter((other) => other !== op);
+    return [...new Set(this.writes[op].flatMap((tensor) => this.readers.of(this.storage[tensor])))].filter((other) => other !== op);
   }
 }
 
@@ -58,7 +52,8 @@ class Plan {
     this.end = new Float64Array(rows);
     this.bytes = new Float64Array(rows);
     this.critical = new Uint8Array(rows);
-    this.runs = new Map(); // the runs of every operator
+    this.runs = new Lists(); // the runs of every operator
+    this.on = new Lists(); // the activities of every resource
     for (let row = 0; row < rows; row++) {
       if (raw.twin[row]) this.twin[row] = row + raw.twin[row];
       const same = raw.start[row] === null; // the times of the other end
@@ -66,11 +61,14 @@ class Plan {
       this.end[row] = same ? this.end[this.twin[row]] : raw.start[row] + raw.lasts[row];
       const size = raw.bytes[row] ?? 0;
       this.bytes[row] = size < 0 ? graph.bytes[this.what[row] - data.names.operators] : size;
-      if (kind[row] === RUN && isOperator(this.what[row])) file(this.runs, this.what[row], row);
+      this.on.add(resource[row], row);
+      if (kind[row] === RUN && isOperator(this.what[row])) this.runs.add(this.what[row], row);
     }
-    this.inputs = raw.count.length ? raw.count : new Uint8Array(rows).fill(1);
+    const filled = (values, usual) => (values.length ? values : new Uint8Array(rows).fill(usual));
+    this.inputs = filled(raw.count, 1);
     this.mostInputs = most(this.inputs);
-    this.round = raw.round.length ? raw.round : new Uint8Array(rows);
+    this.round = filled(raw.round, 0);
+    this.lane = filled(raw.lane, 0);
     for (const row of this.path) this.critical[row] = this.critical[this.twin[row]] = 1;
     this.readLives(raw.lives);
     this.until = Math.max(most(this.end), this.last);
@@ -82,18 +80,18 @@ class Plan {
     const end = Float64Array.from(raw.end, (value) => value ?? Infinity);
     this.lives = { count, resource, end, storage: sums(raw.storage), begin: raw.begin, bytes: raw.bytes, offset: raw.offset };
     this.last = most(raw.begin, most(end.filter(Number.isFinite)));
-    this.livesOf = new Map(); // lifetimes by storage
-    this.livesOn = new Map(); // lifetimes by resource
+    this.livesOf = new Lists(); // lifetimes by storage
+    this.livesOn = new Lists(); // lifetimes by resource
     this.curves = new Map();
     for (let row = 0; row < count; row++) {
-      file(this.livesOf, this.lives.storage[row], row);
-      if (raw.bytes[row]) file(this.livesOn, resource[row], row);
+      this.livesOf.add(this.lives.storage[row], row);
+      if (raw.bytes[row]) this.livesOn.add(resource[row], row);
     }
   }
 
   /** Bytes that a resource holds: value[k] from edge[k] to edge[k + 1], and where they are most. */
   curve(resource) {
-    if (!this.curves.has(resource)) this.curves.set(resource, this.makeCurve(this.livesOn.get(resource) ?? []));
+    if (!this.curves.has(resource)) this.curves.set(resource, this.makeCurve(this.livesOn.of(resource)));
     return this.curves.get(resource);
   }
 
@@ -101,15 +99,13 @@ class Plan {
     const { begin, end, bytes } = this.lives;
     const whole = data.steps; // a step counts what lives when it begins
     const place = (moment) => (whole ? Math.ceil(Math.max(0, moment)) : Math.max(0, moment));
-    const times = new Float64Array(2 * rows.length);
-    rows.forEach((row, k) => ([times[2 * k], times[2 * k + 1]] = [place(begin[row]), place(end[row])]));
-    const edge = Array.from(new Float64Array([0, ...times]).sort()).filter((time, k, all) => time < Infinity && time !== all[k - 1]);
-    const changes = new Float64Array(edge.length + 1);
-    rows.forEach((row, k) => {
-      changes[atMost(edge, times[2 * k])] += bytes[row];
-      if (times[2 * k + 1] < Infinity) changes[atMost(edge, times[2 * k + 1])] -= bytes[row];
-    });
-    const value = sums(changes.subarray(0, edge.length));
+    const changes = rows.flatMap((row) => [[place(begin[row]), bytes[row]], [place(end[row]), -bytes[row]]]);
+    const [edge, value] = [[0], [0]];
+    for (const [time, more] of changes.sort((one, other) => one[0] - other[0])) {
+      if (time === Infinity) break;
+      if (time > edge.at(-1)) value[edge.push(time) - 1] = value.at(-1);
+      value[edge.length - 1] += more;
+    }
     edge.push(Math.max(edge.at(-1) + (whole ? 1 : 0), this.last));
     let peak = 0;
     value.forEach((held, k) => (peak = held > value[peak] && edge[k + 1] > edge[k] ? k : peak));
@@ -118,7 +114,7 @@ class Plan {
 
   /** What the runs of an operator take together. */
   lasts(op) {
-    return (this.runs.get(op) ?? []).reduce((sum, run) => sum + this.end[run] - this.start[run], 0);
+    return this.runs.of(op).reduce((sum, run) => sum + this.end[run] - this.start[run], 0);
   }
 
   held(resource, moment) {
@@ -129,18 +125,19 @@ class Plan {
   /** Rows of the lifetimes that count at a moment, the largest first. */
   alive(resource, moment) {
     const { begin, end, bytes } = this.lives;
-    const rows = (this.livesOn.get(resource) ?? []).filter((row) => begin[row] <= moment && end[row] > moment);
+    const rows = this.livesOn.of(resource).filter((row) => begin[row] <= moment && end[row] > moment);
     return rows.sort((one, other) => bytes[other] - bytes[one]);
   }
 }
 
 const isOperator = (what) => what >= 0 && what < data.names.operators && what < graph.count;
 const isTensor = (what) => what >= data.names.operators && what < data.names.of_graph;
+const itemOf = (op) => graph.modules.length + op;
 const tensorOf = (what) => what - data.names.operators;
 const storageOf = (tensor) => data.names.operators + graph.storage[tensor];
 const kindOf = (op) => graph.kinds[graph.kind[op]];
 const placeName = (row) => data.resources[row].name;
-const devicesOf = (op) => (data.devices[op] ?? []).map(placeName).join(", ");
+const devicesOf = (op) => data.devices[op].map(placeName).join(", ");
 
 function nameOf(what) {
   if (what >= data.names.of_graph) return data.names.more[what - data.names.of_graph];
@@ -165,6 +162,7 @@ const NOTHING = {
   storage: -1, // as a position in the timeline's names
   activity: null, // { plan, row }
   moment: null, // { plan, resource, time }
+  group: null, // { name, ops, item }, of a module or a stage
 };
 const state = { ...NOTHING, span: [0, 1], window: [0, 1], shown: "plan", hover: null, path: true };
 const listeners = [];
@@ -185,6 +183,7 @@ function change(parts) {
 
 const selectOperator = (operator) => change({ ...NOTHING, operator });
 const selectStorage = (storage) => change({ ...NOTHING, storage });
+const selectGroup = (name, ops, item = -1) => change({ ...NOTHING, group: { name, ops, item } });
 const selectMoment = (plan, resource, time, storage = -1) => change({ ...NOTHING, moment: { plan, resource, time }, storage });
 
 function selectRun(plan, row) {
@@ -216,9 +215,8 @@ function reveal(start, end) {
   if (start < first || end > last || width < (last - first) / 8) showTime((start + end - width) / 2, (start + end + width) / 2);
 }
 
-/** Chooses the moment at which a resource holds most. */
-function goToPeak(plan, resource) {
-  const { at, until } = plan.curve(resource);
-  selectMoment(plan, resource, at);
-  if (at < state.window[0] || at > state.window[1]) reveal(at, until);
+/** Chooses a run and brings it into view. */
+function showRun(plan, row) {
+  selectRun(plan, row);
+  reveal(plan.start[row], plan.end[row]);
 }

@@ -2,45 +2,31 @@
 
 const DEVICE_TALL = 30;
 const PORT_TALL = 11;
-const MOST_DEVICES = 48; // the busiest ones are drawn
-const PORT_WORDS = { send_port: "sends", receive_port: "receives" };
 
 class Schedule extends TimeView {
   constructor() {
     super("schedule");
     this.rowsOf = new Map();
-    this.press("c", state.path);
+    this.keys.c = () => this.markPath(!state.path);
+    this.markPath(true);
   }
 
-  /** The rows of a plan, each with its activities by start, in lanes where they overlap. */
+  markPath(path) {
+    change({ path });
+    this.press("c", path);
+  }
+
+  /** The rows of a plan, each with its activities by start. */
   rows(plan) {
     if (this.rowsOf.has(plan)) return this.rowsOf.get(plan);
-    const on = data.resources.map(() => []);
-    for (let row = 0; row < plan.count; row++) on[plan.resource[row]].push(row);
     const found = [];
-    const add = (resource, title, device) => {
-      const items = on[resource].sort((one, other) => plan.start[one] - plan.start[other] || plan.end[one] - plan.end[other]);
+    for (const { resource, title } of data.rows) {
+      const items = plan.on.of(resource).sort((one, other) => plan.start[one] - plan.start[other]);
+      const device = data.resources[resource].kind === "device";
       const longest = most(items.map((item) => plan.end[item] - plan.start[item]));
-      const ends = [];
-      const lane = items.map((item) => {
-        let free = ends.findIndex((until) => until <= plan.start[item] + 1e-5 * longest); // times are rounded
-        if (free < 0) free = Math.min(ends.length, 3); // at most four lanes
-        ends[free] = plan.end[item];
-        return free;
-      });
-      const starts = items.map((item) => plan.start[item]);
-      found.push({ plan, resource, title, device, items, lane, lanes: ends.length || 1, longest, starts });
-    };
-    const busiest = new Set([...devices].sort((one, other) => on[other].length - on[one].length).slice(0, MOST_DEVICES));
-    for (const device of devices.filter((each) => busiest.has(each))) {
-      add(device, placeName(device), true);
-      data.resources.forEach(({ kind, name }, k) => {
-        if (PORT_WORDS[kind] && name === placeName(device) && on[k].length) add(k, PORT_WORDS[kind], false);
-      });
+      const lanes = 1 + most(items.map((item) => plan.lane[item]));
+      if (device || items.length) found.push({ plan, resource, title, device, items, longest, lanes, starts: items.map((item) => plan.start[item]) });
     }
-    data.resources.forEach(({ kind, name }, k) => {
-      if ((kind === "link" || kind === "channel") && on[k].length) add(k, name, false);
-    });
     this.rowsOf.set(plan, found);
     return found;
   }
@@ -62,37 +48,36 @@ class Schedule extends TimeView {
 
   paint(pen) {
     this.axis(pen, 0, this.bottom);
-    for (const row of this.placed) this.paintRow(pen, row);
+    for (const row of this.placed) this.paintHead(pen, row);
     this.clipped(pen, 0, this.bottom, () => {
+      for (const row of this.placed) this.paintRow(pen, row);
       if (data.ends !== null) line(pen, this.x(data.ends), 0, this.x(data.ends), this.bottom, hues.ink, 1.5, [7, 4]);
       this.paintLinks(pen);
     });
   }
 
-  paintRow(pen, row) {
+  paintHead(pen, row) {
     const { plan, y, height } = row;
-    pen.fillStyle = hues.raised;
-    pen.fillRect(this.gutter, y, this.width - this.gutter, height);
+    fill(pen, hues.raised, this.gutter, y, this.width - this.gutter, height);
     const note = shownPlans().length > 1 ? plan.name : row.items.length ? countText(row.items.length, "run") : "not used";
     if (row.device) this.name(pen, row.title, note, y, height);
     else if (!this.narrow) write(pen, row.title.slice(0, 16), 10, y + height / 2, hues.muted, { size: 10.5 });
-    pen.save();
-    pen.beginPath();
-    pen.rect(this.gutter, y, this.width - this.gutter, height);
-    pen.clip();
+  }
+
+  paintRow(pen, row) {
+    const { plan, y, height } = row;
     const [first, last] = state.window;
     const tall = height / row.lanes;
     let drawn = -1;
     for (let k = Math.max(0, atMost(row.starts, first - row.longest)); k < row.items.length && row.starts[k] <= last; k++) {
       const item = row.items[k];
       if (plan.end[item] < first) continue;
-      const [left, right] = [Math.max(this.x(row.starts[k]), this.gutter - 2), Math.min(this.x(plan.end[item]), this.width + 2)];
+      const [left, right] = this.ends(row.starts[k], plan.end[item]);
       const critical = state.path && plan.critical[item];
       if (right < drawn + 0.6 && !critical && !this.picked(plan, item)) continue; // what was drawn covers it
       drawn = right;
-      this.paintBar(pen, row, item, left, Math.max(1, right - left - (right - left > 4)), y + row.lane[k] * tall, tall, critical);
+      this.paintBar(pen, row, item, left, Math.max(1, right - left - (right - left > 4)), y + plan.lane[item] * tall, tall, critical);
     }
-    pen.restore();
   }
 
   picked(plan, item) {
@@ -105,15 +90,9 @@ class Schedule extends TimeView {
     const batch = Math.log2(plan.inputs[item] + 1) / Math.log2(plan.mostInputs + 1);
     const share = plan.mostInputs > 1 ? 0.3 + 0.7 * batch : state.path && plan.path.length && !critical ? 0.55 : 1;
     const colour = tint(row.device ? deviceColour(row.resource) : hues.neutral, share);
-    pen.fillStyle = colour;
-    pen.fillRect(left, top, wide, tall);
-    if (critical) {
-      pen.fillStyle = hues.mark;
-      pen.fillRect(left, top + tall - Math.min(4, tall / 3), wide, Math.min(4, tall / 3));
-    }
-    if (this.picked(plan, item)) outline(pen, left + 1, top + 1, Math.max(1, wide - 2), tall - 2);
     const inputs = plan.inputs[item] > 1 ? `×${plan.inputs[item]} ` : "";
-    if (row.device) inside(pen, inputs + nameOf(plan.what[item]), left, top, wide, tall - (critical ? 3 : 0), colour);
+    this.block(colour, left, top, wide, tall, { plan, row: item }, row.device ? inputs + nameOf(plan.what[item]) : "", this.picked(plan, item));
+    if (critical) fill(pen, hues.mark, left, top + tall - Math.min(4, tall / 3), wide, Math.min(4, tall / 3));
   }
 
   /** Lines from what the chosen operator reads, and to what reads it. */
@@ -121,39 +100,17 @@ class Schedule extends TimeView {
     if (state.operator < 0) return;
     pen.strokeStyle = hues.accent;
     pen.lineWidth = 1.5;
+    pen.beginPath();
     for (const plan of shownPlans()) {
       const middle = new Map(this.placed.filter((row) => row.plan === plan).map((row) => [row.resource, row.y + row.height / 2]));
-      const runs = (op) => (plan.runs.get(op) ?? []).slice(0, 2).filter((run) => middle.has(plan.resource[run]));
-      const join = (from, to) => {
-        const [x1, y1, x2, y2] = [this.x(plan.end[from]), middle.get(plan.resource[from]), this.x(plan.start[to]), middle.get(plan.resource[to])];
-        const bend = Math.max(12, Math.abs(x2 - x1) / 2);
-        pen.beginPath();
-        pen.moveTo(x1, y1);
-        pen.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
-        pen.stroke();
-      };
+      const runs = (op) => plan.runs.of(op).slice(0, 2).filter((run) => middle.has(plan.resource[run]));
+      const join = (from, to) => curve(pen, this.x(plan.end[from]), middle.get(plan.resource[from]), this.x(plan.start[to]), middle.get(plan.resource[to]), 12);
       for (const run of runs(state.operator)) {
         for (const other of graph.before(state.operator).flatMap(runs)) join(other, run);
         for (const other of graph.after(state.operator).flatMap(runs)) join(run, other);
       }
     }
-  }
-
-  /** The activity at a place, or one that is nearer to it than two pixels. */
-  at(x, y) {
-    const row = this.placed.find((each) => y >= each.y - 1 && y <= each.y + each.height + 1);
-    if (!row || x < this.gutter) return null;
-    const time = this.time(x);
-    const near = this.time(x + 2) - time;
-    const lane = Math.floor(((y - row.y) / row.height) * row.lanes);
-    let best = null;
-    for (let k = atMost(row.starts, time + near); k >= 0 && row.starts[k] >= time - near - row.longest; k--) {
-      const item = row.items[k];
-      const off = Math.max(row.starts[k] - time, time - row.plan.end[item], 0);
-      if (off <= near && (row.lanes === 1 || lane === row.lane[k]) && (!best || off < best.off)) best = { plan: row.plan, row: item, off };
-      if (best?.off === 0) break;
-    }
-    return best;
+    pen.stroke();
   }
 
   hover(x, y) {
@@ -168,20 +125,11 @@ class Schedule extends TimeView {
     else change(NOTHING);
   }
 
-  key(name) {
-    if (name === "c") {
-      change({ path: !state.path });
-      this.press("c", state.path);
-      return true;
-    }
-    if (name !== "," && name !== ".") return super.key(name);
+  step(by) {
     const { plan, row } = state.activity ?? { plan: shownPlans()[0], row: -1 };
     const line = this.rows(plan).find((each) => (row < 0 ? each.items.length : each.resource === plan.resource[row]));
-    const item = line?.items[clamp(line.items.indexOf(row) + (name === "." ? 1 : -1), 0, line.items.length - 1)];
-    if (item === undefined) return true;
-    selectRun(plan, item);
-    reveal(plan.start[item], plan.end[item]);
-    return true;
+    const item = line?.items[clamp(line.items.indexOf(row) + by, 0, line.items.length - 1)];
+    if (item !== undefined) showRun(plan, item);
   }
 }
 

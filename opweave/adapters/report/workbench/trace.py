@@ -57,10 +57,12 @@ def trace(incumbents: Sequence[Incumbent], seconds: float, unit: str) -> str:
     moments = "".join(
         f'<span class="moment" style="left: {100 * at / last:.2f}%">{text(precise_seconds(at))}</span>'
         for at in _round(0.0, last, MOMENTS, 1000)
-        if at <= 0.97 * last
+        if at <= 0.95 * last
     )
     box = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{paths}</svg>'
-    return f'<div class="trace">{levels}{box}{moments}</div>'
+    found = [f"{name} {readable(points[-1][1], unit)}" for name, points in lines.items() if points]
+    told = f"After {precise_seconds(last)}: {' and '.join(found[::-1])}."
+    return f'<div class="trace" role="img" aria-label="{text(told)}">{levels}{box}{moments}</div>'
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> str:

@@ -37,6 +37,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         return browser
 
     yield go
+    browser.js("try { localStorage.clear() } catch { /* a test has taken it away */ }")
     browser.settle()
     assert browser.errors == []
     assert [url for url in browser.requests if not url.endswith("/report.html")] == []

@@ -1,4 +1,4 @@
-"""Drawings of graphs: levels that follow the data, modules that make no cycle, and no two nodes in one place."""
+"""Drawings of graphs: levels that follow the data, modules that make no cycle, and no two items in one place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.adapters.report.workbench.levels import drawings
+from opweave.adapters.report.workbench.levels import Drawing, drawing
 from tests.adapters.report.workbench.conftest import ladder
 
 
@@ -21,53 +21,81 @@ def graph_of(reads: list[list[int]], modules: list[str]) -> ow.OpGraph:
     return ow.OpGraph(tensors=tensors, operators=ops)
 
 
-def test_a_chain_fills_lines_like_a_text() -> None:
-    graph = graph_of([[k - 1] for k in range(60)], [""] * 60)
-    (drawn,) = drawings(graph)
-    assert drawn.names[:3] == ("o0", "o1", "o2")
-    wide, tall = max(drawn.x) + 1, max(drawn.y) + 1
-    assert 60 <= wide * tall <= 240
-    assert all(x in (before + 1, 0) for before, x in zip(drawn.x, drawn.x[1:], strict=False))
+def test_a_chain_is_one_row() -> None:
+    found = drawing(graph_of([[k - 1] for k in range(60)], [""] * 60))
+    assert found.names == [""]
+    assert found.inside == [-1] + [0] * 60
+    assert found.column[1:] == list(range(60))
+    assert set(found.row) == {0.0}
 
 
-def test_modules_come_first_and_operators_last() -> None:
-    coarse, fine = drawings(ladder())
-    assert coarse.names == tuple(f"layers.{layer}" for layer in range(10))
-    assert [coarse.node[op] for op in range(40)] == [op // 4 for op in range(40)]
-    assert len(fine.names) == 40
+def test_modules_have_what_stands_in_them() -> None:
+    found = drawing(ladder())
+    assert found.names == ["", *(f"layers.{layer}" for layer in range(10))]
+    assert found.inside == [-1] + [0] * 10 + [1 + op // 4 for op in range(40)]
+    norm, conv, act, add = found.column[11:15]
+    assert norm == conv - 1 == act - 2 == add - 3 == 0
+
+
+def test_modules_of_modules_are_named_once() -> None:
+    modules = [f"net.{block}.{part}" for block in "ab" for part in ("left", "right") for _ in range(3)]
+    found = drawing(graph_of([[k - 1] for k in range(12)], modules))
+    assert found.names == ["", "net.a", "net.b", "left", "right", "left", "right"]
+    assert found.inside[:7] == [-1, 0, 0, 1, 1, 2, 2]
 
 
 @given(
-    st.lists(st.tuples(st.lists(st.integers(0, 30), max_size=3), st.sampled_from(["", "a", "a.b", "c/d"])), max_size=30)
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 30), max_size=3), st.sampled_from(["", "a", "a.b", "a.b.x", "a.c", "c/d", "."])
+        ),
+        max_size=30,
+    ),
+    st.integers(0, 2**12 - 1),
 )
-@settings(max_examples=40, deadline=None)
-def test_every_drawing_shows_the_whole_graph(rows: list[tuple[list[int], str]]) -> None:
+@settings(max_examples=60, deadline=None)
+def test_every_drawing_shows_the_whole_graph(rows: list[tuple[list[int], str]], folded: int) -> None:
+    """Whatever is folded, what is shown makes no cycle, and columns follow the data."""
     graph = graph_of([reads for reads, _ in rows], [module for _, module in rows])
-    found = drawings(graph)
-    assert bool(found) == bool(rows)
-    for drawn in found:
-        assert len(drawn.node) == len(graph.operators)
-        assert set(drawn.node.tolist()) == set(range(len(drawn.names)))
-        assert len(set(zip(drawn.x, drawn.y, strict=True))) == len(drawn.names)
-        edges = {
-            (node, drawn.node[after])
-            for node, row in zip(drawn.node, graph.arrays.successors.lists(), strict=True)
-            for after in row
-        }
-        order = in_order(len(drawn.names), {(int(a), int(b)) for a, b in edges if a != b})
-        assert len(order) == len(drawn.names), "modules make a cycle"
-    assert not found or found[-1].names == tuple(graph.operators[op].id for op in inverse(found[-1].node.tolist()))
+    found = drawing(graph)
+    modules = len(found.names)
+    assert len(found.inside) == len(found.column) == len(found.row) == modules + len(rows)
+    assert all(-1 <= outer < min(item, modules) for item, outer in enumerate(found.inside))
+    places = list(zip(found.inside, found.column, found.row, strict=True))
+    for item, (module, column, row) in enumerate(places):
+        others = [other for k, other in enumerate(places) if k != item and other[:2] == (module, column)]
+        assert all(abs(row - other[2]) >= 1 for other in others)
+    shut = {module for module in range(1, modules) if folded >> module % 12 & 1}
+    pairs = [(k, after) for k, row in enumerate(graph.arrays.successors.lists()) for after in row]
+    edges = {(seat(found, a, shut), seat(found, b, shut)) for a, b in pairs}
+    assert acyclic({(a, b) for a, b in edges if a != b}), "modules make a cycle"
+    for a, b in pairs:
+        one, other = siblings(found, modules + a, modules + b)
+        assert one == other or found.column[one] < found.column[other]
 
 
-def inverse(node: list[int]) -> list[int]:
-    return sorted(range(len(node)), key=node.__getitem__)
+def seat(found: Drawing, op: int, shut: set[int]) -> int:
+    """The outermost folded module around an operator, or the operator."""
+    shown = item = len(found.names) + op
+    while item >= 0:
+        shown = item if item in shut else shown
+        item = found.inside[item]
+    return shown
 
 
-def in_order(count: int, edges: set[tuple[int, int]]) -> list[int]:
-    """Nodes in an order that follows the edges, as many as have one."""
-    done: list[int] = []
-    while True:
-        free = [n for n in range(count) if n not in done and all(a in done for a, b in edges if b == n)]
+def siblings(found: Drawing, one: int, other: int) -> tuple[int, int]:
+    while found.inside[one] != found.inside[other]:
+        if found.inside[one] > found.inside[other]:
+            one = found.inside[one]
+        else:
+            other = found.inside[other]
+    return one, other
+
+
+def acyclic(edges: set[tuple[int, int]]) -> bool:
+    while edges:
+        free = {a for a, _ in edges} - {b for _, b in edges}
         if not free:
-            return done
-        done += free
+            return False
+        edges = {(a, b) for a, b in edges if a not in free}
+    return True

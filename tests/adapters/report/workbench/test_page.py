@@ -7,7 +7,7 @@ import pytest
 import opweave as ow
 from opweave.adapters.report.views import show
 from opweave.adapters.report.workbench.data import document, packed
-from opweave.adapters.report.workbench.levels import drawings
+from opweave.adapters.report.workbench.levels import drawing
 from opweave.adapters.report.workbench.page import script
 from tests.adapters.report.test_user_problem import problem as user_problem
 from tests.adapters.report.test_user_problem import result_of
@@ -167,27 +167,82 @@ def test_search_sort_and_walk_through_the_table(opened: Open) -> None:
     assert browser.js("document.querySelector('#table [role=status]').textContent").endswith("storages")
 
 
-def test_modules_open_and_close(opened: Open) -> None:
+SHOWN = "views.model.shown.map((item) => views.model.name(item))"
+LAYERS = [f"layers.{layer}" for layer in range(10)]
+FOLDED = "document.querySelector('#model [data-key=\"[\"]').click()"
+
+
+def test_modules_unfold_and_fold_where_they_stand(opened: Open) -> None:
     browser = opened(placed())
-    browser.js("document.querySelector('#model [data-key=\"1\"]').click()")
+    browser.js(FOLDED)
     browser.settle()
-    assert browser.js("views.model.drawing.names") == [f"layers.{layer}" for layer in range(10)]
-    box = browser.js("views.model.box(3)")
+    assert browser.js(SHOWN) == LAYERS
+    box = browser.js("views.model.box(4)")
     x, y = place(browser, "model", 0, 0)
-    browser.click(x + box[0] + 5, y + box[1] + 5)
-    assert "layers.3\noperators\n4" in details(browser).replace("\n\n", "\n")
-    browser.click(x + box[0] + 5, y + box[1] + 5)  # the details have moved the drawing, and yet it is the same module
-    browser.js("views.model.open()")
+    for _ in range(2):  # the details move the drawing under a double click, and yet it is the same module
+        browser.click(x + box[0] + 5, y + box[1] + 5)
+    assert "layers.3\nUnfold\noperators\n4" in details(browser).replace("\n\n", "\n")
+    box = browser.js("views.model.box(4)")
+    browser.js("document.querySelector('#details .link').click()")
     browser.settle()
-    assert browser.js("views.model.drawing.finest")
+    inner = [f"layers.3.{kind}" for kind in ("norm", "conv", "act", "add")]
+    assert browser.js(SHOWN) == [*LAYERS[:4], *inner, *LAYERS[4:]]
+    assert browser.js("views.model.box(4)")[:2] == pytest.approx(box[:2])
+    assert "Fold" in details(browser)
+    browser.js("views.model.double()")
+    browser.settle()
+    assert browser.js(SHOWN) == LAYERS
+
+
+def test_no_two_things_overlap_in_the_model(opened: Open) -> None:
+    """Whatever is open, what stands in a module lies in it, and beside everything else in it."""
+    browser = opened(placed())
+    for some in ([], [1], [2, 3, 9], list(range(1, 11))):
+        browser.js(f"views.model.unfold([0, ...{some}])")
+        browser.settle()
+        boxes = browser.js("views.model.shown.map((item) => [graph.inside[item], ...views.model.box(item)])")
+        around = dict(zip(browser.js("views.model.shown"), boxes, strict=True))
+        for item, (module, left, top, wide, tall) in around.items():
+            if module:
+                _, outer_left, outer_top, outer_wide, outer_tall = around[module]
+                assert outer_left < left and left + wide < outer_left + outer_wide
+                assert outer_top < top and top + tall < outer_top + outer_tall
+            for other, (other_module, x, y, width, height) in around.items():
+                if other != item and other_module == module:
+                    assert x >= left + wide or left >= x + width or y >= top + tall or top >= y + height
+
+
+def test_the_model_can_be_used_with_keys(opened: Open) -> None:
+    browser = opened(placed())
+    browser.js(FOLDED)
+    browser.js("document.querySelector('#model canvas').focus()")
+    for key in (".", ".", "Enter", "."):
+        browser.press(key)
+    assert browser.js("views.model.open.has(2)")
+    browser.press("]")
+    assert len(browser.js(SHOWN)) == 50
     browser.js("selectOperator(5)")
+    browser.js(FOLDED)
     browser.settle()
-    scale = browser.js("views.model.scale")
-    browser.js("document.querySelector('#model [data-key=f]').click()")
-    browser.settle()
-    assert browser.js("views.model.scale") >= scale
-    x, y = browser.js("(([x, y, w, h]) => [x + w / 2, y + h / 2])(views.model.box(views.model.drawing.node[5]))")
-    assert browser.js(f"views.model.at({x}, {y}) === views.model.drawing.node[5]")
+    browser.press("f")  # unfolds what is around it
+    assert browser.js(SHOWN)[2:6] == [f"layers.1.{kind}" for kind in ("norm", "conv", "act", "add")]
+    x, y = browser.js("(([x, y, w, h]) => [x + w / 2, y + h / 2])(views.model.box(itemOf(5)))")
+    assert browser.js(f"views.model.at({x}, {y}) === itemOf(5)")
+
+
+def test_everything_has_a_name_and_a_role(opened: Open) -> None:
+    """A screen reader finds a name on whatever can be used, and only children that their parents may have."""
+    for case in (placed, piped, laid_out):
+        browser = opened(case())
+        nodes = browser("Accessibility.getFullAXTree")["nodes"]
+        used = [node for node in nodes if not node["ignored"]]
+        words = {node["nodeId"]: node.get("name", {}).get("value", "") for node in used}
+        roles = {node["nodeId"]: node["role"]["value"] for node in used}
+        for role in ("button", "link", "application", "grid", "columnheader", "searchbox", "region", "image"):
+            assert all(words[node] for node, found in roles.items() if found == role), role
+        assert {"application", "grid", "row", "gridcell", "columnheader", "searchbox"} <= set(roles.values())
+        rows = int(browser.js("document.querySelector('#table [role=grid]').getAttribute('aria-rowcount')"))
+        assert rows == len(ladder().operators) + 1
 
 
 def test_before_and_after_side_by_side(opened: Open) -> None:
@@ -209,6 +264,18 @@ def test_the_theme_follows_the_system_and_the_switch(opened: Open) -> None:
     browser.js("document.getElementById('theme').click()")
     assert browser.js("document.documentElement.dataset.theme") == "light"
     assert browser.js(ground) != dark
+    browser("Page.reload")
+    browser.wait("document.body?.dataset.ready === 'yes'")
+    assert browser.js("document.documentElement.dataset.theme") == "light"  # remembered
+
+
+def test_without_a_memory_the_theme_is_that_of_the_system(opened: Open) -> None:
+    browser = opened(ordered(), theme="dark")
+    browser.js("void Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('refused') } })")
+    browser.js("setUpTheme()")
+    assert browser.js("document.documentElement.dataset.theme") == "dark"
+    browser.js("document.getElementById('theme').click()")  # two listeners now: there and back
+    assert browser.js("document.documentElement.dataset.theme") == "dark"
 
 
 def test_no_device_has_the_colour_of_another_or_of_a_mark(opened: Open) -> None:
@@ -272,4 +339,4 @@ def test_the_page_of_thousands_of_operators_is_small() -> None:
     graph, cluster = ladder(2000, "model.layers.{layer}.block/{kind}_{layer}"), machines()
     problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
     result = ow.solve(problem, solver="one_device", time_limit=10)
-    assert len(packed(document(show(problem, result), drawings(graph)))) <= MOST_PAGE / 10
+    assert len(packed(document(show(problem, result), drawing(graph)))) <= MOST_PAGE / 10
