@@ -250,7 +250,7 @@ def _first(draw: np.random.Generator) -> Case:
 def _first_of_integers(draw: np.random.Generator) -> Case:
     case, zero = _first(draw), np.array(128, np.uint8)
     filters = draw.integers(-127, 127, case.weights[0], np.int8)
-    weights: Sequence[np.ndarray] = [_SCALE, zero, filters, _SCALE, np.array(0, np.int8), _SCALE, zero]
+    weights: list[tuple[int, ...] | np.ndarray] = [_SCALE, zero, filters, _SCALE, np.array(0, np.int8), _SCALE, zero]
     return Case("QLinearConv", case.inputs, weights, case.attributes, element="uint8")
 
 
@@ -389,15 +389,7 @@ def _integer_convolution(element: str, *, separable: bool, last: bool) -> Callab
         wide = min(_channels(draw, side), 512)
         shape = (wide, 1, 3, 3) if separable else (min(_channels(draw, side), 512), wide, kernel, kernel)
         zero, none = np.array(128 if element == "uint8" else 0, element), np.array(0, np.int8)
-        weights: Sequence[np.ndarray] = [
-            _SCALE,
-            zero,
-            draw.integers(-127, 127, shape, np.int8),
-            _SCALE,
-            none,
-            _SCALE,
-            zero,
-        ]
+        weights = [_SCALE, zero, draw.integers(-127, 127, shape, np.int8), _SCALE, none, _SCALE, zero]
         stride = _pick(draw, 1, 1, 2) if separable else 1
         sizes = {"pads": [shape[2] // 2] * 4, "group": wide if separable else 1, "strides": [stride] * 2}
         if not last:
