@@ -195,7 +195,7 @@ def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> Non
         with pytest.raises(ow.UnsupportedFeatureError):
             ow.solve(PROBLEMS[row.problem], solver=row.name)
         return
-    result = ow.solve(PROBLEMS[row.problem], solver=row.name)
+    result = ow.solve(PROBLEMS[row.problem], solver=row.name, options=SHORT.get(row.name))
     assert result.verified == (row.name not in PLANLESS), result.reason
     assert result.verified or result.reason or result.bound
 
