@@ -250,7 +250,7 @@ def _first(draw: np.random.Generator) -> Case:
 def _first_of_integers(draw: np.random.Generator) -> Case:
     case, zero = _first(draw), np.array(128, np.uint8)
     filters = draw.integers(-127, 127, case.weights[0], np.int8)
-    weights = [_SCALE, zero, filters, _SCALE, np.array(0, np.int8), _SCALE, zero]
+    weights: list[tuple[int, ...] | np.ndarray] = [_SCALE, zero, filters, _SCALE, np.array(0, np.int8), _SCALE, zero]
     return Case("QLinearConv", case.inputs, weights, case.attributes, element="uint8")
 
 
