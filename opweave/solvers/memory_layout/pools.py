@@ -254,10 +254,13 @@ class Pools:
 
     def _make_room(self, choice: IntArray, barred: BoolArray) -> bool:
         """Move teams on until the live bytes keep within every pool and no two stand together that must not."""
-        for first, second in self.apart.tolist():
-            if choice[first] == choice[second] and not self._move(choice, second, barred):
-                return False
         for _ in range(4 * len(choice) + 4):
+            meeting = self.apart[choice[self.apart[:, 0]] == choice[self.apart[:, 1]]]
+            if len(meeting):
+                first, second = self.noise.permutation(meeting[0]).tolist()
+                if not (self._move(choice, second, barred) or self._move(choice, first, barred)):
+                    return False
+                continue
             over = [
                 (int((self._load(choice, pool) - self.instance.capacity[pool]).max(initial=0)), pool)
                 for pool in self.limited.tolist()

@@ -32,3 +32,29 @@ def test_sizes_too_far_apart_for_one_engine_go_to_the_next() -> None:
     )
     assert best_layout(problem)[0] is None
     assert ow.solve(problem, time_limit=5).status is ow.Status.INFEASIBLE
+
+
+def test_storages_that_make_room_do_not_meet_what_they_must_stand_apart_from() -> None:
+    """Three storages in three pools: one that leaves a pool must not join another of them."""
+    lifetimes = [
+        ow.Lifetime(id=name, begin=begin, end=end, bytes=size, alignment=step, traffic=traffic)
+        for name, begin, end, size, step, traffic in (
+            ("s0", 1, 3, 4, 2, None), ("s1", 2, 5, 2, 8, 1), ("s2", 0, 2, 1, 1, 1), ("s3", 1, 4, 8, 2, None),
+            ("s4", 1, 6, 2, 4, None), ("s5", 4, 5, 4, 1, 200), ("s6", 4, 9, 1, 1, 200),
+        )
+    ]  # fmt: skip
+    pools = [
+        ow.Pool(name="p0", bytes=20, alignment=4, speed=1000.0),
+        ow.Pool(name="p1", bytes=20, speed=1.0),
+        ow.Pool(name="p2", speed=1000.0),
+    ]
+    problem = ow.MemoryLayout(
+        lifetimes=lifetimes,
+        pools=pools,
+        objective="traffic",
+        fixed={"s0": 12},
+        in_place=[["s6", "s4"]],
+        together=[["s0", "s4"]],
+        apart=[["s3", "s5", "s6"]],
+    )
+    assert ow.solve(problem, time_limit=10.0).objective == pytest.approx(16.414)
