@@ -144,7 +144,10 @@ def _with_options(rig: Rig, host: str | None, reserve: str | None, model: Langua
         data["host"] = host
     if reserve is not None or not rig.reserve:
         rule = reserve or "buffers"
-        size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        try:
+            size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"--reserve: {error}, or take one of {', '.join(RESERVES)}") from None
         limits = {device.name: device.memory_bytes for device in rig.cluster.devices}
         data["reserve"] = {name: min(size, limit) for name, limit in limits.items() if limit is not None}
     return Rig.model_validate(data)
