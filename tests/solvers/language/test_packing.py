@@ -27,7 +27,7 @@ def memories(draw: st.DrawFn) -> tuple[list[int], list[int], int, list[float]]:
     return sizes, most, room, [share * count for share, count in zip(shares, most, strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(memory=memories())
 def test_a_facet_holds_for_every_way_and_cuts_the_point(memory: tuple[list[int], list[int], int, list[float]]) -> None:
     sizes, most, room, point = memory
@@ -37,7 +37,7 @@ def test_a_facet_holds_for_every_way_and_cuts_the_point(memory: tuple[list[int],
         assert facet.weights @ np.asarray(point) > facet.most
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(memory=memories(), seed=st.integers(0, 99))
 def test_what_fits_breaks_no_row(memory: tuple[list[int], list[int], int, list[float]], seed: int) -> None:
     """A mean of ways to fill the memory is in their hull."""
