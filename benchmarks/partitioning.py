@@ -254,7 +254,7 @@ def ties_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for visits, rules in ((1, ()), (2, ()), (2, (tied,))):
             problem = single.model_copy(update={"max_visits": visits, "constraints": rules})
             began = time.process_time()
-            result = ow.solve(problem, time_limit=3 if smoke else 40)
+            result = ow.solve(problem, time_limit=3 if smoke else 20)
             spent = time.process_time() - began
             value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
             bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
