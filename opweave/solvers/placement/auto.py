@@ -55,9 +55,9 @@ WHOLE_LOCAL_SHARE = 0.9
 
 DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
-"""Shares of the time left at that point; on wide networks windows take longer, and a second cooling gains little.
-Constraint programming waits only for a brief search, and on small problems
-for the briefest: it proves small problems in the time that remains."""
+"""Shares of the time left at that point. On wide networks, windows take longer and a second cooling gains little.
+Constraint programming waits only for a brief search, and on small problems for the briefest: it proves small problems
+in the time that remains."""
 
 REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports. It is far ahead of annealing on job shops and

@@ -14,7 +14,8 @@ from opweave.solvers.placement.bounds.best import settle_in_child
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.settled import Stage, Step
-from opweave.solvers.placement.module_intervals import available
+from opweave.solvers.placement.module_intervals import available, shortest_alone
+from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
@@ -42,13 +43,22 @@ def _settled(problem: Placement) -> float:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e7])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_bound_exceeds_the_optimum(seed: int, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "STAGES", SMALL_STAGES)
     problem = small_problem(seed, most_operators=6, scale=scale)
     optimum, _ = best_placement(problem)
     assert optimum is not None
     assert _settled(problem) <= optimum * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [101, 104, 110])
+def test_links_inside_windows_keep_the_bound_below_the_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "STAGES", tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12)))
+    problem = small_problem(seed, most_operators=12)
+    found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
+    assert found.proved
+    assert _settled(problem) <= found.makespan * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
@@ -30,7 +30,6 @@ from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import net_intervals
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
@@ -53,8 +52,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
-    Stage(70, 0.6, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
-    Stage(120, 0.95, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
+    Stage(70, 0.95, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
 )
 """Small windows are settled almost exactly; large ones see more of what branches share."""
 
@@ -77,6 +75,7 @@ def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
     tries = Tries(end)
     for stage in STAGES:
         chain = milestones_of(arrays, (stage.most,))
+        tries.operators |= operators_of(chain)
         tries.end = perf_counter() + stage.share * (end - perf_counter())
         for step in stage.steps:
             for value in _raised(chain, stage.most, step, tries):
@@ -101,11 +100,12 @@ def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[
 class Tries:
     """Lengths of windows that are tried, until a moment of the clock.
 
-    ``links`` are the blocks of chains that were raised before. ``plans`` has the length of the best known plan of every
-    pair of ends.
+    ``links`` are the blocks of chains that were raised before, ``operators`` those of a window with a block's shape.
+    ``plans`` has the length of the best known plan of every pair of ends.
     """
 
     end: float
+    operators: dict[Block, IntArray] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     plans: dict[Pair, float] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class Tries:
     def raise_to(self, pair: Pair, step: Step) -> None:
         """Refute a share of the best plan's length, or else half of what is missing."""
         block, a, b = pair
-        arrays, inside = block.window.fixed(a, b), links_inside(self.links, block.window)
+        arrays, inside = block.window.fixed(a, b), links_inside(self.links, self.operators[block])
         if pair not in self.plans:
             self.plans[pair] = max(annealed_length(arrays), float(block.values[a, b]))
             if not math.isfinite(self.plans[pair]):
@@ -213,9 +213,18 @@ def links_of(chain: Milestones) -> list[Link]:
     return links
 
 
-def links_inside(links: list[Link], window: Window) -> list[Link]:
-    """The links with both ends in a window, as positions there."""
-    local = {v: i for i, v in enumerate(window.operators.tolist())}
+def operators_of(chain: Milestones) -> dict[Block, IntArray]:
+    """The operators of a window of every block, its ends included, as positions in the problem."""
+    found: dict[Block, IntArray] = {}
+    for module, window in zip(chain.modules, chain.windows, strict=True):
+        for block, members in zip(module.blocks, module.members, strict=True):
+            found.setdefault(block, window.operators[members])
+    return found
+
+
+def links_inside(links: list[Link], operators: IntArray) -> list[Link]:
+    """The links with both ends among the operators of a window, as positions there."""
+    local = {v: i for i, v in enumerate(operators.tolist())}
     return [(local[u], local[v], block) for u, v, block in links if u in local and v in local]
 
 
