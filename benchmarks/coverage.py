@@ -189,6 +189,10 @@ ZOOS: dict[str, Callable[..., Iterator[Case]]] = {
 }
 
 
+LONG = ("onnx conformance", "transformers more")
+"""Collections that ``--smoke`` passes over; to make the cases of the first takes several seconds."""
+
+
 def main() -> None:
     """Print one table for each collection."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -204,7 +208,7 @@ def main() -> None:
     if arguments.paths:
         show_cases("ONNX files", onnx_cases(arguments.paths), arguments.kept)
         return
-    for name in arguments.zoo or ZOOS:
+    for name in arguments.zoo or [name for name in ZOOS if not arguments.smoke or name not in LONG]:
         if importlib.util.find_spec(name.partition(" ")[0]) is not None:
             show_cases(name, ZOOS[name](smoke=arguments.smoke), arguments.kept)
 
@@ -248,9 +252,7 @@ def page(rows: Sequence[Row]) -> str:
         largest = max((each.operators for each in loaded), default=0)
         made = " to ".join(dict.fromkeys(each.made_with.rpartition("; ")[2] for each in (own[0], own[-1])))
         how = f"{own[0].made_with.rpartition('; ')[0]}; {made}"
-        parts.append(
-            f"| {zoo} | {how} | {len(loaded)} of {len(own)} tried | {largest:,} | {pace} | {ours} |"
-        )
+        parts.append(f"| {zoo} | {how} | {len(loaded)} of {len(own)} tried | {largest:,} | {pace} | {ours} |")
     for zoo in zoos:
         parts += ["", f"## {zoo}", "", *_of_zoo([each for each in rows if each.zoo == zoo])]
     return "\n".join(parts) + "\n"
