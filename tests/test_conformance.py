@@ -37,7 +37,7 @@ PLANLESS = {
         ("layers_equal", "layers_by_memory", "layers_by_free_memory", "layers_by_speed", "exo_ring", "llama_fit"),
         "the operators belong to no layers",
     ),
-    **dict.fromkeys(("executorch", "best_fit", "nearest_end"), "does not spill to another pool"),
+    **dict.fromkeys(("executorch", "best_fit", "nearest_end", "size_classes"), "does not spill to another pool"),
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
@@ -195,7 +195,7 @@ def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> Non
         with pytest.raises(ow.UnsupportedFeatureError):
             ow.solve(PROBLEMS[row.problem], solver=row.name)
         return
-    result = ow.solve(PROBLEMS[row.problem], solver=row.name)
+    result = ow.solve(PROBLEMS[row.problem], solver=row.name, options=SHORT.get(row.name))
     assert result.verified == (row.name not in PLANLESS), result.reason
     assert result.verified or result.reason or result.bound
 

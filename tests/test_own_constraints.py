@@ -67,6 +67,8 @@ CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.
 JUDGING = {"pymoo", "genetic"}
 """Solvers that honour any constraint by its ``violations``."""
 
+FEW_GENERATIONS = {"population": 16, "generations": 10}
+
 IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 
 
@@ -111,13 +113,14 @@ def test_a_subclass_that_overrides_nothing_is_treated_like_its_parent(kind: str,
     parents, alike = with_rule(kind, base(**fields)), with_rule(kind, ALIKE[name](**fields))
     optimum = SUBJECTS[kind].optimum(parents)[0]
     for solver in rows(kind):
+        options = FEW_GENERATIONS if solver in JUDGING else {}
         try:
-            expected = ow.solve(parents, solver=solver)
+            expected = ow.solve(parents, solver=solver, options=options)
         except (ow.UnsupportedConstraintError, ow.UnsupportedFeatureError) as refusal:
             with pytest.raises(type(refusal)):
-                ow.solve(alike, solver=solver)
+                ow.solve(alike, solver=solver, options=options)
             continue
-        result = ow.solve(alike, solver=solver)
+        result = ow.solve(alike, solver=solver, options=options)
         assert (result.status, result.objective, result.bound) == (expected.status, expected.objective, expected.bound)
         if solver in {"auto", "highs"}:
             assert result.status is (ow.Status.OPTIMAL if optimum is not None else ow.Status.INFEASIBLE), solver
@@ -136,7 +139,7 @@ def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kin
             with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
                 ow.solve(problem, solver=solver)
         elif solver not in IN_CHILDREN:
-            options = {"population": 16, "generations": 10} if solver in JUDGING else {}
+            options = FEW_GENERATIONS if solver in JUDGING else {}
             assert ow.solve(problem, solver=solver, options=options).objective == pytest.approx(optimum)
     for formulation in formulation_names(kind):
         with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge|blocking"):

@@ -18,6 +18,7 @@ from opweave.solvers.engines.device_rules import (
     allowed_devices,
     devices_read,
     rows_of,
+    simple_ways,
 )
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.memory_layout import best_layout
@@ -251,7 +252,7 @@ def test_rules_about_times_are_never_proved_by_violations_alone() -> None:
     """Engines time plans as early as possible, so the ones that wait are not seen; told of the rule, they are."""
     problem, rule = PROBLEMS["placement"], NotBefore(op="a", seconds=1.5)
     for solver in ("auto", "highs"):
-        result = ow.solve(under(problem, rule), solver=solver, time_limit=3.0)
+        result = ow.solve(under(problem, rule), solver=solver, time_limit=1.5)
         assert result.status in (ow.Status.UNKNOWN, ow.Status.FEASIBLE)
         assert result.bound <= ow.solve(problem).objective * EXACT
         assert 'rules about times need an expression for a proof: express(NotBefore, "model")' in result.reason
@@ -327,6 +328,45 @@ def test_rules_about_few_operators_are_asked_about_few_choices() -> None:
     assert where["a"] != where["c"]
 
 
+def test_ways_to_obey_a_rule_are_near_the_plan_that_it_refused() -> None:
+    """Few is obeyed by keeping everything off a device, Same by either device."""
+
+    class Same(ow.Constraint):
+        def violations(self, problem, solution):
+            where = solution.devices_by_operator()
+            if where["a"] != where["b"]:
+                yield self.broken("they are apart")
+
+    problem = PROBLEMS["placement"]
+    plan = ow.solve(under(problem, ow.Pin(op="a", device="d"), ow.Pin(op="b", device="e"))).solution
+    ways = list(simple_ways(problem, [Same()], plan))
+    assert {type(each) for each in ways[0]} == {ow.Forbid}
+    assert tuple(ow.Pin(op=op, device="e") for op in "ab") in ways
+    for way in ways:
+        assert not under(problem, Same()).evaluate(ow.solve(under(problem, *way)).solution).violations
+    crowded = ow.solve(under(problem, *(ow.Pin(op=op, device="d") for op in "abc"))).solution
+    assert tuple(ow.Forbid(op=op, device="d") for op in "abc") in list(
+        simple_ways(problem, [Few(device="d", most=1)], crowded)
+    )
+    assert not list(simple_ways(problem, [NotBefore(op="a", seconds=1e9)], plan))
+
+
+@pytest.mark.parametrize("kind", [ow.Placement, ow.Pipeline])
+def test_a_rule_that_reads_many_operators_still_gets_a_plan(kind: type[ow.Problem]) -> None:
+    names = [f"o{k}" for k in range(40)]
+    tensors = [ow.Tensor(id=name, bytes=0) for name in ["x", *names]]
+    operators = [
+        ow.Operator(id=name, inputs=[before], outputs=[name])
+        for before, name in zip(["x", *names], names, strict=False)
+    ]
+    seconds = {name: {"d": 1.0, "e": 3.0} for name in names}
+    graph = ow.OpGraph(tensors=tensors, operators=operators)
+    problem = kind(graph=graph, cluster=CLUSTER, costs=ow.Costs.from_table(seconds))
+    result = ow.solve(under(problem, Few(device="d", most=3)), time_limit=1.0)
+    assert result.solution is not None, result.reason
+    assert result.verified
+
+
 def test_a_formulation_without_the_handle_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = ow.Placement(graph=GRAPH, cluster=CLUSTER, costs=COSTS, transfers="one_port_edge")
     expected = ow.solve(problem, solver="highs").objective
@@ -376,7 +416,7 @@ def test_a_rule_that_refuses_everything_unread_is_never_misreported() -> None:
 
     for problem in PROBLEMS.values():
         for solver in ("auto", "highs"):
-            result = ow.solve(under(problem, Never()), solver=solver, time_limit=2.0)
+            result = ow.solve(under(problem, Never()), solver=solver, time_limit=1.0)
             assert result.status in (ow.Status.INFEASIBLE, ow.Status.UNKNOWN)
             assert result.solution is None
 

@@ -2,8 +2,9 @@
 
 1. The searches and bounds of the problem run on the problem without these rules. Their bounds hold for it. Their plans
    count if the referee accepts them or, where a user adds rows, if the model with the rows does. If no plan obeys
-   rules about devices, the searches run on devices that the rules allow, near those of the best plan.
-   Then come the baselines that obey the rules, exactly or by simpler ones.
+   rules about devices, the searches run with what the rules read kept off one device or put on one, and then on devices
+   that the rules allow, near those of the best plan. Then come the baselines that obey the rules, exactly or by simpler
+   ones, and the evolutionary search while there is no plan.
 2. Engines solve the problem with everything, from the best of these plans: HiGHS, and CP-SAT if it is installed. They
    honour what has no expression by asking the referee (:mod:`opweave.solvers.engines.refusals`).
 3. If nothing is proved by then, and all rules have ``violations``, the evolutionary search goes on, if it is installed.
@@ -14,7 +15,7 @@ A function that replaces the model's objective is served by the engines alone; t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.arguments import start_run
-from opweave.solvers.engines.device_rules import allowed_devices
+from opweave.solvers.engines.device_rules import allowed_devices, simple_ways
 from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
 from opweave.solvers.narrowing.runs import narrower_run
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register, registered
@@ -51,11 +52,16 @@ ENGINES = ("highs", "cp-sat")
 """The engines; the second comes first for more than ``TINY`` operators. Up to there, the embedded engine ends before
 the other one's process has started."""
 
-NARROWED_SHARE, NARROWED_SECONDS, MOST_NARROWED = 0.1, 2.0, 3
-"""For each search on devices that the rules allow: share of the time left, and seconds; and how many there may be."""
+NARROWED_SHARE, NARROWED_SECONDS, MOST_NARROWED, MOST_SIMPLE = 0.15, 2.0, 3, 4
+"""For each search on devices that the rules allow: share of the time left, and seconds; how many there may be from
+random walks, and how many under simple pins and forbids before them."""
 
 SIMPLE_SHARE = 0.4
 """Largest share of the time left for the baselines that obey the rules, in seconds at most those of the searches."""
+
+FIRST_SHARE = 0.2
+"""For the evolutionary search while a problem of more than ``TINY`` operators has no plan: share of the time left, in
+seconds at most those of the searches."""
 
 TINY = 12
 ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
@@ -91,6 +97,10 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
         searches.allowed(found.solution)
     if run.extend is None:
         _simple_plans(problem, run)
+        large = len(problem.graph.operators) > TINY
+        if run.best is None and large and not run.should_stop() and is_available(problem, EVOLUTION):
+            with run.share(FIRST_SHARE, SEARCH_SECONDS):
+                go_on_with(problem, EVOLUTION, run)
     outcome = _by_engines(problem, run)
     if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
         return outcome
@@ -125,11 +135,26 @@ class _Searches:
 
     def allowed(self, like: Solution) -> None:
         """If the rules are about devices and no plan obeys them so far, search on devices that they allow."""
+        if self.run.best is not None:
+            return
+        tried = set[object]()
+        for way in islice(simple_ways(self.problem, self.rules, like), MOST_SIMPLE * MOST_SIMPLE):
+            if way not in tried and len(tried) < MOST_SIMPLE and not self.run.should_stop():
+                self._narrowed(self._under(way))
+            tried.add(way)
         for problem in islice(self._narrower(like), MOST_NARROWED):
             if self.run.best is not None or self.run.should_stop():
                 return
-            with self.run.share(NARROWED_SHARE, NARROWED_SECONDS), suppress(InfeasibleError):
-                self._search(problem)
+            self._narrowed(problem)
+
+    def _narrowed(self, problem: Problem[Any, Any]) -> None:
+        with self.run.share(NARROWED_SHARE, NARROWED_SECONDS), suppress(InfeasibleError):
+            self._search(problem)
+
+    def _under(self, simpler: Sequence[Constraint]) -> Problem[Any, Any]:
+        """The problem with simpler constraints instead of the rules."""
+        relaxed = without(self.problem, self.rules)
+        return relaxed.model_copy(update={"constraints": (*relaxed.constraints, *simpler)})
 
     def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
         """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""
@@ -137,13 +162,11 @@ class _Searches:
         if len(simpler) == len(self.rules):
             yield from narrower(self.problem, simpler, like)
             return
-        relaxed = without(self.problem, self.rules)
         for seed in count(self.run.seed):
             where = allowed_devices(self.problem, self.rules, like, seed, lambda: not self.run.should_stop())
             if where is None:
                 return
-            pins = tuple(Pin(op=op, device=device) for op, device in where.items())
-            yield relaxed.model_copy(update={"constraints": (*relaxed.constraints, *pins)})
+            yield self._under([Pin(op=op, device=device) for op, device in where.items()])
 
     def _search(self, problem: Problem[Any, Any], *, relaxed: bool = False) -> tuple[Outcome, Found | None]:
         inner = narrower_run(self.problem, problem, self.rules, self.run, relaxed=relaxed)

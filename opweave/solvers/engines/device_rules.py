@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
-from opweave.problems.constraints import Constraint, PlacesOperators, objections
+from opweave.problems.constraints import Constraint, Forbid, Pin, PlacesOperators, objections
 from opweave.problems.errors import Interruption
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
@@ -229,6 +229,42 @@ def _cover(refused: Choices, left: Choices, keep_going: Callable[[], bool]) -> I
                 core = tried
         left[tuple(core)] = False
         yield {axis: k for axis, k in enumerate(core) if isinstance(k, int)}
+
+
+def simple_ways(
+    problem: Problem[Any, Any], rules: Sequence[Constraint], like: Solution
+) -> Iterator[tuple[Pin | Forbid, ...]]:
+    """Pins and forbids under which a rule may hold, for all rules that refuse a solution; the nearest to it first.
+
+    What a rule reads is kept off one device, or is put on one. A rule that still objects to the devices of the solution
+    after that is not helped, so these ways are left out. Nothing is said of what else a plan may violate.
+    """
+    found = []
+    for rule in rules:
+        read = devices_read(rule, problem, like)
+        if read:
+            found.append(list(_ways(rule, problem, like, read)))
+    for ways in product(*found) if found else ():
+        yield tuple(each for way in ways for each in way)
+
+
+def _ways(
+    rule: Constraint, problem: Problem[Any, Any], like: Solution, read: frozenset[str]
+) -> Iterator[tuple[Pin | Forbid, ...]]:
+    assert isinstance(like, PlacesOperators)
+    where = {op: frozenset((min(devices),)) for op, devices in like.devices_by_operator().items()}
+    names = [min(device) for device in _options(problem, 1)]
+    used = {name: [op for op in sorted(read) if name in where[op]] for name in names}
+    pins = [(len(read) - len(used[name]), name, name, sorted(read)) for name in names]
+    forbids = [(len(ops), name, other, ops) for name, ops in used.items() for other in names if ops and other != name]
+    ways = [*((Forbid, *each) for each in forbids), *((Pin, *each) for each in pins)]
+    for kind, _, device, target, moved in sorted(ways, key=lambda way: way[1]):
+        try:
+            if not _judged(rule, problem, like, {**where, **dict.fromkeys(moved, frozenset((target,)))}, most=1)[0]:
+                made = Pin if kind is Pin else Forbid
+                yield tuple(made(op=op, device=device) for op in sorted(read))
+        except _ReadsMoreError:
+            return
 
 
 def allowed_devices(

@@ -94,6 +94,26 @@ def test_a_net_by_hand(tmp_path: Path) -> None:
     assert list(ow.geometry(path, graph=graph)) == [op.id for op in graph.operators if op.id in BY_HAND]
 
 
+def test_channels_that_are_split_are_cut_into_rows() -> None:
+    split = helper.make_node("Split", ["x"], ["left", "right"], name="split", axis=1, num_outputs=2)
+    graph = model(
+        [split, node("Conv", ["left", "w"], "conv"), node("Concat", ["conv", "right"], "y", axis=1)],
+        [value("x", [1, 4, 8, 8])],
+        [value("y", None)],
+        [weight("w", 2, 2, 1, 1)],
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    loaded, found = ow.load(graph), ow.geometry(graph)
+    assert found["split"] == Geometry()
+    costs = ow.Costs.roofline(loaded, machines())
+    problem = ow.Slicing(graph=loaded, cluster=machines(), costs=costs, geometry=found)
+    assert problem.cuttings["split"].lengths == {"rows": 8}
+    rows = {op.id: ow.Slice(dimension="rows", cuts=[0, 3, 8]) for op in loaded.operators}
+    judged = problem.evaluate(ow.Slices(devices=("a", "b"), slices=rows, order=list(rows)))
+    assert judged.feasible
+    assert sum(sum(step.bytes_in.values()) for step in judged.details.steps) == 0  # each row stays where it is
+
+
 def test_the_plan_is_verified_and_faster_than_without(tmp_path: Path) -> None:
     graph = ow.load(net())
     costs = ow.Costs.roofline(graph, machines())
@@ -233,7 +253,7 @@ def test_json_has_no_attributes(tmp_path: Path) -> None:
 def test_the_command_line_reads_it_unless_it_is_given(opweave: Run, tmp_path: Path) -> None:
     path, report = save(net(), tmp_path), tmp_path / "report"
     cluster = write(tmp_path / "cluster.json", machines().model_dump_json())
-    flags = ("plan", path, "--problem", "slicing", "--cluster", cluster, "--report", report, "--time-limit", 2)
+    flags = ("plan", path, "--problem", "slicing", "--cluster", cluster, "--report", report, "--time-limit", 0.5)
     ended = opweave(*flags)
     assert (ended.status, ended.err) == (0, "")
     assert json.loads((report / "problem.json").read_text())["geometry"].keys() == BY_HAND.keys()
