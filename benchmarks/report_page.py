@@ -87,7 +87,7 @@ def picture(path: Path) -> None:
         file.write_text(page(show(problem, result), ["order.json", "trace.json"]), encoding="utf-8")
         browser = Browser(Path(name) / "profile")
         browser.open(file, width=1300, height=1010)
-        browser.js("goToPeak(plans[0], 0)")
+        browser.js("views.memory.goToPeak()")
         browser.settle()
         browser.settle()
         browser.screenshot(path)

@@ -69,11 +69,10 @@ class Rows(tuple[RowT_co, ...]):
         if not self:
             return "<p>(no rows)</p>"
         names, rows = self._cells()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align: left">{html.escape(cell)}</td>' for cell in row) + "</tr>"
-            for row in rows
-        )
+        left = ' style="text-align: left"'
+        head = "".join(f"<th{left}>{html.escape(name)}</th>" for name in names)
+        lines = ("".join(f"<td{left}>{html.escape(cell)}</td>" for cell in row) for row in rows)
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_pandas(self) -> DataFrame:

@@ -10,7 +10,8 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
 from opweave.adapters.report.figures import BEST, GIVEN, entitle, new_figure, png, safe_text, save_figure, shortened
-from opweave.adapters.report.questions import PAGE, escaped
+from opweave.adapters.report.html import text
+from opweave.adapters.report.questions import PAGE
 from opweave.problems.rows import data_frame
 from opweave.solvers.questions.conflict import Conflict
 from opweave.solvers.questions.mend import Mend
@@ -64,11 +65,11 @@ def to_pandas(found: Conflict) -> DataFrame:
 def to_html(found: Conflict) -> str:
     """What cannot hold together, the proof, and the mends, for notebooks."""
     if found.status != "conflict":
-        return f"<p>{escaped(found.reason)}</p>"
-    items = "".join(f"<li>{escaped(item.name)}</li>" for item in found.items)
-    mends = "".join(f"<li>{escaped(_words(mend))}</li>" for mend in found.mends) or "<li>no single change</li>"
+        return f"<p>{text(found.reason)}</p>"
+    items = "".join(f"<li>{text(item.name)}</li>" for item in found.items)
+    mends = "".join(f"<li>{text(_words(mend))}</li>" for mend in found.mends) or "<li>no single change</li>"
     return (
-        f"<p><b>These cannot hold together:</b></p><ul>{items}</ul><p>Proof: {escaped(found.reason)}</p>"
+        f"<p><b>These cannot hold together:</b></p><ul>{items}</ul><p>Proof: {text(found.reason)}</p>"
         f"<p><b>What would mend it:</b></p><ol>{mends}</ol>"
     )
 

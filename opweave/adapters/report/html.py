@@ -25,4 +25,5 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, css: str = 
     lines = ("".join(f"<td{look}>{text(cell)}</td>" for look, cell in zip(looks, row, strict=False)) for row in rows)
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
-    return f'<table class="{css}">{above}{top}<tbody>\n{body}\n</tbody></table>'
+    look = f' class="{css}"' if css else ""
+    return f'<table{look}>{above}{top}<tbody>\n{body}\n</tbody></table>'

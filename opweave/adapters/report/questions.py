@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
+from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.problems.result import OptionValue, Status
 from opweave.problems.rows import data_frame
@@ -217,15 +217,7 @@ def to_pandas(answered: Answered) -> DataFrame:
 def to_html(answered: Answered) -> str:
     """The rows as a table for notebooks, and the words below it."""
     headings, rows = cells_of(answered)
-    head = "".join(f"<th>{escaped(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"{table}<p>{escaped(explain(answered))}</p>"
-
-
-def escaped(value: str) -> str:
-    """Text for a page, without characters that could be code."""
-    return html.escape(plain(value))
+    return f"{table(headings, rows)}<p>{text(explain(answered))}</p>"
 
 
 def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:

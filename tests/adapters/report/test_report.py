@@ -38,7 +38,7 @@ def test_the_page_stands_alone_and_escapes_names(
     page = (tmp_path / "report.html").read_text()
     assert page.count("<script") == page.count("</script>") == 2  # the data, and the views
     assert "<script>alert" not in page
-    assert "<td>&lt;b&gt;</td>" in page
+    assert ">&lt;b&gt;</td>" in page
     assert not re.search(r" src=|srcset|@import|url\(", page.split("<script>")[0])
     assert {link for link in re.findall(r'href="([^"]*)"', page) if ":" in link} == {"https://ui.perfetto.dev"}
     assert "default-src 'none'" in page  # the browser itself refuses every request
