@@ -184,6 +184,7 @@ ZOOS: dict[str, Callable[..., Iterator[Case]]] = {
     "torchvision": partial(zoo, VISION, "torchvision_cases", (0, 20)),
     "timm": partial(zoo, VISION, "timm_cases", (0,)),
     "transformers": partial(zoo, "benchmarks.models.transformer_zoo", "transformer_cases", (1, 30)),
+    "transformers more": partial(zoo, "benchmarks.models.transformer_zoo", "more_cases", (0,)),
     "diffusers": partial(zoo, VISION, "diffusers_cases", (3,)),
     "keras": partial(zoo, VISION, "keras_cases", (29,)),
 }
@@ -244,10 +245,7 @@ def page(rows: Sequence[Row]) -> str:
         own = [each for each in rows if each.zoo == zoo]
         loaded = [each for each in own if each.ok == "yes"]
         sized = [each for each in loaded if each.operators >= LARGE]
-        pace, ours = (
-            f"{statistics.median(1000 * getattr(each, name) / each.operators for each in sized):.1f}" if sized else "-"
-            for name in ("seconds", "ours")
-        )
+        pace, ours = (_pace([getattr(each, name) / each.operators for each in sized]) for name in ("seconds", "ours"))
         largest = max((each.operators for each in loaded), default=0)
         made = " to ".join(dict.fromkeys(each.made_with.rpartition("; ")[2] for each in (own[0], own[-1])))
         versions = own[0].made_with.rpartition("; ")[0]
@@ -255,6 +253,11 @@ def page(rows: Sequence[Row]) -> str:
     for zoo in zoos:
         parts += ["", f"## {zoo}", "", *_of_zoo([each for each in rows if each.zoo == zoo])]
     return "\n".join(parts) + "\n"
+
+
+def _pace(seconds: Sequence[float]) -> str:
+    """The median of seconds for one operator, for 1,000 of them."""
+    return f"{1000 * statistics.median(seconds):.1f}" if any(seconds) else "-"
 
 
 def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
@@ -270,8 +273,9 @@ def _of_zoo(rows: Sequence[Row]) -> Iterator[str]:
     if reasons and large:
         yield ""
     if len(large) > len(rows) / 2:
+        saved = any(each.gain is not None for each in large)
         yield (
-            "Operators, and what ordering saves where it is 0.1 % or more: "
+            f"Operators{', and what ordering saves where it is 0.1 % or more' if saved else ''}: "
             + ", ".join(
                 f"{each.model} {each.operators:,}"
                 + (f" ({100 * each.gain:.1f} %)" if (each.gain or 0) >= 0.001 else "")

@@ -1,6 +1,6 @@
 """Plans beside published ones: instances of dnn-partitioning, and one input at a time on a home cluster.
 
-Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart calls latency loads``;
+Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart calls latency loads ties``;
 ``--smoke`` takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that
 the environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device
 Placement of DNN Graph Operators" (NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
@@ -20,7 +20,7 @@ from pathlib import Path
 import networkx as nx
 
 import opweave as ow
-from benchmarks.tables import run_parts, show
+from benchmarks.tables import percent, run_parts, show
 
 INSTANCES = Path(os.environ.get("OPWEAVE_PARTITIONING", "instances/dnn-partitioning"))
 GRAPHS = Path(__file__).parent / "graphs"
@@ -239,9 +239,41 @@ def loads(*, smoke: bool) -> None:
     show("Stages that pay for their transfers, on a home cluster", HEADINGS, home_rows(smoke=smoke, load="sum"))
 
 
+def ties_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Devices with two stages on four devices, over the links of a home and a hundred times faster ones."""
+    names = ("gpt2_small.export", "resnet50.export", "t5_small.export")
+    for name, faster in itertools.product(names[: 1 if smoke else None], (1.0, 100.0)):
+        graph = ow.load(GRAPHS / "torch" / f"{name}.json.gz")
+        cluster = home(4, 2.0 * sum(parameter.bytes for parameter in graph.parameters))
+        links = {"rates": tuple(faster * rate for rate in cluster.rates or ()), "latency": 0.002 / faster}
+        cluster = cluster.model_copy(update=links)
+        costs = ow.Costs.roofline(graph, cluster)
+        single = ow.Pipeline(graph=graph, cluster=cluster, costs=costs, memory="parameters")
+        weighty = [op for op in single.running_order if graph.operators[graph.operator_index[op]].parameters]
+        tied = ow.Colocate(ops=[weighty[0], weighty[-1]])
+        for visits, rules in ((1, ()), (2, ()), (2, (tied,))):
+            problem = single.model_copy(update={"max_visits": visits, "constraints": rules})
+            began = time.process_time()
+            result = ow.solve(problem, time_limit=3 if smoke else 40)
+            spent = time.process_time() - began
+            value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
+            bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
+            gap = "-" if result.gap is None else percent(result.gap)
+            yield name, f"x{faster:.0f}", visits, "yes" if rules else "", value, bound, gap, f"{spent:.1f}"
+
+
+def ties(*, smoke: bool) -> None:
+    """Devices with two stages, with and without a tied first and last layer."""
+    show(
+        "Devices with two stages: ms between results on four devices of a home",
+        ("model", "links", "most stages of a device", "first and last tied", "ms", "bound", "gap", "CPU s"),
+        ties_rows(smoke=smoke),
+    )
+
+
 def main() -> None:
     """Run the parts named on the command line."""
-    parts = {"throughput": throughput, "apart": apart, "calls": calls, "latency": latency, "loads": loads}
+    parts = {"throughput": throughput, "apart": apart, "calls": calls, "latency": latency, "loads": loads, "ties": ties}
     run_parts(__doc__, parts, lambda: None)
 
 

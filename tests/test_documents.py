@@ -34,7 +34,7 @@ import opweave as ow
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "tflite_micro", "executorch"}
+FRAMEWORKS = {"torch", "keras", "onnx", "onnxruntime", "openvino", "tflite_micro", "executorch"}
 """Blocks that need one of these, and the blocks below them that need nothing more, run with the marked tests only."""
 
 HEAVY = (

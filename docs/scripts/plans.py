@@ -155,6 +155,22 @@ def language_model() -> Figure:
     )
 
 
+def serving_flow() -> Figure:
+    """Eight layers on four unlike devices."""
+    devices = [ow.Device(name=name) for name in ("fast", "old", "older", "small")]
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(8, activation_bytes=8192),
+        cluster=ow.Cluster(devices=devices, rates=["1 GB/s"] * 4),
+        rates={
+            device.name: [speed / layers for layers in range(1, most + 1)]
+            for device, speed, most in zip(
+                devices, (9000, 4000, 3000, 1500), (6, 4, 3, 2), strict=True
+            )
+        },
+    )
+    return ow.solve(problem, time_limit=10).plot()
+
+
 DRAWN: tuple[Callable[[], Figure], ...] = (
     memory_ordering,
     placement,
@@ -163,6 +179,7 @@ DRAWN: tuple[Callable[[], Figure], ...] = (
     slicing,
     memory_layout,
     language_model,
+    serving_flow,
 )
 
 if __name__ == "__main__":

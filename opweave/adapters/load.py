@@ -181,10 +181,10 @@ def geometry(
     """Read the geometry of a model's operators, for ``Slicing(geometry=...)``.
 
     It covers two-dimensional convolutions (also grouped and depthwise ones) and pooling, global pooling, dense layers,
-    and concatenation along the channels. Other operators either need no geometry (elementwise operators, which
-    :class:`~opweave.problems.slicing.spec.Slicing` recognises by their kind) or stay whole: transposed and separable
-    convolutions, separate padding and resizing, attention, reshaping. Dense layers on sequences can be cut into rows if
-    the batch is 1.
+    concatenation along the channels, and splits of the channels, which are cut into rows. Other operators either need
+    no geometry (elementwise operators, which :class:`~opweave.problems.slicing.spec.Slicing` recognises by their kind)
+    or stay whole: transposed and separable convolutions, separate padding and resizing, attention, reshaping. Dense
+    layers on sequences can be cut into rows if the batch is 1.
 
     Parameters
     ----------

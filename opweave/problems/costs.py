@@ -33,6 +33,10 @@ LOOKUPS = frozenset([*_TABLES.split(), "EMBEDDING_LOOKUP", "GATHER", "aten.embed
 """Kinds that pick rows out of their parameters, so they read only as many bytes of them as they write."""
 
 
+_SHALLOW, _WINDOW = 4, 50
+"""Channels of an image that is no feature map, and weights of the largest usual window."""
+
+
 class Efficiency(Spec):
     """How much of a device's peak the operators of one kind reach.
 
@@ -378,36 +382,40 @@ def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
 def variants(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
     """Names under which every operator's efficiency may be given, the most specific one first and its kind last.
 
-    "Conv grouped" is a convolution whose results do not depend on all channels (a depthwise one, for example), and
-    "QLinearConv signed" an operator that reads 8-bit numbers with a sign. Their kernels run at other speeds.
+    "Conv grouped" is a convolution whose results do not depend on all channels, "Conv depthwise" one whose results are
+    sums of few products (at most 50), "Conv shallow" one of an image with at most four channels, and "QLinearConv
+    signed" an operator that reads 8-bit numbers with a sign. Their kernels run at other speeds.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
 
     def names(op: Operator) -> tuple[str, ...]:
-        image = tensors[op.inputs[0]] if op.inputs else None
-        signed = image is not None and image.dtype == "int8"
-        made = tensors[op.outputs[0]] if op.outputs else None
-        held = sum(weight[name] for name in op.parameters)
-        found = (op.kind, f"{op.kind} signed") if signed else (op.kind,)
-        grouped = image is not None and made is not None and _is_grouped(op, image, made, held)
-        return tuple(reversed((*found, *(f"{name} grouped" for name in found)) if grouped else found))
+        read, made = [tensors[name] for name in op.inputs], [tensors[name] for name in op.outputs]
+        found = (op.kind, f"{op.kind} signed") if read and read[0].dtype == "int8" else (op.kind,)
+        form = _form(op, read, made[0], sum(weight[name] for name in op.parameters)) if read and made else ""
+        return tuple(reversed((*found, *(f"{name} {form}" for name in found)) if form else found))
 
     return tuple(names(op) for op in graph.operators)
 
 
-def _is_grouped(op: Operator, image: Tensor, made: Tensor, held: int) -> bool:
-    """Whether a convolution adds up fewer products for each result than the image has channels."""
+def _form(op: Operator, read: Sequence[Tensor], made: Tensor, held: int) -> str:
+    """The form of a convolution, from the products that each result is the sum of, and the channels of the image."""
+    # A fused convolution also reads what it adds to its result, which has the shape of the result.
+    image = next((tensor for tensor in read if tensor.shape != made.shape), read[0])
     kind, seen, written = op.kind.lower(), image.shape or (), made.shape or ()
     if "conv" not in kind or "transpose" in kind or len(seen) < 3 or len(seen) != len(written) or not op.flops:
-        return False
+        return ""
     elements, results = math.prod(seen), math.prod(written)
     if not elements or not results:
-        return False
+        return ""
     products = op.flops / (2 * results)
-    filters = max(held * elements / (products * image.bytes), 1.0)  # as many as the weights are enough for
-    channels = min((1, -1), key=lambda place: abs(math.log(written[place] / filters)))
-    return products < seen[channels]
+    channels = seen[1]
+    if held:  # the weights say how many filters there are, and so which dimension counts channels
+        filters = held * elements / (products * image.bytes)
+        channels = seen[min((1, -1), key=lambda place: abs(math.log(written[place] / filters)))]
+    if int(products) % channels:
+        return "depthwise" if products <= _WINDOW else "grouped"
+    return "shallow" if channels <= _SHALLOW else ""
 
 
 def moved_bytes(graph: OpGraph) -> tuple[float, ...]:

@@ -89,4 +89,6 @@ def import_own(module: str) -> None:
         spec.loader.exec_module(sys.modules[name])
     except Exception as error:
         sys.modules.pop(name, None)
+        if module.endswith(".py") and not Path(module).is_file():
+            raise InvalidInputError(f"{module}: there is no such file; check the name and the folder") from None
         raise InvalidInputError(f"{module}: cannot be imported ({type(error).__name__}: {error})") from error

@@ -19,6 +19,7 @@ from opweave.formulations.placement.milp_paper import Moirai
 from tests.oracles.placement import best_placement
 from tests.tiny import CLUSTER, PROBLEMS
 
+load_formulations(ow.Pipeline.kind)
 DEVICES = [device.name for device in CLUSTER.devices]
 
 

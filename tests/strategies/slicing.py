@@ -30,10 +30,10 @@ class _Net:
 
     def add(self, most_rows: int, most_channels: int) -> None:
         draw, name = self.draw, f"o{len(self.operators)}"
-        kind = draw(of("conv", "conv", "conv", "pool", "Add", "join", "dense", "odd"))
+        kind = draw(of("conv", "conv", "conv", "pool", "Add", "join", "split", "dense", "odd"))
         x = draw(of(*list(self.shapes)[-2:]))
         channels, rows = self.shapes[x]
-        inputs, geometry, shape = [x], None, (channels, rows)
+        inputs, outputs, geometry, shape = [x], [name], None, (channels, rows)
         alike = [other for other, shape in self.shapes.items() if shape == (channels, rows) and other != x]
         joinable = [other for other, shape in self.shapes.items() if shape[1] == rows and other != x]
         if kind in ("conv", "pool"):
@@ -58,6 +58,10 @@ class _Net:
             geometry, shape = Geometry(channels="joined"), (total, rows)
         elif kind == "dense":
             geometry, shape = Geometry(rows="all"), (draw(st.integers(1, most_channels)), 1)
+        elif kind == "split" and channels > 1:
+            geometry, shape = Geometry(), (1, rows)
+            outputs += [f"{name}.rest"]
+            self.shapes[outputs[1]] = (channels - 1, rows)
         else:
             kind = "odd"
         if shape[0] > most_channels:
@@ -70,7 +74,7 @@ class _Net:
                 id=name,
                 kind=kind,
                 inputs=inputs,
-                outputs=[name],
+                outputs=outputs,
                 parameters=[f"{name}.w"] if weights else [],
                 workspace_bytes=draw(of(0, 0, 2)),
             )
@@ -111,7 +115,7 @@ def slicings(
     for _ in range(draw(st.integers(1, max_operators))):
         net.add(most_rows, most_channels)
     read = {name for op in net.operators for name in op.inputs}
-    ends = [op.id for op in net.operators if op.id not in read]
+    ends = [name for op in net.operators for name in op.outputs if name not in read]
     graph = OpGraph(
         tensors=[Tensor(id=t, bytes=CELL * c * h, shape=[1, c, h, 1]) for t, (c, h) in net.shapes.items()],
         operators=net.operators,

@@ -169,6 +169,7 @@ FLAGS = (
     Flag("--delivery", "delivery", {"pipeline": "relay or host"}),
     Flag("--host", "host", {"placement": "for blocking transfers: the device with the memory that all pass through"}),
     Flag("--max-calls", "max_calls", {"placement": "for blocking transfers: most calls of an accelerator"}, int),
+    Flag("--host-cores", "host_cores", {"placement": "for blocking transfers: operators of the host at a time"}, int),
     Flag("--max-visits", "max_visits", {"pipeline": "most stages of a device"}, int),
     Flag("--max-replicas", "max_replicas", {"pipeline": "most devices that take turns in a stage"}, int),
     Flag("--max-tensors", "max_tensors", {"pipeline": "most tensors across a prefix cut"}, int),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -26,6 +26,9 @@ from opweave.problems.language.workload import Phase, Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
+
+if TYPE_CHECKING:
+    from opweave.solvers.language.joint import FastestMix
 
 MAX = "max"
 MORE_SECONDS = 5.0
@@ -119,10 +122,10 @@ def llm_command(
     elif slowest is not None:
         raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
     if types is not None:
-        typed = _typed(console, question, types, model, limit, quiet=settings.as_json)
-        if typed is None:
-            return NOTHING_FOUND
-        question = replace(question, model=typed)
+        mix = _typed(console, question, types, model, limit, quiet=settings.as_json)
+        if mix.result is None or settings.as_json:
+            return NOTHING_FOUND if mix.result is None else VERIFIED
+        question = replace(question, model=mix.model)
     return _answer(console, question, model, settings, limit, machines=machines)
 
 
@@ -141,7 +144,10 @@ def _with_options(rig: Rig, host: str | None, reserve: str | None, model: Langua
         data["host"] = host
     if reserve is not None or not rig.reserve:
         rule = reserve or "buffers"
-        size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        try:
+            size = reserve_bytes(model, work, rule) if rule in RESERVES else parse_bytes(rule)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"--reserve: {error}, or take one of {', '.join(RESERVES)}") from None
         limits = {device.name: device.memory_bytes for device in rig.cluster.devices}
         data["reserve"] = {name: min(size, limit) for name, limit in limits.items() if limit is not None}
     return Rig.model_validate(data)
@@ -169,10 +175,8 @@ def _longest(
     return question.work.model_copy(update={"context": found.context}) if found.context else None
 
 
-def _typed(
-    console: Console, question: Question, table: Path, file: Path, limit: float, *, quiet: bool
-) -> LanguageModel | None:
-    """Choose the types of the groups together with their places, and say which; None if the budget allows for none."""
+def _typed(console: Console, question: Question, table: Path, file: Path, limit: float, *, quiet: bool) -> FastestMix:
+    """Choose the types of the groups together with their places, and say which, in words or as JSON."""
     from opweave.adapters.error_messages import validated
     from opweave.adapters.files import place, read_json
     from opweave.adapters.llm.words import types_in_words
@@ -192,15 +196,15 @@ def _typed(
         constraints=question.constraints,
         time_limit=limit,
     )
-    if not quiet or found.result is None:
-        console.print(plain(types_in_words(found, losses.budget)), markup=False, highlight=False, soft_wrap=True)
-    if found.result is None:
-        return None
-    if not quiet and found.types:
+    if quiet:
+        typer.echo(found.model_dump_json(exclude={"model"}))
+        return found
+    console.print(plain(types_in_words(found, losses.budget)), markup=False, highlight=False, soft_wrap=True)
+    if found.types:
         name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
         words = llama_quantize_command(question.model, found.types, file=name)
         console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
-    return found.model
+    return found
 
 
 def _answer(

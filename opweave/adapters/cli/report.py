@@ -36,7 +36,8 @@ def report_command(
 
     folder = result.parent / f"{result.name.split('.')[0]}-report" if out is None else out
     check_folder_writable(folder)
-    problem, found = load_problem(_spec_of(result) if spec is None else spec), load_result(result)
+    found = load_result(result)
+    problem = load_problem(_spec_of(result) if spec is None else spec)
     files = write_report(show(problem, found), folder)
     if as_json:
         typer.echo(json.dumps({"files": [str(file) for file in files]}))

@@ -18,7 +18,7 @@ from opweave.problems.result import OptionValue
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 DimOption = Annotated[
-    list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
+    list[str] | None, typer.Option("--dim", help="Size of an open dimension: batch=1, x:2=224, '*:0=1' or '*=1'.")
 ]
 ExampleOption = Annotated[
     Path | None,

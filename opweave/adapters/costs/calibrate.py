@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.adapters.costs.calibration_cases import IMAGES, LIKE, case_models, cases
+from opweave.adapters.costs.calibration_cases import BEFORE, IMAGES, LIKE, case_models, cases
 from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Calibration, Efficiency, moved_bytes, variants
@@ -30,8 +30,8 @@ _GRID = 25
 _OVERLAPS = (1.0, 0.5, 0.0)
 """Shares of overlap that are tried."""
 
-_PLAIN = 1.1
-"""How many times as large an error may be without overlap's help: few samples fit anything."""
+_CAUTION = 2.0
+"""By what share of its error a fit with less overlap must be better, for one sample; few samples fit anything."""
 
 _SHORTEST = 5e-7
 """Seconds that an operator takes at least, because profiles count whole microseconds."""
@@ -131,7 +131,7 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
     return [
         Sample(names[0], op.flops, moved, seconds[op.id], op.id)
         for op, names, moved in zip(graph.operators, variants(graph), moved_bytes(graph), strict=True)
-        if op.id in seconds
+        if op.id in seconds and not op.id.startswith(BEFORE)
     ]
 
 
@@ -246,7 +246,7 @@ def _fit_kind(rows: Sequence[Sample]) -> _Rates:
             spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
             launches = _around(launches, launch) if launch else launches
         rates = _Rates(speed if fastest[0] else None, rate if fastest[1] else None, launch, overlap)
-        found.append((error * (1.0 if overlap == 1.0 else _PLAIN), rates))
+        found.append((error * (1.0 if overlap == 1.0 else 1.0 + _CAUTION / len(rows)), rates))
     return min(found, key=lambda pair: pair[0])[1]
 
 

@@ -16,6 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+BEFORE = "before "
+"""Start of the names of operators that write the inputs of cases: what they read themselves is in no cache."""
+
 GROUP_BYTES = 96 * 2**20
 """Inputs and weights of a model of cases: more than caches hold, so weights are as cold as in a large network."""
 
@@ -25,16 +28,16 @@ MICROSOFT = "com.microsoft"
 
 _LIKE = {
     "Conv": "FusedConv NhwcConv NhwcFusedConv",
-    "DynamicQuantizeMatMul": "MatMulInteger MatMulIntegerToFloat QAttention QGemm QLinearMatMul",
+    "DynamicQuantizeMatMul": "DynamicQuantizeLSTM MatMulInteger MatMulIntegerToFloat QAttention QGemm QLinearMatMul",
     "Gelu": "BiasGelu FastGelu",
     "Gemm": "FusedGemm",
     "GlobalAveragePool": "QLinearGlobalAveragePool",
-    "LSTM": "DynamicQuantizeLSTM RNN",
+    "LSTM": "RNN",
     "LayerNormalization": "SimplifiedLayerNormalization",
     "MatMul": "Attention FusedMatMul GroupQueryAttention MultiHeadAttention TransposeMatMul",
     "MaxPool": "NhwcMaxPool",
-    "QLinearConv": "ConvInteger",
-    "QuantizeLinear": "DequantizeLinear DynamicQuantizeLinear",
+    "NhwcQLinearConv": "ConvInteger",
+    "QuantizeLinear": "DynamicQuantizeLinear",
     "SkipLayerNormalization": "SkipSimplifiedLayerNormalization",
 }
 LIKE = {other: kind for kind, others in _LIKE.items() for other in others.split()}
@@ -140,8 +143,9 @@ class _Builder:
         made = [f"y{number}_{place}" for place in range(case.outputs)]
         self._node(case.kind, names, made, domain=case.domain, **case.attributes)
         self._node("ReduceMax", made[:1], [f"z{number}"], keepdims=0)
-        whole = case.element != "float" and case.kind.startswith("QLinear")
-        kind = getattr(TensorProto, case.element.upper() if whole else "FLOAT")
+        element = "uint8" if case.kind == "QuantizeLinear" else case.element
+        whole = case.kind.startswith(("QLinear", "QuantizeLinear"))
+        kind = getattr(TensorProto, element.upper() if whole else "FLOAT")
         self._outputs.append(helper.make_tensor_value_info(f"z{number}", kind, ()))
 
     def model(self) -> ModelProto:
@@ -159,14 +163,22 @@ class _Builder:
         kind = TensorProto.INT64 if case.element == "int64" else TensorProto.FLOAT
         self._inputs.append(helper.make_tensor_value_info(f"x{name}", kind, shape))
         if case.element == "int64":
-            self._node("Add", [f"x{name}", self._weight(self._draw.integers(0, _ROWS - 1, shape))], [f"r{name}"])
+            rows = self._weight(self._draw.integers(0, _ROWS - 1, shape))
+            self._node("Add", [f"x{name}", rows], [f"r{name}"], name=f"{BEFORE}{name}")
         elif case.element != "float":
             zero = np.array(128 if case.element == "uint8" else 0, case.element)
-            self._node("QuantizeLinear", [f"x{name}", self._weight(_SCALE), self._weight(zero)], [f"r{name}"])
+            self._node(
+                "QuantizeLinear",
+                [f"x{name}", self._weight(_SCALE), self._weight(zero)],
+                [f"r{name}"],
+                name=f"{BEFORE}{name}",
+            )
         elif case.kind in _POOLS:
-            self._node("Conv", [f"x{name}", self._weight((shape[1], shape[1], 1, 1))], [f"r{name}"])
+            self._node(
+                "Conv", [f"x{name}", self._weight((shape[1], shape[1], 1, 1))], [f"r{name}"], name=f"{BEFORE}{name}"
+            )
         else:
-            self._node("Relu", [f"x{name}"], [f"r{name}"])
+            self._node("Relu", [f"x{name}"], [f"r{name}"], name=f"{BEFORE}{name}")
         return f"r{name}"
 
     def _weight(self, given: tuple[int, ...] | np.ndarray) -> str:
@@ -179,7 +191,7 @@ class _Builder:
     def _node(self, kind: str, reads: list[str], writes: list[str], **more: Any) -> None:
         from onnx import helper
 
-        self._nodes.append(helper.make_node(kind, reads, writes, name=f"n{len(self._nodes)}", **more))
+        self._nodes.append(helper.make_node(kind, reads, writes, **{"name": f"n{len(self._nodes)}", **more}))
 
 
 def _pick(draw: np.random.Generator, *choices: int) -> int:
@@ -233,6 +245,13 @@ def _first(draw: np.random.Generator) -> Case:
     side, kernel = _pick(draw, 128, 160, 192, 256), _pick(draw, 3, 5, 7)
     sizes = {"pads": [kernel // 2] * 4, "strides": [2, 2]}
     return Case("Conv", [(1, 3, side, side)], [(_pick(draw, 16, 32, 64), 3, kernel, kernel)], sizes)
+
+
+def _first_of_integers(draw: np.random.Generator) -> Case:
+    case, zero = _first(draw), np.array(128, np.uint8)
+    filters = draw.integers(-127, 127, case.weights[0], np.int8)
+    weights: list[tuple[int, ...] | np.ndarray] = [_SCALE, zero, filters, _SCALE, np.array(0, np.int8), _SCALE, zero]
+    return Case("QLinearConv", case.inputs, weights, case.attributes, element="uint8")
 
 
 def _depthwise(draw: np.random.Generator) -> Case:
@@ -331,7 +350,7 @@ def _where(draw: np.random.Generator) -> Case:
 
 
 def _quick_gelu(draw: np.random.Generator) -> Case:
-    return Case("QuickGelu", [_map(draw)], domain=MICROSOFT)
+    return Case("QuickGelu", [_map(draw)], attributes={"alpha": 1.0}, domain=MICROSOFT)  # SiLU
 
 
 def _reshape(draw: np.random.Generator) -> Case:
@@ -357,21 +376,36 @@ def _recurrent(kind: str, gates: int) -> Callable[[np.random.Generator], Case]:
 
 
 def _integer_product(draw: np.random.Generator) -> Case:
-    weight = draw.integers(0, 255, (_width(draw), _width(draw)), np.uint8)
+    weight = draw.integers(-127, 127, (_width(draw), _width(draw)), np.int8)
     shape = (1, _pick(draw, 1, 1, 16, 64, 128, 320), len(weight))
     return Case("DynamicQuantizeMatMul", [shape], [weight, _SCALE], domain=MICROSOFT)
 
 
-def _integer_convolution(draw: np.random.Generator) -> Case:
-    """Channels last, as the optimiser leaves it."""
-    side, kernel = _pick(draw, 7, 14, 28, 56), _pick(draw, 1, 3)
-    wide = min(_channels(draw, side), 512)
-    separable, element = bool(draw.random() < 0.3), ("uint8", "int8")[_pick(draw, 0, 1)]
-    shape = (wide, 1, 3, 3) if separable else (min(_channels(draw, side), 512), wide, kernel, kernel)
-    zero, none = np.array(128 if element == "uint8" else 0, element), np.array(0, np.int8)
-    weights = [_SCALE, zero, draw.integers(-127, 127, shape, np.int8), _SCALE, none, _SCALE, zero]
-    sizes = {"pads": [shape[2] // 2] * 4, "channels_last": 1, "group": wide if separable else 1}
-    return Case("QLinearConv", [(1, side, side, wide)], weights, sizes, domain=MICROSOFT, element=element)
+def _integer_convolution(element: str, *, separable: bool, last: bool) -> Callable[[np.random.Generator], Case]:
+    """Channels last, as the optimiser leaves it, or first, as in files."""
+
+    def make(draw: np.random.Generator) -> Case:
+        side, kernel = _pick(draw, 7, 14, 28, 56), _pick(draw, 1, 3)
+        wide = min(_channels(draw, side), 512)
+        shape = (wide, 1, 3, 3) if separable else (min(_channels(draw, side), 512), wide, kernel, kernel)
+        zero, none = np.array(128 if element == "uint8" else 0, element), np.array(0, np.int8)
+        weights = [_SCALE, zero, draw.integers(-127, 127, shape, np.int8), _SCALE, none, _SCALE, zero]
+        stride = _pick(draw, 1, 1, 2) if separable else 1
+        sizes = {"pads": [shape[2] // 2] * 4, "group": wide if separable else 1, "strides": [stride] * 2}
+        if not last:
+            return Case("QLinearConv", [(1, wide, side, side)], weights, sizes, element=element)
+        image = (1, side, side, wide)
+        return Case("QLinearConv", [image], weights, sizes | {"channels_last": 1}, domain=MICROSOFT, element=element)
+
+    return make
+
+
+def _quantize(draw: np.random.Generator) -> Case:
+    return Case("QuantizeLinear", [_map(draw)], [_SCALE, np.array(128, np.uint8)])
+
+
+def _dequantize(draw: np.random.Generator) -> Case:
+    return Case("DequantizeLinear", [_map(draw)], [_SCALE, np.array(128, np.uint8)], element="uint8")
 
 
 _SCALE = np.array(0.01, np.float32)
@@ -381,7 +415,7 @@ _ROWS = 20_000
 _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _pointwise: 30,
     _spatial: 30,
-    _first: 4,
+    _first: 8,
     _depthwise: 20,
     _dense: 24,
     _batched: 16,
@@ -404,7 +438,15 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _recurrent("LSTM", 4): 10,
     _recurrent("GRU", 3): 10,
     _integer_product: 16,
-    _integer_convolution: 30,
+    **{
+        _integer_convolution(element, separable=separable, last=last): 10
+        for element in ("uint8", "int8")
+        for separable in (False, True)
+        for last in (False, True)
+    },
+    _first_of_integers: 6,
+    _quantize: 10,
+    _dequantize: 10,
     _grouped: 14,
     _where: 8,
     _quick_gelu: 10,

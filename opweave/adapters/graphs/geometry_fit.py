@@ -9,6 +9,8 @@ from opweave.problems.slicing.geometry import Geometry, Layout, extent_of, misfi
 
 OWN = Geometry(channels="own")
 JOINED = Geometry(channels="joined")
+SPLIT = Geometry()
+"""Channels handed on as they are, to several outputs or in part."""
 DENSE = Geometry(rows="all")
 GLOBAL_POOL = Geometry(channels="own", rows="all")
 
@@ -33,8 +35,8 @@ def channel_axis(rank: int, layout: Layout) -> int | None:
     return rank - 3 if rank <= 4 else None
 
 
-def joins_channels(axis: int, rank: int, layout: Layout) -> bool:
-    """Whether a concatenation along ``axis`` (counted from the end if negative) joins channels."""
+def along_channels(axis: int, rank: int, layout: Layout) -> bool:
+    """Whether ``axis`` (counted from the end if negative) is that of the channels."""
     return rank > 0 and axis % rank == channel_axis(rank, layout)
 
 
@@ -81,7 +83,8 @@ def fitting(found: Mapping[str, Geometry | None], graph: OpGraph, layout: Layout
     extents = {tensor.id: extent_of(tensor, layout) for tensor in graph.tensors}
 
     def fits(op: Operator, geometry: Geometry) -> bool:
-        return len(op.outputs) == 1 and misfit(extents, op, geometry) is None
+        described = len(op.outputs) == 1 or geometry == SPLIT  # pooling may also return where its maxima lie
+        return bool(op.outputs) and described and misfit(extents, op, geometry) is None
 
     return {
         op.id: geometry for op in graph.operators if (geometry := found.get(op.id)) is not None and fits(op, geometry)

@@ -64,7 +64,7 @@ def _read(layer: Any, shape: tuple[int, ...], layout: Layout) -> Geometry | None
         case "Dense":
             return fit.dense_on(shape, layout)
         case "Concatenate":
-            return fit.JOINED if fit.joins_channels(int(layer.axis), len(shape), layout) else None
+            return fit.JOINED if fit.along_channels(int(layer.axis), len(shape), layout) else None
         case "Activation" | "Rescaling":
             return fit.OWN
     return None

@@ -28,8 +28,8 @@ def from_config(data: Mapping[str, object], where: str, dtype: str | None = None
     where
         Name of the file in errors.
     dtype
-        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors are then ``"f32"``, as llama.cpp
-        keeps them. None for the type that the configuration names.
+        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors, routers and the biases of experts
+        are then ``"f32"``, as llama.cpp keeps them. None for the type that the configuration names.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def _held(config: Config, dtype: str | None) -> Iterator[Held]:
     plain = _plain_type(config)
     for planned in planned_tensors(config):
         layer, place, shape = planned
-        if len(shape) == 1:
-            size = row_bytes(shape[0], "f32" if chosen else plain)
+        if len(shape) == 1 or (chosen and (place == "router" or (place == "experts" and len(shape) == 2))):
+            size = prod(shape) * number_type("f32" if chosen else plain).bytes
         elif chosen:
             size = _matrix_bytes(shape, chosen)
         elif packed == "fp8" and place not in ("embedding", "head", "router"):

@@ -117,7 +117,7 @@ def in_words(mine: Sequence[Part], every: Sequence[Part]) -> str:
     whole = [layer for layer, held in here.items() if held == roles[layer]]
     words = ["embedding"] if any(part.role == "embedding" for part in mine) else []
     if whole:
-        words.append(f"layers {ranges(whole)}")
+        words.append(f"layer{'s' * (len(whole) > 1)} {ranges(whole)}")
     for role in dict.fromkeys(part.role for part in mine if part.layer is not None):
         some = [layer for layer, held in here.items() if role in held and held != roles[layer]]
         if some:

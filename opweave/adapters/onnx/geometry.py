@@ -136,7 +136,12 @@ def _dense(node: _Node) -> Geometry | None:
 def _concat(node: _Node) -> Geometry | None:
     axis = (node.numbers("axis") or [1])[0]
     whole = len(node.op.inputs) == len(node.node.input)
-    return fit.JOINED if whole and fit.joins_channels(axis, len(node.shape), LAYOUT) else None
+    return fit.JOINED if whole and fit.along_channels(axis, len(node.shape), LAYOUT) else None
+
+
+def _split(node: _Node) -> Geometry | None:
+    axis = (node.numbers("axis") or [0])[0]
+    return fit.SPLIT if fit.along_channels(axis, len(node.shape), LAYOUT) else None
 
 
 _READERS: dict[str, Callable[[_Node], Geometry | None]] = {
@@ -146,4 +151,5 @@ _READERS: dict[str, Callable[[_Node], Geometry | None]] = {
     **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"), _reduction),
     **dict.fromkeys(("Gemm", "MatMul"), _dense),
     "Concat": _concat,
+    "Split": _split,
 }

@@ -122,9 +122,11 @@ def follows(node: NodeProto, fixed: Container[str]) -> bool:
 
 
 def _kind(node: NodeProto) -> str:
-    """The node's type; one that works on images in blocks of channels says so."""
-    blocked = node.domain == "com.microsoft.nchwc" and not node.op_type.startswith("Reorder")
-    return f"Nchwc{node.op_type}" if blocked else node.op_type
+    """The node's type; one that works on images in another layout than the standard one says so."""
+    if node.domain == "com.microsoft.nchwc" and not node.op_type.startswith("Reorder"):
+        return f"Nchwc{node.op_type}"
+    last = any(each.name == "channels_last" and each.i for each in node.attribute)
+    return f"Nhwc{node.op_type}" if last and node.op_type == "QLinearConv" else node.op_type
 
 
 def _adds_to_input(node: NodeProto) -> bool:

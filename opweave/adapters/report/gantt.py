@@ -152,8 +152,8 @@ def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[Resou
                 continue
             if resource.kind == "device":
                 limit = "" if use.memory_limit is None else f" / {readable_bytes(use.memory_limit)}"
-                note = f"{readable_bytes(use.memory_bytes)}{limit}" if use.runs else "not used"
-                add(row, f"{shortened(use.name, 22)}\n{note}", device=True)
+                held = f"{readable_bytes(use.memory_bytes)}{limit}" if use.memory_bytes or limit else ""
+                add(row, f"{shortened(use.name, 22)}\n{held if use.runs else 'not used'}".rstrip(), device=True)
             elif row in used and resource.kind in ports and resource.kind in PORT_WORDS:
                 add(row, PORT_WORDS[resource.kind], device=False)
         top += GAP
@@ -236,7 +236,7 @@ def _name(
     start, end, count = float(acts.start[row]), float(acts.end[row]), int(acts.count[row])
     letters = int((end - start) / scale / span * WIDTH * TIME_SHARE / 0.075) - 1
     text, size, least = timeline.name(int(acts.what[row])), 8.5, 3
-    if timeline.period is not None:
+    if timeline.period is not None and acts.round.any():
         text, size, least = str(int(acts.round[row]) + 1), 7.5, 1
     elif sizes:
         last, size, least = text.split(".")[-1], 7.0, 2

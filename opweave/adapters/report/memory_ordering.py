@@ -62,6 +62,8 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
         if before > needed:
             share = readable_share(1 - needed / before)
             yield f"The given order needs {readable_bytes(before)}, so {share} is saved."
+        elif before == needed and self.solution.order != tuple(op.id for op in self.problem.graph.operators):
+            yield "The given order needs as much."
         yield self.proof()
 
     def plan(self) -> dict[str, object]:

@@ -18,7 +18,7 @@ from opweave.adapters.report.views import view_alone
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.looks import brief, brief_fields, changed_fields
+from opweave.problems.looks import brief_fields, changed_fields
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.rows import data_frame
@@ -51,7 +51,7 @@ VIEWS = {
 }
 """The functions for each class and verb; see :func:`~opweave.problems.shown.shown_by`."""
 
-MOST_ROWS = 12
+MOST_ROWS, MOST_NAMES = 12, 3
 """Most rows that a table in a notebook shows of a graph or a solution."""
 
 MOST_LETTERS = 300
@@ -118,7 +118,7 @@ def graph_html(graph: OpGraph) -> str:
     """The size of the graph, and its first operators."""
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}
     cells = [
-        (op.id, op.kind, brief(op.inputs), brief(op.outputs), readable_bytes(sum(size[name] for name in op.outputs)))
+        (op.id, op.kind, _few(op.inputs), _few(op.outputs), readable_bytes(sum(size[name] for name in op.outputs)))
         for op in graph.operators[:MOST_ROWS]
     ]
     return _listing(repr(graph), ("operator", "kind", "inputs", "outputs", "bytes out"), cells, len(graph.operators))
@@ -180,6 +180,11 @@ def timeline_html(timeline: Timeline) -> str:
     ]
     headings = (f"start ({timeline.unit})", "end", "where", "does", "what")
     return _listing(repr(timeline), headings, cells, len(acts))
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f", ... {len(names):,} in all" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _cell(name: str, value: object) -> str:

@@ -46,7 +46,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
     def rows(self) -> list[Row]:
         """Add how many operators cannot be cut."""
         whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
-        return [*super().rows(), ("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}")]
+        return [*super().rows(), ("operators that cannot be cut", f"{whole:,} of {len(self.problem.cuttings):,}")]
 
     def sentences(self) -> Iterator[str]:
         """Add how operators are cut, where the time goes, and which operators stay whole."""
@@ -58,12 +58,15 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
             rows, channels = (
                 sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
             )
-            yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
-            yield f"{readable_share(wait / details.latency)} of the time is waiting for data."
+            if rows + channels:
+                yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
+                yield f"{readable_share(wait / details.latency)} of the time is waiting for data."
+            else:
+                yield "No operator is cut."
         kept = [(name, cutting.why_whole) for name, cutting in self.problem.cuttings.items() if not cutting.lengths]
         if kept:
             name, why = kept[0]
-            yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators stay whole; of {name!r}, {why}."
+            yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators cannot be cut; of {name!r}, {why}."
 
     def shortage(self) -> str | None:
         """Find a device or operator for which nothing fits."""

@@ -283,7 +283,12 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
             return f"{text}; no single device may run it"
         gain = self._gain() or 1.0
         if self.alone is None or len(self.uses) == 1:
-            return text if self.reference is None else f"{text}, {self.reference.solver} over it {gain:.2f}"
+            if self.reference is None:
+                return text
+            other = f"{self.reference.solver!r}"
+            if self.problem.unit == "seconds":
+                return f"{text}, {gain:.2f} times as fast as {other}"
+            return f"{text}; {other} needs {readable(self.reference.objective, self.problem.unit)}"
         if len(used) > 1 and gain > 1 + wording.SAME:
             return f"{text}, {gain:.2f} times as fast as the best single one"
         return (

@@ -78,8 +78,8 @@ def stages_of(devices: Sequence[str], runtime: str) -> list[tuple[str, int]]:
 def exchanged(model: LanguageModel, homes: Mapping[str, str]) -> dict[str, str]:
     """An equally fast plan in which layers that keep groups elsewhere stand first, so that few words say which.
 
-    Layers are exchanged if they are equal, their attention is on one device, and so is that of the layers that follow
-    them: then nothing is sent that was not sent before, and every device holds as many bytes as before.
+    Layers are exchanged if they are equal, their attention is on one device, and so is what follows them: then nothing
+    is sent that was not sent before, and every device holds as many bytes as before.
 
     Examples
     --------
@@ -97,10 +97,12 @@ def exchanged(model: LanguageModel, homes: Mapping[str, str]) -> dict[str, str]:
     """
     found = dict(homes)
     attention = [homes[f"layers.{number}.attention"] for number in range(len(model.layers))]
+    then = [*attention[1:], homes.get("head")]
     for _, block in groupby(range(len(attention)), key=attention.__getitem__):
-        *inner, _last = block
         alike: dict[Layer, list[int]] = {}
-        for number in inner:
+        for number in block:
+            if then[number] != attention[number]:
+                continue
             alike.setdefault(model.layers[number], []).append(number)
         for layer, numbers in alike.items():
             roles = [group.role for group in layer.groups]

@@ -35,6 +35,7 @@ def vllm_command(
     work: Workload = DECODE,
     *,
     name: str | None = None,
+    host: str | None = None,
 ) -> str:
     """Write the command that serves a plan with vLLM as a pipeline.
 
@@ -46,13 +47,21 @@ def vllm_command(
         The context, and the number of sequences at once.
     name
         The model as vLLM finds it; None for the description's own name.
+    host
+        The device that is the processor with its memory, which is no rank of vLLM.
 
     Raises
     ------
     InvalidInputError
-        When a layer is divided, or a device has several blocks of layers.
+        When a layer is divided, a device has several blocks of layers, or the host has layers beside others.
     """
-    counts = [count for _, count in _stages(model, plan, "vLLM")]
+    stages = _stages(model, plan, "vLLM")
+    if len(stages) > 1 and host in dict(stages):
+        raise InvalidInputError(
+            f"the host {host!r} holds layers beside other devices, but the ranks of a vLLM pipeline are GPUs; plan "
+            "without it"
+        )
+    counts = [count for _, count in stages]
     words = ["vllm", "serve", name or model.name, "--max-model-len", str(work.context)]
     words += ["--max-num-seqs", str(work.sequences)]
     if len(counts) == 1:
@@ -169,7 +178,7 @@ def language_settings(
         Command lines and mappings. Where a runtime cannot carry out the plan, a sentence says why.
     """
     writers: dict[str, Callable[[], object]] = {
-        "vLLM": lambda: vllm_command(model, plan, work),
+        "vLLM": lambda: vllm_command(model, plan, work, host=host),
         "exo": lambda: exo_shards(model, plan),
         "accelerate": lambda: accelerate_device_map(model, plan),
     }

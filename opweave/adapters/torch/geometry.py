@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 LAYOUT: Layout = "channels_first"
+SPLITS = (
+    "aten.chunk.default",
+    "aten.narrow.default",
+    "aten.slice.Tensor",
+    "aten.split.Tensor",
+    "aten.split.sizes",
+    "aten.split_with_sizes.default",
+)
+"""Operators that hand on parts of a tensor along one dimension."""
 
 
 def torch_geometry(program: ExportedProgram, graph: OpGraph) -> dict[str, Geometry]:
@@ -102,7 +111,12 @@ def _dense(call: _Call) -> Geometry | None:
 
 def _concat(call: _Call) -> Geometry | None:
     axis = call.arguments["dim"]
-    return fit.JOINED if isinstance(axis, int) and fit.joins_channels(axis, len(call.shape), LAYOUT) else None
+    return fit.JOINED if isinstance(axis, int) and fit.along_channels(axis, len(call.shape), LAYOUT) else None
+
+
+def _split(call: _Call) -> Geometry | None:
+    axis = call.arguments["dim"]
+    return fit.SPLIT if isinstance(axis, int) and fit.along_channels(axis, len(call.shape), LAYOUT) else None
 
 
 _READERS: dict[str, Callable[[_Call], Geometry | None]] = {
@@ -116,4 +130,5 @@ _READERS: dict[str, Callable[[_Call], Geometry | None]] = {
     "aten.linear.default": _dense,
     "aten.addmm.default": _dense,
     "aten.cat.default": _concat,
+    **dict.fromkeys(SPLITS, _split),
 }

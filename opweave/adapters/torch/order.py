@@ -7,6 +7,8 @@ without references, and overwrites a value only if the program says so. The matc
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import operator
 import time
 from collections import Counter
@@ -19,6 +21,10 @@ from opweave.problems.errors import EngineError
 
 if TYPE_CHECKING:
     from torch.fx import Node
+
+
+_SPAN = "opweave "
+"""Start of the names under which a profile lists the operators of an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,10 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
         for name in order:
             node = run.planned[name]
             args, kwargs = memory.given(node)
-            began = time.perf_counter()
-            result = _callee(node)(*args, **kwargs)
-            seconds[name] = time.perf_counter() - began
+            with torch.profiler.record_function(_SPAN + name):
+                began = time.perf_counter()
+                result = _callee(node)(*args, **kwargs)
+                seconds[name] = time.perf_counter() - began
             del args, kwargs
             memory.keep(node, result)
             del result
@@ -90,17 +97,48 @@ def allocator_peak(run: Callable[[], object]) -> int:
     The profiler provides the figures: every allocation and release, including scratch memory of kernels if it comes
     from this allocator.
     """
+    return max(itertools.accumulate(change for _, change in _profiled(run)[0]), default=0)
+
+
+def kernel_scratch(run: Callable[[], object]) -> dict[str, int]:
+    """Bytes that PyTorch's CPU allocator hands out to every operator while it runs, beyond its results.
+
+    Parameters
+    ----------
+    run
+        A call of :func:`run_in_order`. What it tells about an operator holds for every order of the program.
+
+    Returns
+    -------
+    dict
+        Only operators that take any. Libraries that bring an allocator of their own (oneDNN) are not seen.
+    """
+    changes, spans = _profiled(run)
+    moments = [moment for moment, _ in changes]
+    found = {}
+    for name, begin, end in spans:
+        own = changes[bisect.bisect_left(moments, begin) : bisect.bisect_right(moments, end)]
+        running = [0, *itertools.accumulate(change for _, change in own)]
+        if max(running) > max(running[-1], 0):
+            found[name] = max(running) - max(running[-1], 0)
+    return found
+
+
+def _profiled(run: Callable[[], object]) -> tuple[list[tuple[int, int]], list[tuple[str, int, int]]]:
+    """Every change of the allocated bytes with its moment, and the begin and end of every operator; in nanoseconds."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = run()
-    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    events = profiler.profiler.kineto_results.events()
     del result
-    now = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        now += event.nbytes()
-        peak = max(peak, now)
-    return peak
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    spans = [
+        (event.name().removeprefix(_SPAN), event.start_ns(), event.start_ns() + event.duration_ns())
+        for event in events
+        if event.name().startswith(_SPAN)
+    ]
+    return changes, spans
 
 
 class _Memory:

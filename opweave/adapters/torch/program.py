@@ -44,6 +44,7 @@ _OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_
 _OPEN_RESULT = f"where its size depends on values, rewrite that line with masks or fixed sizes, {_RECORD}"
 _SAID = (
     ("uninitialized parameter", "run it once on real inputs first, because its lazy layers get their sizes then"),
+    ("'NoneType' object", "give optional inputs too, such as masks; some models make them only outside torch.export"),
     ("Unsupported input type", "register that class with torch.export.register_dataclass, or pass tensors"),
     ("__obj_flatten__", f"load the module as it was before it was quantised, {_RECORD}"),
     ("numpy() is not supported", f"use operations of torch in place of NumPy's there, {_RECORD}"),

@@ -30,10 +30,9 @@ from opweave.adapters.onnx.session import (
 )
 from opweave.adapters.onnx.write import save_model
 from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
-from opweave.adapters.verify.parts import operator_times, parts_of
+from opweave.adapters.verify.parts import operator_times, parts_of, with_scratch
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import EngineError
-from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
@@ -274,15 +273,7 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
 
 def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
     """The problem of the tensors alone: the runtime's counters are read when a kernel has given its scratch back."""
-    operators = tuple(op.model_copy(update={"workspace_bytes": 0}) for op in problem.graph.operators)
-    shown = problem.graph
-    graph = OpGraph(
-        name=shown.name,
-        operators=operators,
-        tensors=shown.tensors,
-        parameters=shown.parameters,
-        outputs=shown.outputs,
-    )
+    graph = with_scratch(problem.graph, {})
     return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 

@@ -56,3 +56,15 @@ def _promised(costs: object, operator: str, device: str | None) -> float | None:
     if row is None or column is None:
         return None
     return costs.table[row][column * len(costs.batches)]
+
+
+def with_scratch(graph: OpGraph, scratch: Mapping[str, int]) -> OpGraph:
+    """The graph with other workspaces; 0 for operators that are not named."""
+    operators = tuple(op.model_copy(update={"workspace_bytes": scratch.get(op.id, 0)}) for op in graph.operators)
+    return OpGraph(
+        name=graph.name,
+        operators=operators,
+        tensors=graph.tensors,
+        parameters=graph.parameters,
+        outputs=graph.outputs,
+    )

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
+from opweave.adapters.torch.order import TorchRun, allocator_peak, kernel_scratch, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.stages import staged
-from opweave.adapters.verify.parts import operator_times, parts_of
+from opweave.adapters.verify.parts import operator_times, parts_of, with_scratch
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -64,6 +64,8 @@ def _verify_order(
     run_in_order(run, ordering.order, _copies(flat))  # the first run of an operator takes longer
     planned = run_in_order(run, ordering.order, _copies(flat))
     given = run_in_order(run, given_order(counted).order, _copies(flat))
+    scratch = kernel_scratch(lambda: run_in_order(run, given_order(counted).order, _copies(flat)).outputs)
+    predicted = MemoryOrdering(graph=with_scratch(graph, scratch)).evaluate(ordering).objective
     peak = allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs)
     memory = MemoryCheck(
         assumptions=f"{counted.assumptions()}; in-place calls of the program are aliases",
@@ -71,6 +73,7 @@ def _verify_order(
         measured=planned.live,
         given_peak=max(given.live, default=0),
         default_peak=allocator_peak(lambda: _whole(run, _copies(flat))),
+        predicted_arena=None if predicted is None else int(predicted),
         allocator_peak=peak,
         explanation=_explanation(planned, peak),
     )

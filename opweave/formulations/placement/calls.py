@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,6 +41,8 @@ class CallInstance:
         Seconds from and to host memory; inf without a link. Shape (tensors, accelerators).
     most
         Most calls of an accelerator, at most the number of operators.
+    cores
+        Most operators of the host at the same time, at most the number of operators.
     """
 
     whole: PlacementInstance
@@ -50,6 +54,7 @@ class CallInstance:
     bring: FloatMatrix
     give: FloatMatrix
     most: int
+    cores: int
 
     @property
     def operators(self) -> int:
@@ -86,6 +91,19 @@ class CallInstance:
             else:
                 found.append([k])
         return found
+
+    @cached_property
+    def _reached(self) -> list[set[int]]:
+        """Operators behind every operator."""
+        found: list[set[int]] = [set() for _ in range(self.operators)]
+        for v in topological_order(self.whole.after).tolist()[::-1]:
+            for other in self.whole.after[v].tolist():
+                found[v] |= {other, *found[other]}
+        return found
+
+    def in_turn(self, first: int, second: int) -> bool:
+        """Whether data order two operators."""
+        return first in self._reached[second] or second in self._reached[first]
 
     def schedule(self, device: IntArray, start: FloatArray) -> Schedule:
         """The solution with these devices (positions in the cluster) and starts."""
@@ -132,6 +150,7 @@ def lower_calls(problem: Placement) -> CallInstance:
         bring=np.ascontiguousarray(bring),
         give=np.ascontiguousarray(give),
         most=most,
+        cores=whole.operators if problem.host_cores is None else min(problem.host_cores, whole.operators),
     )
 
 
@@ -157,7 +176,7 @@ def calls_of(instance: CallInstance, schedule: Schedule) -> IntArray:
     return np.array([found.get(each, -1) for each in step], dtype=np.int64)
 
 
-def schedule_of_calls(instance: CallInstance, call: IntArray) -> Schedule:
+def schedule_of_calls(instance: CallInstance, call: IntArray, known: FloatArray) -> Schedule:
     """The schedule in which calls begin as early as they can, those of an accelerator in the order of their numbers.
 
     Parameters
@@ -165,6 +184,8 @@ def schedule_of_calls(instance: CallInstance, call: IntArray) -> Schedule:
     call
         The call of every operator, each accelerator's ``most`` after those of the accelerator before it; -1 on the
         host. Shape (operators,). If calls wait for each other in a circle, they begin at 0.
+    known
+        When operators begin in some plan: the host's cores take them in this order. Shape (operators,).
     """
     count = instance.operators
     step = np.where(call >= 0, count + call, np.arange(count))
@@ -188,9 +209,27 @@ def schedule_of_calls(instance: CallInstance, call: IntArray) -> Schedule:
             arcs.add((first + count, second + count))
     pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
     after = Adjacency.from_pairs(steps, pairs[:, 0], pairs[:, 1])
-    begin = np.zeros(steps)
-    for source in topological_order(after).tolist():
+    begin, cores, when = np.zeros(steps), [0.0] * instance.cores, np.zeros(steps)
+    np.maximum.at(when, step, known)
+    for source in _in_time(after, when):
         targets_of = after[source]
+        if source < count and call[source] < 0:
+            begin[source] = max(begin[source], heapq.heappop(cores))
+            heapq.heappush(cores, float(begin[source] + load[source]))
         begin[targets_of] = np.maximum(begin[targets_of], begin[source] + load[source])
     devices = np.where(call >= 0, np.append(instance.accelerators, 0)[accelerator], instance.host)
     return instance.schedule(devices, begin[step])
+
+
+def _in_time(after: Adjacency, when: FloatArray) -> Iterator[int]:
+    """Steps in an order that their data allow, of those that are ready the earliest first."""
+    waits = np.bincount(after.items, minlength=len(when))
+    ready = [(float(when[step]), step) for step in np.flatnonzero(waits == 0).tolist()]
+    heapq.heapify(ready)
+    while ready:
+        _, step = heapq.heappop(ready)
+        yield step
+        for other in after[step].tolist():
+            waits[other] -= 1
+            if not waits[other]:
+                heapq.heappush(ready, (float(when[other]), other))

@@ -8,6 +8,7 @@ For rows of your own, ``model.on(op, device)``, ``model.uses(device)`` and ``mod
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -121,7 +122,8 @@ class Calls(TimedFormulation[Placement, Schedule]):
         self._places(model)
         loads = self._carried(model)
         self._contiguous(model)
-        self._times(model, loads, horizon)
+        end = self._times(model, loads, horizon)
+        self._cores(model, end, horizon / self._unit)
         self._memory(model)
         self.add_constraints(model, problem)
         return model
@@ -204,8 +206,8 @@ class Calls(TimedFormulation[Placement, Schedule]):
     def _edges(instance: CallInstance) -> tuple[list[int], list[int]]:
         return instance.whole.before.items.tolist(), instance.whole.before.heads().tolist()
 
-    def _times(self, model: CallModel, loads: list[Linear], horizon: float) -> None:
-        """Ends of operators and begins of calls; the makespan is the last end."""
+    def _times(self, model: CallModel, loads: list[Linear], horizon: float) -> list[Linear]:
+        """Ends of operators and begins of calls; the makespan is the last end. Returns the ends."""
         instance, unit = model.instance, self._unit
         big, most = horizon / unit, instance.most
         least = min(big, float(self.context.lower_bound or 0.0) / unit)
@@ -239,6 +241,28 @@ class Calls(TimedFormulation[Placement, Schedule]):
                 model.rows("in_turn").add(begin[c - 1] + loads[c - 1] <= begin[c])
             model.rows("within").add(begin[c] + load <= last)
         model.minimise(last, unit)
+        return end
+
+    def _cores(self, model: CallModel, end: list[Linear], big: float) -> None:
+        """Every operator on the host has a core; of two on a core, one ends before the other starts."""
+        instance = model.instance
+        able = [v for v in range(instance.operators) if model.place[v, -1] != ABSENT]
+        if len(able) <= instance.cores:
+            return
+        cores = {v: model.binaries("core", [(v, c) for c in range(instance.cores)]).tolist() for v in able}
+        own = {v: self._units(instance.host_seconds[v]) for v in able}
+        for v in able:
+            model.rows("a_core").add(Linear.over(cores[v]) - model.at(v, -1) == 0)
+        apart = [each for each in itertools.combinations(able, 2) if not instance.in_turn(*each)]
+        firsts = model.binaries("first", apart).tolist()
+        for (u, v), column in zip(apart, firsts, strict=True):
+            first = Linear.of(column)
+            for one, other in zip(cores[u], cores[v], strict=True):
+                both, most = Linear.of(one) + Linear.of(other), big + own[u] + own[v]
+                ends, back = end[u] + own[v] - end[v], end[v] + own[u] - end[u]
+                model.rows("in_core").add(ends + (both + first) * most <= 3 * most)
+                model.rows("in_core").add(back + (both - first) * most <= 2 * most)
+            self.check_time()
 
     def _memory(self, model: CallModel) -> None:
         """No device holds more than it can."""
@@ -254,7 +278,11 @@ class Calls(TimedFormulation[Placement, Schedule]):
         shown = np.where(model.place == ABSENT, -1.0, values[model.place])
         call = shown.argmax(axis=1)
         calls = model.place.shape[1] - 1
-        return schedule_of_calls(model.instance, np.where(call == calls, -1, call))
+        whole, known = model.instance.whole, np.zeros(len(call))
+        for v, name in enumerate(whole.names):
+            own = float(model.instance.host_seconds[v]) / self._unit
+            known[v] = values[model.column("E", name)] - (own if call[v] == calls else 0.0)
+        return schedule_of_calls(model.instance, np.where(call == calls, -1, call), known)
 
     def start(self, model: CallModel, solution: Schedule) -> FloatArray:
         """Values of the columns of places."""

@@ -18,7 +18,8 @@ _SAME: Mapping[str, str] = {
     for short, names in {
         "conv": (
             "convolution conv1d conv2d conv3d depthwiseconv1d depthwiseconv2d separableconv1d separableconv2d "
-            "qlinearconv fusedconv nchwcconv mkldnnconvolution cudnnconvolution convdepthwise2d convdepthwise3d"
+            "qlinearconv nhwcqlinearconv fusedconv nchwcconv mkldnnconvolution cudnnconvolution convdepthwise2d "
+            "convdepthwise3d"
         ),
         "deconv": "convtranspose conv1dtranspose conv2dtranspose conv3dtranspose convtranspose1d convtranspose2d",
         "bn": (

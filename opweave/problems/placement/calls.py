@@ -1,7 +1,7 @@
 """Placement with blocking calls: what a schedule does, and the rules that judge it.
 
 An accelerator works in calls: tensors in, operators one after the other, tensors out. The host runs any number of
-operators at the same time.
+operators at the same time, or as many as it has cores.
 
 Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), the model
 for latency.
@@ -45,7 +45,11 @@ def check_calls(problem: Placement) -> None:
     """
     host, known = problem.host, problem.cluster.device_index
     if problem.transfers != "blocking":
-        given = {"host": host is not None, "max_calls": problem.max_calls != 1}
+        given = {
+            "host": host is not None,
+            "max_calls": problem.max_calls != 1,
+            "host_cores": problem.host_cores is not None,
+        }
         for field, there in given.items():
             if there:
                 raise ValueError(f"{field} is for transfers='blocking', and transfers is {problem.transfers!r}")
@@ -302,6 +306,7 @@ def _violations(calls: Calls, end: float) -> Iterator[Violation]:
             what = f"{named(read)} starts {early:.6g} s before its input {tensors[tensor]!r} is in host memory"
             yield Violation(rule="precedence", message=what, excess=early)
     yield from _of_one_accelerator(calls, tolerance)
+    yield from _of_the_host(calls, tolerance)
 
 
 def _of_one_accelerator(calls: Calls, tolerance: float) -> Iterator[Violation]:
@@ -319,3 +324,21 @@ def _of_one_accelerator(calls: Calls, tolerance: float) -> Iterator[Violation]:
                 message = f"{place.name!r} begins a call at {start[step]:.6g} s, during another"
                 yield Violation(rule="overlap", message=message, excess=float(latest - start[step]))
             latest = max(latest, float(ends[step]))
+
+
+def _of_the_host(calls: Calls, tolerance: float) -> Iterator[Violation]:
+    """Moments at which the host runs more operators than it has cores; those of 0 seconds may be at ends of others."""
+    cores = calls.problem.host_cores
+    steps = [step for step, there in enumerate(calls.is_call) if not there]
+    if cores is None or len(steps) <= cores:
+        return
+    start, ends = calls.start[calls.first], calls.ends
+    running: list[float] = []  # when those that run at the moment end
+    for step in sorted(steps, key=lambda step: (start[step], ends[step])):
+        now = float(start[step])
+        running = [end for end in running if end - now > tolerance]
+        if len(running) >= cores:
+            name, later = calls.problem.graph.operators[calls.first[step]].id, min(running) - now
+            message = f"{name!r} starts at {now:.6g} s, while the host runs {len(running)}: host_cores={cores}"
+            yield Violation(rule="cores", message=message, excess=later)
+        running.append(float(ends[step]))

@@ -110,11 +110,13 @@ class Placement(Problem[Schedule, PlacementDetails]):
         other operators make; then its operators run one after the other; then it returns every tensor that other
         operators read. It begins when all its inputs are in host memory, its outputs are there when it ends, and
         its accelerator does nothing else meanwhile. No data may leave a call and come back into it. The host runs any
-        number of operators at the same time, and its operators use host memory directly.
+        number of operators at the same time, or ``host_cores``, and its operators use host memory directly.
     host
         The device of ``"blocking"`` whose memory all tensors pass through; None for the other readings.
     max_calls
         Most calls of each accelerator under ``"blocking"``; None for any number.
+    host_cores
+        Most operators that the host runs at the same time under ``"blocking"``; None for any number.
     memory
         What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
         the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
@@ -168,6 +170,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
     memory: MemoryModel = "additive"
     host: Name | None = None
     max_calls: Count | None = 1
+    host_cores: Count | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
@@ -209,7 +212,8 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     def assumptions(self) -> str:
         calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"
-        blocking = f", {calls} of an accelerator" if self.transfers == "blocking" else ""
+        cores = "" if self.host_cores is None else f", {counted(self.host_cores, 'core')} of the host"
+        blocking = f", {calls} of an accelerator{cores}" if self.transfers == "blocking" else ""
         return f"makespan, transfers {self.transfers}{blocking}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:

@@ -26,26 +26,39 @@ ELEMENTWISE = frozenset(
         "batch_norm",
         "batchnorm",
         "batchnormalization",
+        "celu",
         "clip",
         "div",
         "dropout",
         "elu",
+        "erf",
         "exp",
         "gelu",
         "hardsigmoid",
         "hardswish",
+        "hardtanh",
         "identity",
-        "leakyrelu",
         "leaky_relu",
+        "leakyrelu",
+        "log",
         "maximum",
         "minimum",
+        "mish",
         "mul",
         "multiply",
         "neg",
+        "pow",
+        "prelu",
+        "reciprocal",
         "relu",
         "relu6",
+        "round",
+        "rsqrt",
+        "selu",
         "sigmoid",
         "silu",
+        "softplus",
+        "softsign",
         "sqrt",
         "sub",
         "subtract",
@@ -58,6 +71,9 @@ ELEMENTWISE = frozenset(
 
 class Geometry(Spec):
     """How a part of an operator's output reads the inputs; rows are the height of a feature map.
+
+    It may describe an operator with several outputs of as many rows, such as one that splits channels; such an operator
+    can be cut into rows.
 
     Attributes
     ----------
@@ -185,11 +201,13 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
     geometry = given or default_geometry(op)
     if geometry is None:
         return Cutting(None, {}, GEOMETRY_UNKNOWN)
-    if len(op.outputs) != 1:
-        return Cutting(None, {}, f"it has {len(op.outputs)} outputs")
-    made = problem.extents[op.outputs[0]]
+    if not op.outputs:
+        return Cutting(None, {}, "it has no outputs")
+    made, *others = (problem.extents[name] for name in op.outputs)
     if made.cells == 1:
         return Cutting(None, {}, f"the shape of {op.outputs[0]!r} is not known or has one cell only")
+    if any(each.rows != made.rows for each in others):
+        return Cutting(None, {}, f"its {len(op.outputs)} outputs differ in their rows")
     complaint = misfit(problem.extents, op, geometry)
     if complaint is not None:
         if given is not None:
@@ -198,13 +216,13 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
     lengths = {}
     if geometry.rows == "window" and made.rows > 1:
         lengths["rows"] = made.rows
-    if made.channels > 1:
+    if made.channels > 1 and not others:
         lengths["channels"] = made.channels
-    return Cutting(geometry, lengths, None if lengths else "it has one row and one channel only")
+    return Cutting(geometry, lengths, None if lengths else "it has one row only, and one channel or several outputs")
 
 
 def misfit(extents: Mapping[str, Extent], op: Operator, geometry: Geometry) -> str | None:
-    """Say why a geometry does not fit the tensors of an operator with one output; None when it fits."""
+    """Say why a geometry does not fit the inputs and the first output of an operator; None when it fits."""
     made = extents[op.outputs[0]]
     inputs = [(name, extents[name]) for name in op.inputs]
     known = [(name, extent) for name, extent in inputs if extent.cells > 1]

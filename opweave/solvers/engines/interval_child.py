@@ -41,7 +41,7 @@ class IntervalWork:
 def solve(work: IntervalWork, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
     deadline = Deadline(None if work.seconds is None else work.began + work.seconds - time.time())
-    with _without_pandas():
+    with without_pandas():
         from ortools.sat.python import cp_model
 
     model, columns = write(work.model)
@@ -85,7 +85,7 @@ class _Absent(ModuleType):
 
 
 @contextmanager
-def _without_pandas() -> Iterator[None]:
+def without_pandas() -> Iterator[None]:
     """Import without pandas: CP-SAT's module accepts series of variables, which are not used here.
 
     Loading pandas takes twice as long as everything else together, and longer than solving many problems.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
+from opweave.solvers.language.chain_rules import backwards_of, besides_of, listed_only, tied_within
 from opweave.solvers.placement.units import Stretch, stretches
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
@@ -190,21 +191,21 @@ def chain_of(
 ) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
 
-    ``orders`` leave out options only where they surely break one (see :func:`_backwards`). Without ``types``, every
-    operator is stored as the instance says.
+    ``orders`` leave out options only where they surely break one (:func:`.chain_rules.backwards_of`). Without
+    ``types``, every operator is stored as the instance says.
     """
-    instance = _listed_only(instance, orders)
+    instance = listed_only(instance, orders)
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
     cuts = _cut_points(position[instance.source], position[instance.target], len(order))
-    besides = _besides(instance, rules, position, cuts)
-    if besides is None or not _tied_within(instance.cluster[order], cuts):
+    besides = besides_of(instance, rules, position, cuts)
+    if besides is None or not tied_within(instance.cluster[order], cuts):
         return None
     own, held, sizes = bytes_of(instance)
     types = types or (Stored(instance.seconds, own, np.zeros(len(own))),)
-    backwards = _backwards(instance, rules, orders)
+    backwards = backwards_of(instance, rules, orders)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
@@ -246,17 +247,6 @@ def chain_of(
     )
 
 
-def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
-    """The instance without the devices that an order does not list, for its operators."""
-    if not orders:
-        return instance
-    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
-    for order in orders:
-        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
-        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
-    return replace(instance, seconds=seconds)
-
-
 def _in_line(instance: PlacementInstance, order: IntArray) -> bool:
     """Whether every operator waits for the one before it."""
     before = instance.before
@@ -269,55 +259,6 @@ def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
     np.add.at(spans, source + 1, 1)
     np.add.at(spans, target, -1)
     return np.flatnonzero(np.cumsum(spans)[:count] == 0)
-
-
-def _tied_within(group: IntArray, cuts: IntArray) -> bool:
-    """Whether operators that share a device by a side constraint are in one module, its entry included."""
-    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
-    for place, each in enumerate(group.tolist()):
-        first[each] = place if first[each] < 0 else first[each]
-        last[each] = place
-    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
-    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
-
-
-def _besides(
-    instance: PlacementInstance, rules: Sequence[Beside], position: IntArray, cuts: IntArray
-) -> dict[int, list[tuple[int, int, int]]] | None:
-    """The rules of every module by its entry's position; None if one concerns operators of different modules."""
-    index, found = {name: v for v, name in enumerate(instance.names)}, dict[int, list[tuple[int, int, int]]]()
-    for rule in rules:
-        places = int(position[index[rule.op]]), int(position[index[rule.other]])
-        entry = int(np.searchsorted(cuts, min(places), side="right")) - 1
-        begin, end = int(cuts[entry]), int(cuts[min(entry + 1, len(cuts) - 1)])
-        if max(places) > end:
-            return None
-        found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
-    return found
-
-
-def _backwards(
-    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
-) -> dict[int, set[tuple[int, int]]]:
-    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
-
-    The operator before one of the order must be where the previous one of the order is, or on the first device
-    (Beside). On another device, it tells where that one is, and the order goes on from there.
-    """
-    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
-    found: dict[int, set[tuple[int, int]]] = {}
-    for order in orders:
-        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
-        for previous, op in pairwise(order.ops):
-            v = index[op]
-            before = {int(u) for u in instance.before[v]}
-            names = [instance.names[u] for u in before]
-            rule = known.get((names[0], previous)) if len(names) == 1 else None
-            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
-            if tied or (rule is not None and rule.device == order.devices[0]):
-                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
-                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
-    return found
 
 
 def _ways(types: Sequence[Stored], members: IntArray) -> tuple[IntArray, IntArray, FloatMatrix, IntArray, FloatArray]:

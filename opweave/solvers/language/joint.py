@@ -25,8 +25,10 @@ from opweave.problems.language.workload import Workload, parts
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.spec import Amount, FrozenDict, Name, Seconds, Spec
+from opweave.problems.words import did_you_mean
 from opweave.solvers.language.chain import Stored, bytes_of, chain_of
 from opweave.solvers.language.layers import Counting
+from opweave.solvers.language.mix import QuantisedMix
 from opweave.solvers.language.program import MORE_LOSS
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, plan_of, solution_of
@@ -84,6 +86,9 @@ class FastestMix(Spec):
         known = None if self.result is None else self.result.objective
         return known is not None and self.bound is not None and known <= self.bound * (1.0 + CLOSE)
 
+
+FIRST = 0.15
+"""Part of the time that each first plan may take."""
 
 CLOSE = 2e-6
 """Relative difference of seconds that counts as none."""
@@ -144,7 +149,7 @@ def fastest_mix(
     Raises
     ------
     InvalidInputError
-        For an unknown type, a loss below 0, or rules that relate operators of different layers.
+        For an unknown group, role or type, a loss below 0, or rules that relate operators of different layers.
 
     Examples
     --------
@@ -162,6 +167,12 @@ def fastest_mix(
     (['q4_k', 'q8_0', 'q8_0', 'q8_0'], 1.0, True)
     """
     found = parts(model, work)
+    known = dict.fromkeys([*(part.role for part in found), *(part.id for part in found)])
+    for name in loss:
+        if name not in known:
+            raise InvalidInputError(
+                f"the losses name {name!r}, which is no group and no role of {model.name}{did_you_mean(name, known)}"
+            )
     rows = {part.id: _row(loss, part.id, part.role, tied=bool(model.tied_bytes)) for part in found}
     least = sum(min(row.values()) for row in rows.values())
     if least > budget * (1.0 + MORE_LOSS):
@@ -209,6 +220,8 @@ class _Mixing(Counting):
     ) -> None:
         self.model, self.rig, self.work, self.rows, self.constraints = model, rig, work, rows, constraints
         self.kinds = sorted({kind for row in rows.values() for kind in row})
+        self.weights = {part.id: group for part, group in zip(parts(model, work), model.groups, strict=True)}
+        self.budget = budget
         self.types: dict[str, str] | None = None
         stored, instance, problem = [], None, None
         for kind in self.kinds:
@@ -230,7 +243,35 @@ class _Mixing(Counting):
         return fastest_pass(typed, self.rig, self.work, constraints=self.constraints)
 
     def _first_plan(self) -> None:
-        """Begin with the counts; plans of one type are found on the way."""
+        """Places for the types that lose least, and for the smallest mix within the budget."""
+        sizes = {
+            group: FrozenDict({kind: self._bytes(group, kind) for kind in row}) for group, row in self.rows.items()
+        }
+        losses = FrozenDict({group: FrozenDict(row) for group, row in self.rows.items()})
+        smallest = solve(
+            QuantisedMix(graph=self.problem.graph, bytes=FrozenDict(sizes), loss=losses, budget=self.budget),
+            time_limit=self._part(),
+        ).solution
+        least = {group: min(row, key=lambda kind: row[kind]) for group, row in self.rows.items()}
+        for types in (least, None if smallest is None else dict(smallest.types)):
+            found = None if types is None else solve(self._posed(types), solver="layers", time_limit=self._part())
+            if types is not None and found is not None and found.solution is not None:
+                self._keep(types, found.solution, float(found.objective or 0.0))
+
+    def _part(self) -> float | None:
+        """Seconds for one first plan."""
+        left = self.run.remaining()
+        return None if left is None else max(0.1, left * FIRST)
+
+    def _bytes(self, group: str, kind: str) -> int:
+        weights = self.weights[group]
+        return weights.bytes if kind == KEPT else stored_bytes(weights.elements, kind)
+
+    def _keep(self, types: dict[str, str], schedule: Schedule, seconds: float) -> None:
+        """Report a plan, and keep its types if it is the fastest."""
+        if self.run.objective is None or seconds < self.run.objective:
+            self.types = types
+        self.run.found(schedule, seconds)
 
     def take(self, point: IntArray, first: int, options: list[int]) -> bool:
         """Report a plan and its types; whether it fits."""
@@ -247,9 +288,7 @@ class _Mixing(Counting):
         schedule = solution_of(instance, arrays, plan_of(arrays, self.chain.order, device))
         judged = problem.evaluate(schedule)
         if judged.feasible and judged.objective is not None:
-            if self.run.objective is None or judged.objective < self.run.objective:
-                self.types = types
-            self.run.found(schedule, judged.objective)
+            self._keep(types, schedule, judged.objective)
         return True
 
     def _in_order(self, types: Mapping[str, str], homes: Mapping[str, int]) -> dict[str, str]:

@@ -6,8 +6,9 @@ instead, and the row that a point breaks most is found by a small linear program
 and their limit is the largest sum over the list, in integers, so that no rounding makes a row false. Sizes that would
 make the list too long are left out; a row without them is a row all the same.
 
-Source: separation over all integer points of a small knapsack (Boccia et al., "A computational study of exact knapsack
-separation for the generalized assignment problem", Computational Optimization and Applications 45, 2010).
+Source: separation over all integer points of a small knapsack (Avella, Boccia and Vasilyev, "A computational study of
+exact knapsack separation for the generalized assignment problem", Computational Optimization and Applications 45,
+2010).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ for sets S say so; those that matter are added when counts break them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import NamedTuple
@@ -306,7 +307,8 @@ class CountProgram:
             if open_ > BROKEN:
                 facet = broken_facet(memory.sizes, memory.most, memory.bytes, point[memory.together] / open_)
                 if facet is not None:
-                    self._limit(memory.used, memory.together, facet.weights.astype(np.float64), float(facet.most))
+                    unit = 2.0 ** math.floor(math.log2(facet.most / FULL))  # a power of two keeps the row exact
+                    self._limit(memory.used, memory.together, facet.weights / unit, facet.most / unit)
         return self.most.count > before
 
     def _shared(self) -> None:

@@ -15,7 +15,15 @@ from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.solvers.memory_layout.greedy import FIRST_GAP, SMALLEST_GAP, Places, best_fit, nearest_end, place
+from opweave.solvers.memory_layout.greedy import (
+    FIRST_GAP,
+    SMALLEST_GAP,
+    Places,
+    best_fit,
+    nearest_end,
+    place,
+    size_classes,
+)
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
@@ -125,10 +133,21 @@ BY_NAME: dict[str, Rule] = {
         executorch,
         best_fit,
         nearest_end,
+        size_classes,
     )
 }
 
-QUICK: tuple[Rule, ...] = (best_fit, nearest_end, onnxruntime, by_lifetime, tflm, by_size, by_area, first_fit)
+QUICK: tuple[Rule, ...] = (
+    size_classes,
+    best_fit,
+    nearest_end,
+    onnxruntime,
+    by_lifetime,
+    tflm,
+    by_size,
+    by_area,
+    first_fit,
+)
 """What ``auto`` begins with; the others are seldom better."""
 
 

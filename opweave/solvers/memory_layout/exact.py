@@ -177,11 +177,29 @@ class Arena:
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))
+                self._round_up(part, rounds, per_storage * len(part.rows))
                 self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
+
+    def _round_up(self, part: Part, orders: list[Choice], budget: int) -> None:
+        """Remove less than a power of two from a layout: with sizes rounded up to it, where that raises no bound."""
+        space, size, step = part.space, part.space.size, 1
+        while step < self.bound:
+            rounded = np.where(space.fixed < 0, -(-space.size // (2 * step)) * (2 * step), space.size)
+            if live_bytes(rounded, space.first, space.after, space.sections).max() > self.bound:
+                break
+            size, step = rounded, 2 * step
+        for choice in orders:
+            if not 0 < part.height - self.bound < step or self.settled():
+                return
+            decision = pack(space._replace(size=size), self.bound, choice, budget)
+            self.states += decision.states
+            if decision.offset is not None:
+                part.offset, part.height = decision.offset, int((decision.offset + space.size).max())
+                self._report()
 
     def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
@@ -200,10 +218,10 @@ class Arena:
 
     def _eject(self, part: Part, budget: int) -> None:
         """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
-        self.turns += 1
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
+                self.turns += 1
                 offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
                 self.states += budget
                 if offset is None:

@@ -63,7 +63,7 @@ def _searched(
 ) -> Outcome:
     """Try one device first, then the search that suits the objective."""
     if problem.max_visits != 1 and instance.names and instance.devices:
-        return VisitSearch(problem, run).search()
+        return VisitSearch(problem, run, partial(_search, joint=joint)).search()
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")

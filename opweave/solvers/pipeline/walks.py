@@ -246,7 +246,7 @@ register(
         kind="algorithm",
         run=solve_walks,
         about="pieces on devices, which may have several stages, as a program whose every leaf is proved",
-        proves="optimum",
+        proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
         supports=("stages",),
     )

@@ -53,9 +53,10 @@ FIRST_DECOMPOSITION_SHARE = 0.1
 WHOLE_LOCAL_SHARE = 0.9
 """Share of the time left after the engine when most operators are in one module: decomposition then gains little."""
 
-DECOMPOSITION_SHARE = 0.6
+DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
-"""Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
+"""Shares of the time left at that point; on wide networks windows take longer, and a second cooling gains little.
+Constraint programming waits only for a brief search, and on small problems
 for the briefest: it proves small problems in the time that remains."""
 
 REINSERTION_SHARE = 0.8
@@ -224,7 +225,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             cool_down(search)
     if run.should_stop():
         return outcome
-    with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):
+    share = FIRST_DECOMPOSITION_SHARE if whole else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
+    with run.share(share, UNTIMED_SECONDS):
         decomposed = go_on_with(search.problem, "decompose", run)
     search.consider_solution(run.best)
     left = run.remaining()

@@ -15,6 +15,7 @@ Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a s
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -171,6 +172,7 @@ class Decomposition:
         quick_bounds(self.instance, self.arrays, self.best)
         self.chain: Milestones = milestones_of(self.arrays)
         self._whole_bounds = False
+        self._levels: Sequence[int] = LEVELS
         self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
@@ -247,21 +249,26 @@ class Decomposition:
         self.report()
         if not self._whole_bounds:
             self._whole_bounds = True
-            bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report)
-        raise_level(self.chain, RELAXED, self.run, self.best.report)
+            if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
+                self._levels = ()
+        self._raise(self._levels[:1])
         self.run.enter("modules")
         while not self.run.should_stop() and self.step():
-            raise_level(self.chain, RELAXED, self.run, self.best.report)
+            self._raise(self._levels[:1])
             self.run.enter("modules")
             self.report()
-        for level in LEVELS[1:]:
+        self._raise(self._levels[1:])
+
+    def _raise(self, levels: Sequence[int]) -> None:
+        """Raise the windows of the chain to some levels, in turn."""
+        for level in levels:
             if not self.run.should_stop():
                 raise_level(self.chain, level, self.run, self.best.report)
                 self.report()
 
     def open(self) -> bool:
         """Whether there is something left to try."""
-        return bool(self._ways()) or any(self.chain.open_pairs(level) for level in LEVELS)
+        return bool(self._ways()) or any(self.chain.open_pairs(level) for level in self._levels)
 
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""

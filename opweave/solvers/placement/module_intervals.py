@@ -30,7 +30,7 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import QUICK
-from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import Reach, operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
 from opweave.solvers.rules import plans_of
@@ -46,9 +46,14 @@ ALMOST = 1e-9
 """Relative allowance for floating-point sums, on the side that excludes no plan."""
 
 
-def net_intervals(arrays: PlacementArrays, upper: float, lower_bound: float) -> PlacementIntervals | None:
-    """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite."""
-    reach = reach_of(arrays)
+def net_intervals(
+    arrays: PlacementArrays, upper: float, lower_bound: float, known: Reach | None = None
+) -> PlacementIntervals | None:
+    """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite.
+
+    ``known`` are valid heads and tails to begin with.
+    """
+    reach = reach_of(arrays, known=known)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
     if not fits.any(axis=1).all():
         return None

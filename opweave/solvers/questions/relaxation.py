@@ -145,7 +145,7 @@ _ON_CLUSTER: Mapping[str, Rule] = {"cluster": _better_cluster, "constraints": _f
 
 _RULES: Mapping[type, Mapping[str, Rule]] = {
     MemoryOrdering: {"constraints": _fewer_constraints, "limit_bytes": _no_less("limit_bytes")},
-    Placement: {**_ON_CLUSTER, "max_calls": _no_less("max_calls")},
+    Placement: {**_ON_CLUSTER, "max_calls": _no_less("max_calls"), "host_cores": _no_less("host_cores")},
     BatchedMapping: _ON_CLUSTER,
     Slicing: _ON_CLUSTER,
     Pipeline: {
@@ -180,7 +180,9 @@ def _retimed(problem: AnyProblem, other: AnyProblem, plan: Solution) -> Solution
         if isinstance(problem, Placement) and isinstance(other, Placement) and isinstance(plan, Schedule):
             if problem.reading is not None and problem.reading == other.reading:
                 calls = call_arrays(problem)
-                return schedule_of_calls(calls, calls_of(calls, plan))
+                return schedule_of_calls(
+                    calls, calls_of(calls, plan), np.asarray([plan.start[name] for name in calls.whole.names])
+                )
             if problem.transfers != other.transfers:
                 return None
             mine, theirs = placement_arrays(problem), placement_arrays(other)

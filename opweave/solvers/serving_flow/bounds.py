@@ -3,7 +3,12 @@
 For a flow F, devices that hold a layer have to be at least as fast as F together. A device with k layers is in k of
 these sets, so let it count 1/k in each. Prices of kinds of devices then make a certificate: if the cheapest set that is
 fast enough costs more than all devices' prices divided by the number of layers, no plan reaches F. The best prices are
-found by column generation. Links are ignored, which can only raise the flow.
+found by column generation.
+
+Links count where they part devices into regions: groups between which no link carries F. If one device alone served
+each layer, all tokens would take one link from each to the next, so all devices were of one region. So a plan is within
+a region, or some layer has two devices or more, and the cheapest such set costs more. Apart from that, links are
+ignored, which can only raise the flow.
 
 The cheapest set is a covering knapsack, solved by lists of sets of which none is dominated. A set that misses the flow
 by rounding only counts as fast enough, so the certificate holds.
@@ -14,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linprog
 
-from opweave.formulations.serving_flow.instance import ServingInstance, lower
+from opweave.formulations.serving_flow.instance import ServingInstance, clustered, lower
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
@@ -51,6 +56,12 @@ class Sets:
         self._layers = instance.layers
         self._speeds: FloatMatrix = np.stack([instance.most[rows[0]] for rows in instance.kinds])
         self._number: FloatArray = np.asarray([float(len(rows)) for rows in instance.kinds])
+        self._links = instance.links
+        inner = instance.sizes[1:-1]
+        self._size = float(inner.min(initial=np.inf))
+        self._kind = np.zeros(len(instance.names), dtype=np.int64)
+        for kind, rows in enumerate(instance.kinds):
+            self._kind[rows] = kind
 
     def most(self, high: float) -> float:
         """A flow that no plan exceeds, at most ``high``; as low as the time allows."""
@@ -67,18 +78,47 @@ class Sets:
         """Whether a certificate is found that no plan has this flow."""
         price = 1.0 / self._number
         columns: list[FloatArray] = []
+        regions = self._regions(flow)
         for _ in range(ROUNDS):
             least, column = self._cheapest(price, flow)
-            if self._layers * least * (1.0 - SUMMATION) > float(price @ self._number) * (1.0 + SUMMATION):
+            if self._too_dear(price, least, self._layers * least, self._number):
                 return True
-            if column is None or self._run.should_stop():
+            if len(regions) > 1 and self._crossed(price, flow, least, regions):
+                return True
+            if column is None or self._run.should_stop() or (columns and least >= 1.0 - SUMMATION):
                 return False
             columns.append(column)
             found = linprog(-np.ones(len(columns)), A_ub=np.stack(columns, axis=1), b_ub=self._number, method="highs")
-            if found.status != 0 or -found.fun >= self._layers * (1.0 - SUMMATION):
+            room = 1.0 if len(regions) > 1 else 0.0  # a layer with two devices costs no more than twice as much, about
+            if found.status != 0 or -found.fun >= (self._layers + room) * (1.0 - SUMMATION):
                 return False
             price = np.maximum(-found.ineqlin.marginals, 0.0)
         return False
+
+    @staticmethod
+    def _too_dear(price: FloatArray, least: float, work: float, number: FloatArray) -> bool:
+        """Whether layers cost more than all devices of some numbers together."""
+        return least > 0.0 and work * (1.0 - SUMMATION) > float(price @ number) * (1.0 + SUMMATION)
+
+    def _regions(self, flow: float) -> list[FloatArray]:
+        """Number of devices of every kind in each region: no link between two regions carries the flow."""
+        needed = flow * (1.0 - SUMMATION) * self._size
+        near = self._links >= needed if 0.0 < needed < np.inf else self._links > 0.0
+        groups = clustered(np.asarray(near, dtype=bool))
+        return [np.bincount(self._kind[group], minlength=len(self._number)).astype(np.float64) for group in groups]
+
+    def _crossed(self, price: FloatArray, flow: float, least: float, regions: list[FloatArray]) -> bool:
+        """Whether a certificate with regions is found: neither one of them, nor a layer with two devices will do."""
+        whole = self._layers * least
+        if not all(self._too_dear(price, least, whole, number) for number in regions):
+            return False
+        kinds, counts = np.nonzero(_useful(np.minimum(self._speeds, flow)))
+        speed = np.minimum(self._speeds[kinds, counts], flow)
+        cost = price[kinds] / counts
+        missing = np.maximum(flow * (1.0 - SUMMATION) - speed, 0.0)
+        others = (cost * np.maximum(1.0, missing[:, None] / speed)).min(axis=1)
+        two = float((cost + others).min())
+        return self._too_dear(price, least, whole - least + max(least, two), self._number)
 
     def _cheapest(self, price: FloatArray, flow: float) -> tuple[float, FloatArray | None]:
         """The least price of devices that are fast enough together, and their shares by kind.

@@ -102,6 +102,8 @@ def test_types_are_chosen_with_their_places(opweave: Run, model: Path, rig: Path
     assert ended.status == 0, ended.err
     for text in ("They lose 5 of at most 5", "proved: no mix within it is faster", "llama-quantize --tensor-type"):
         assert text in ended.out
+    ended = opweave("llm", model, "--devices", rig, "--types", table, "--context", 2048, "--json")
+    assert sorted(json.loads(ended.out)["types"].values()).count("q4_k") == 5
     table.write_text(json.dumps({"budget": 5.0, "loss": {"attention": {"q4_k": 1.0}}}))
     ended = opweave("llm", model, "--devices", rig, "--types", table)
     assert (ended.status, "lose at least 12, more than the budget of 5" in ended.out) == (1, True)

@@ -94,6 +94,26 @@ def test_a_net_by_hand(tmp_path: Path) -> None:
     assert list(ow.geometry(path, graph=graph)) == [op.id for op in graph.operators if op.id in BY_HAND]
 
 
+def test_channels_that_are_split_are_cut_into_rows() -> None:
+    split = helper.make_node("Split", ["x"], ["left", "right"], name="split", axis=1, num_outputs=2)
+    graph = model(
+        [split, node("Conv", ["left", "w"], "conv"), node("Concat", ["conv", "right"], "y", axis=1)],
+        [value("x", [1, 4, 8, 8])],
+        [value("y", None)],
+        [weight("w", 2, 2, 1, 1)],
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    loaded, found = ow.load(graph), ow.geometry(graph)
+    assert found["split"] == Geometry()
+    costs = ow.Costs.roofline(loaded, machines())
+    problem = ow.Slicing(graph=loaded, cluster=machines(), costs=costs, geometry=found)
+    assert problem.cuttings["split"].lengths == {"rows": 8}
+    rows = {op.id: ow.Slice(dimension="rows", cuts=[0, 3, 8]) for op in loaded.operators}
+    judged = problem.evaluate(ow.Slices(devices=("a", "b"), slices=rows, order=list(rows)))
+    assert judged.feasible
+    assert sum(sum(step.bytes_in.values()) for step in judged.details.steps) == 0  # each row stays where it is
+
+
 def test_the_plan_is_verified_and_faster_than_without(tmp_path: Path) -> None:
     graph = ow.load(net())
     costs = ow.Costs.roofline(graph, machines())

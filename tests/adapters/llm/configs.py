@@ -18,6 +18,8 @@ def _llama(
     }
 
 
+_TIED = {"tie_word_embeddings": True}
+
 CONFIGS: dict[str, tuple[dict[str, object], int]] = {
     "Meta-Llama-3-8B": (_llama(4096, 14336, 32, 8, 32, 128_256), 8_030_261_248),
     "Meta-Llama-3-70B": (_llama(8192, 28672, 64, 8, 80, 128_256), 70_553_706_496),
@@ -69,4 +71,34 @@ CONFIGS: dict[str, tuple[dict[str, object], int]] = {
         | {"first_k_dense_replace": 3},
         671_026_419_200,
     ),
+    "TinyLlama-1.1B": (_llama(2048, 5632, 32, 4, 22, 32_000), 1_100_048_384),
+    "Llama-3.2-1B": (_llama(2048, 8192, 32, 8, 16, 128_256) | _TIED, 1_235_814_400),
+    "Llama-3.2-3B": (_llama(3072, 8192, 24, 8, 28, 128_256) | _TIED, 3_212_749_824),
+    "Mistral-Nemo-Base-2407": (_llama(5120, 14336, 32, 8, 40, 131_072, "mistral") | {"head_dim": 128}, 12_247_782_400),
+    "Qwen2.5-0.5B": (_llama(896, 4864, 14, 2, 24, 151_936, "qwen2") | _TIED, 494_032_768),
+    "Qwen3-0.6B": (_llama(1024, 3072, 16, 8, 28, 151_936, "qwen3") | _TIED | {"head_dim": 128}, 596_049_920),
+    "Qwen3-4B": (_llama(2560, 9728, 32, 8, 36, 151_936, "qwen3") | _TIED | {"head_dim": 128}, 4_022_468_096),
+    "gemma-2-9b": (_llama(3584, 14336, 16, 8, 42, 256_000, "gemma2"), 9_241_705_984),
+    "gemma-2-27b": (_llama(4608, 36864, 32, 16, 46, 256_000, "gemma2") | {"head_dim": 128}, 27_227_128_320),
+    "phi-4": (_llama(5120, 17920, 40, 10, 40, 100_352, "phi3"), 14_659_507_200),
+    "gpt-oss-120b": (
+        _llama(2880, 2880, 64, 8, 36, 201_088, "gpt_oss")
+        | {"num_local_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128},
+        116_829_156_672,
+    ),
+    "Qwen3-235B-A22B": (
+        _llama(4096, 12288, 64, 4, 94, 151_936, "qwen3_moe")
+        | {"head_dim": 128, "moe_intermediate_size": 1536, "num_experts": 128, "num_experts_per_tok": 8},
+        235_093_634_560,
+    ),
 }
+
+FILES = (
+    ("Meta-Llama-3-8B", "f16", "f16", 14.96),
+    ("Meta-Llama-3-8B", "q8_0", "q8_0", 7.95),
+    ("Meta-Llama-3-8B", "q4_0", "q6_k", 4.33),
+    ("Qwen2-7B", "q8_0", "q8_0", 7.54),
+    ("Mixtral-8x7B-v0.1", "q8_0", "q8_0", 46.22),
+    ("Qwen3-30B-A3B", "q8_0", "q8_0", 30.25),
+)
+"""Model, type of its matrices and of the head's, and GiB of the GGUF file as llama.cpp prints them."""

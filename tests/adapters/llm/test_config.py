@@ -9,7 +9,8 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.llm.config_read import from_config
-from tests.adapters.llm.configs import CONFIGS
+from opweave.problems.language.number_types import stored_bytes
+from tests.adapters.llm.configs import CONFIGS, FILES
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
 TINY |= {"intermediate_size": 128}
@@ -123,3 +124,11 @@ def test_types_to_plan_with(tmp_path: Path) -> None:
         ow.llm.read(path, dtype="q8_O")
     with pytest.raises(ow.InvalidInputError, match="these weights have types of their own"):
         ow.llm.read(tmp_path / "m.gguf", dtype="q8_0")
+
+
+@pytest.mark.parametrize(("name", "layers", "head", "gib"), FILES)
+def test_files_are_as_large_as_published(name: str, layers: str, head: str, gib: float) -> None:
+    """llama.cpp keeps vectors and routers in single precision, and the head of Q4_0 files in q6_k."""
+    model = from_config(CONFIGS[name][0], name, layers)
+    size = model.parameter_bytes - model.head.bytes + stored_bytes(model.head.elements, head)
+    assert round(size / 2**30, 2) == gib

@@ -91,3 +91,19 @@ def test_sequences() -> None:
     for batch, expected in ((1, [Geometry(channels="own")]), (2, [])):
         found = ow.geometry(dense, args=(torch.zeros(batch, 6, 4),))
         assert list(found.values()) == expected
+
+
+class Halves(nn.Module):
+    def forward(self, x: Any) -> Any:
+        left, right = x.chunk(2, dim=1)
+        small, large = torch.split(right, [1, 3], dim=-3)
+        return torch.relu(left), small, large[:, :2], x.split(9, dim=2)
+
+
+def test_parts_of_the_channels_are_cut_into_rows_and_parts_of_the_rows_are_not() -> None:
+    x = torch.empty(1, 8, 18, 18, device="meta")
+    graph = ow.load(Halves(), args=(x,))
+    found = ow.geometry(Halves(), graph=graph, args=(x,))
+    assert by_kind(graph, found) == dict.fromkeys(
+        ("aten.chunk.default", "aten.split_with_sizes.default", "aten.slice.Tensor"), Geometry()
+    )

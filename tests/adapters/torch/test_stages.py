@@ -33,6 +33,24 @@ def test_the_stages_of_a_placement_compute_what_the_whole_does(seed: int) -> Non
         assert all(torch.equal(*both) for both in zip(tree_leaves(found), tree_leaves(whole), strict=True))
 
 
+def test_a_branch_goes_to_one_stage_with_its_bodies() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.yes, self.no = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            return torch.cond(y.sum() > 0, self.yes, self.no, (y,)).relu()
+
+    model, args = Branch(), (torch.randn(2, WIDTH),)
+    order = [op.id for op in from_torch(model, args=args).operators]
+    cut = order.index("cond")
+    split = ow.split_torch(model, [ow.Group("a", tuple(order[:cut])), ow.Group("b", tuple(order[cut:]))], args=args)
+    with torch.no_grad():
+        assert torch.equal(split(*args), model(*args))
+
+
 def test_weights_are_shared_and_go_only_where_they_are_read() -> None:
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
     args = (torch.randn(2, WIDTH),)

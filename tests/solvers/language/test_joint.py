@@ -101,5 +101,7 @@ def test_a_budget_below_the_least_loss_is_one_sentence() -> None:
     model = model_of([DENSE] * 2, {"attention": 8, "feed_forward": 8})
     found = fastest_mix(model, rig_of([100, 100], [10.0, 1.0]), WORK, {"attention": {"i8": 2.0}}, 3.0)
     assert found.reason == "the groups lose at least 4, more than the budget of 3"
+    with pytest.raises(ow.InvalidInputError, match="no role of tiny; did you mean 'attention'"):
+        fastest_mix(model, rig_of([100, 100], [10.0, 1.0]), WORK, {"attentoin": {"i8": 1.0}}, 3.0)
     with pytest.raises(ow.InvalidInputError, match="a loss is a number from 0"):
         fastest_mix(model, rig_of([100, 100], [10.0, 1.0]), WORK, {"attention": {"i8": -1.0}}, 3.0)

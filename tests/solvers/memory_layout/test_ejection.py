@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.solvers.memory_layout.ejection import ejected
+from opweave.solvers.memory_layout.exact import Arena
 from opweave.solvers.memory_layout.sections import Space, overlaps_of
+from opweave.solvers.run import Run
 from tests.solvers.memory_layout.test_exact import least_height, lifetimes, spaces
 
 
@@ -33,13 +35,17 @@ def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int) -> None:
 
 
 def test_it_goes_on_from_a_layout() -> None:
-    """Only what stands too high is moved."""
+    """What stands too high is put back at once, and pushes the others instead of driving them out."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (5, 6, 9)))
-    from opweave.solvers.memory_layout.exact import Arena
-    from opweave.solvers.run import Run
+    space = Arena(problem, Run()).space
+    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1)
+    assert found is not None and is_packed(space, found, 9)
 
-    arena = Arena(problem, Run())
-    found = ejected(arena.space, np.asarray([0, 2, 7, 0]), 9, 1, 100)
-    assert found is not None
-    assert found[[0, 1, 3]].tolist() == [0, 2, 0]
-    assert found[2] + 3 <= 9
+
+def test_a_place_between_others_needs_no_second_step() -> None:
+    """Free bytes above and below a storage are joined: it moves, and stays."""
+    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
+    space = Arena(problem, Run()).space
+    standing = np.asarray([2, 0, 0, 99])  # two free bytes below the first storage in section 1, and one above it
+    found = ejected(space, standing, 5, 1, 1)
+    assert found is not None and is_packed(space, found, 5)

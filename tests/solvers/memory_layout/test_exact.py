@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena, components
+from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena, Part, components
 from opweave.solvers.memory_layout.ranks import BY_SECTION, BY_STORAGE, Choice, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
 from opweave.solvers.memory_layout.sections import Space, live_bytes, overlaps_of, sections_of, space_of
@@ -121,6 +121,31 @@ def test_a_window_that_cannot_be_packed_raises_the_bound() -> None:
     arena._narrow_windows(part, next(choices(part.space, 0)), 4 * FIRST_STATES)
     assert part.bound == 16
     assert ow.solve(problem).objective == 16
+
+
+@settings(max_examples=25)
+@given(space=spaces())
+def test_sizes_are_rounded_up_only_as_far_as_the_bound_allows(space: Space) -> None:
+    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 1, 1)))
+    arena, least = Arena(problem, Run()), least_height(space)
+    if least is None:
+        return  # given offsets collide
+    part = Part(space, np.zeros(1, dtype=np.int64), least, least + 1)
+    arena.parts = [part]
+    arena._report = lambda: None  # type: ignore[method-assign]  # the space is not the problem's
+    arena._round_up(part, [choice for choice, _ in zip(choices(space, 0), range(4), strict=False)], 100)
+    if part.offset is not None:
+        _check(space, part.offset, least)
+
+
+def test_rounding_up_takes_one_byte_for_four() -> None:
+    """The single byte raises no live peak as four, and all offsets are multiples of four."""
+    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 8), (1, 3, 4), (2, 4, 1), (3, 5, 8), (4, 6, 4)))
+    arena = Arena(problem, Run())
+    arena.parts = [Part(arena.space, np.arange(5), 12, 13)]
+    arena._round_up(arena.parts[0], [next(choices(arena.space, 0))], 100)
+    assert arena.height == 12
+    assert not (arena.parts[0].offset % 4).any()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

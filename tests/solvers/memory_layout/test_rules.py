@@ -16,7 +16,7 @@ from tests.strategies.memory_layout import memory_layouts
 
 RULES = [
     "first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch", "best_fit",
-    "nearest_end",
+    "nearest_end", "size_classes",
 ]  # fmt: skip
 
 
@@ -48,6 +48,13 @@ def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_s
     assert offset["e"] == offset["a"]
     offset = dict(ow.solve(layout, solver="nearest_end").solution.offset)
     assert offset["e"] + 4 == offset["d"] or offset["d"] + 1 == offset["e"]
+
+
+def test_size_classes_share_slots_and_waste_at_most_a_fifth_of_each() -> None:
+    """Seventeen and twenty bytes are one class; sixteen are another, and find no slot of their own."""
+    layout = problem(("a", 0, 2, 17), ("b", 2, 4, 20), ("c", 4, 6, 16), ("d", 1, 6, 1))
+    offset = dict(ow.solve(layout, solver="size_classes").solution.offset)
+    assert offset == {"a": 0, "d": 20, "b": 0, "c": 21}
 
 
 def test_an_allocator_lays_out_thousands_of_storages_in_seconds() -> None:

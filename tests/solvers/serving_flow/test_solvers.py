@@ -13,7 +13,9 @@ from benchmarks.serving import case, random_case
 from opweave.formulations.serving_flow.instance import lower
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.annealing import flow_of
+from opweave.solvers.serving_flow.baselines import BY_NAME
 from opweave.solvers.serving_flow.bounds import Sets
+from opweave.solvers.serving_flow.local import climb
 from tests.oracles.serving_flow import best_serving
 from tests.strategies.serving_flow import serving_flows
 
@@ -32,7 +34,9 @@ def test_published_plans_have_their_published_flow(name: str) -> None:
     assert flow_of(lower(problem), lower(problem).blocks(plan)) == pytest.approx(PUBLISHED[name], rel=1e-6)
 
 
-@pytest.mark.parametrize(("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641)])
+@pytest.mark.parametrize(
+    ("name", "flow"), [("10 devices", 286.587), ("24 devices", 2045.641), ("24 in 3 regions", 1754.382)]
+)
 def test_published_plans_are_matched_or_beaten_with_a_proof(name: str, flow: float) -> None:
     problem, plan = case(name)
     result = ow.solve(problem, time_limit=20)
@@ -53,6 +57,27 @@ def test_certificates_are_never_false(problem: ow.ServingFlow) -> None:
     assert instance.bounded >= best * (1 - 1e-9)
     assert not sets.refutes(best * (1 - 1e-9))
     assert sets.most(instance.bounded) >= best * (1 - 1e-9)
+
+
+def test_regions_share_no_layer_for_nothing() -> None:
+    """Two devices of one layer each and a link for 60 tokens: faster, both would have to hold each layer."""
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(2, activation_bytes=1),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 60], [60, 0]]),
+        rates={"a": [100.0], "b": [100.0]},
+    )
+    sets = Sets(lower(problem), Run())
+    assert sets.refutes(60.001)
+    assert not sets.refutes(59.999)
+    assert 1 / ow.solve(problem).objective == pytest.approx(60.0)
+
+
+def test_annealing_leaves_rules_far_behind() -> None:
+    """On 25 devices with unlike links, plans of several times the tokens of a plan by capacity are found at once."""
+    instance, run = lower(random_case(1)), Run(time_limit=3.0)
+    plan = BY_NAME["by_capacity"](instance)
+    climb(instance, plan, run, rounds=1)
+    assert 1 / run.objective > 3.0 * flow_of(instance, plan)
 
 
 def test_rules_by_hand() -> None:

@@ -185,7 +185,7 @@ function fitted(pen, text, width) {
 function inside(pen, text, left, top, wide, tall, ground) {
   if (wide < 30 || tall < 13) return;
   pen.font = FONT(10.5);
-  write(pen, fitted(pen, text, wide - 8), left + 4, top + tall / 2, inkOn(ground), { size: 10.5 });
+  write(pen, fitted(pen, text.replace(/_output_0$/, ""), wide - 8), left + 4, top + tall / 2, inkOn(ground), { size: 10.5 });
 }
 
 function showTip(event, lines) {

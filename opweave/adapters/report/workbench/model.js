@@ -2,7 +2,6 @@
 
 const EDGE = [0.1, 0.17]; // space around an item, in cells
 const HEAD = 0.6; // height of the name of an open module
-const FEW_COLUMNS = 6; // so many make one line
 const MOST_EDGES = 3000; // if more could be seen, only those of what is chosen are drawn
 const MOST_FIRST = 80; // at first, modules are open as long as no more is shown; half of it on narrow screens
 
@@ -14,6 +13,7 @@ class Model extends View {
     this.within = items.map(() => []); // what stands in a module
     this.members = items.map(() => []); // its operators, also those of modules in it
     items.forEach((module, item) => module >= 0 && this.within[module].push(item));
+    for (const some of this.within) some.sort((one, other) => graph.column[one] - graph.column[other]);
     for (let op = 0; op < graph.count; op++) {
       for (let item = itemOf(op); item >= 0; item = graph.inside[item]) this.members[item].push(op);
     }
@@ -41,7 +41,7 @@ class Model extends View {
     }
     const wides = columns.map((items) => most(items.map((item) => wide[item])));
     const area = columns.reduce((sum, items, k) => sum + wides[k] * items.reduce((total, item) => total + high[item], 2), 0);
-    const [least, aspect] = this.narrow ? [4, 0.8] : [6, 2.2];
+    const [least, aspect] = this.narrow ? [4, 0.8] : [6, 2.2]; // columns of a line, width divided by height
     const longest = Math.max(least, Math.sqrt((area * aspect * graph.cell[1]) / graph.cell[0]));
     let [line, left, right, bottom] = [[], 0, 0, -1];
     columns.forEach((items, k) => {

@@ -23,7 +23,7 @@ FULL = 2**61
 class CallArrays(NamedTuple):
     """A :class:`CallInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
-    Place c is a call on accelerator ``on[c]``; the last place is the host.
+    Place c is a call on accelerator ``on[c]``; the last place is the host, which runs ``cores`` operators at a time.
     """
 
     seconds: FloatMatrix
@@ -41,6 +41,7 @@ class CallArrays(NamedTuple):
     parameter_bytes: IntArray
     capacity: IntArray
     on: IntArray
+    cores: int
 
 
 def arrays_of(instance: CallInstance) -> CallArrays:
@@ -65,6 +66,7 @@ def arrays_of(instance: CallInstance) -> CallArrays:
         parameter_bytes=np.minimum(whole.parameter_bytes, FULL),
         capacity=np.where(capacity == NO_LIMIT, NO_LIMIT, np.minimum(capacity, FULL - 1)),
         on=np.repeat(np.arange(count, dtype=np.int64), calls),
+        cores=instance.cores,
     )
 
 
@@ -163,6 +165,17 @@ def first_steps(
 
 
 @inlined
+def take_core(begin: FloatArray, load: FloatArray, cores: FloatArray, stack: IntArray, last: int) -> None:
+    """Move the ready operator that can begin first to the end of the stack, and give it the core that is free first."""
+    for i in range(last):
+        if begin[stack[i]] < begin[stack[last]]:
+            stack[i], stack[last] = stack[last], stack[i]
+    v, core = stack[last], int(np.argmin(cores))
+    begin[v] = max(begin[v], cores[core])
+    cores[core] = begin[v] + load[v]
+
+
+@inlined
 def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
     """End of the last step, and when steps begin; inf if an assignment does not fit, or a call waits for itself."""
     count, calls = len(where), len(arrays.on)
@@ -174,12 +187,15 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
     head, follows = np.full(calls + 1, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     stack, ready = np.empty(count, dtype=np.int64), np.empty(calls, dtype=np.int64)
     free = np.zeros(len(arrays.capacity))
+    cores = np.zeros(arrays.cores if arrays.cores < count else 0)
     left, steps, found = first_steps(where, waits, head, follows, stack, ready)
     last = 0.0
     while steps > 0 or found > 0:
         left -= 1
         if steps > 0:
             steps -= 1
+            if len(cores) > 0:
+                take_core(begin, load, cores, stack, steps)
             v = stack[steps]
             place, step = calls, v
         else:

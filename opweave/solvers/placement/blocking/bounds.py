@@ -10,6 +10,9 @@ a shortest walk over stretches is a lower bound of the makespan. Where every acc
 brings all of its operators into a stretch that has one of them.
 
 A long path is cut into pieces, whose bounds add up; there ``Colocate`` is left out.
+
+Where the host has a limited number of cores, no accelerator and no core is at work for longer than the makespan; a
+linear program shares operators out among them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest, own_bytes
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
@@ -58,6 +62,28 @@ def prove(instance: CallInstance, run: Run) -> None:
                 total += walk(instance, piece, run, ties=len(pieces) == 1 and instance.most == 1)
         if math.isfinite(total):
             best.report(total, SOURCE)
+    if instance.cores < instance.operators and not run.should_stop():
+        best.report(shared_out(instance, run.remaining()), "work of all devices")
+
+
+def shared_out(instance: CallInstance, seconds: float | None) -> float:
+    """Seconds in which accelerators and cores can do all work if operators may be divided; 0 if the time is short."""
+    spent = np.column_stack([instance.seconds, instance.host_seconds / instance.cores])
+    able = np.isfinite(spent)
+    spent = np.where(able, spent, 0.0)
+    unit = float(spent.max(axis=1).sum())
+    if not unit:
+        return 0.0
+    count, devices = spent.shape
+    column = np.arange(count * devices).reshape(count, devices)
+    most, equal = SparseRows(), SparseRows()
+    equal.put(equal.open(np.ones(count))[:, None], column, 1.0)
+    rows = most.open(np.zeros(devices))
+    most.put(rows, column, spent / unit)
+    most.put(rows, np.full(devices, count * devices), -1.0)
+    upper = np.append(able.ravel().astype(np.float64), 1.0)
+    least = proved_minimum(LinearProgram.of(column_alone(count * devices, len(upper)), upper, most, equal), seconds)
+    return 0.0 if least is None else max(0.0, least * unit)
 
 
 def _compute(instance: CallInstance) -> FloatArray:

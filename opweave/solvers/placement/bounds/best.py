@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import time
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import EngineError
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.backbone import backbone_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
+from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
 from opweave.solvers.placement.bounds.counts import binding, priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
@@ -34,6 +39,9 @@ PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 
 WIDE, OTHER_SIZES = 100, (25, 70)
 """Operators of a module above which chains of windows of other sizes are tried as well: no size is best for all."""
+
+SETTLED_SHARE, LONGEST_SETTLED = 0.9, 20.0
+"""Share of the time left, and most seconds without a limit, for windows that constraint programming settles."""
 
 BRANCHES = (0, 40, 300)
 """Most branches for each length that is refuted, in turn."""
@@ -91,8 +99,10 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
 
 def bounds_of_backbone(
     instance: PlacementInstance, arrays: PlacementArrays, chain: Milestones, run: Run, report: Report
-) -> None:
+) -> bool:
     """Bounds of a problem beside its modules: with memory at its price where it can bind, and of its backbone.
+
+    Returns whether windows were settled, so that programs for those of ``chain`` would gain nothing.
 
     Parameters
     ----------
@@ -107,18 +117,22 @@ def bounds_of_backbone(
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
-    if max((len(window.inner) for window in chain.windows), default=0) > WIDE:
-        for most in OTHER_SIZES:
-            if not run.should_stop():
+    widest = max((len(window.inner) for window in chain.windows), default=0)
+    wide = widest > WIDE and len(arrays.seconds) <= MOST_OPERATORS
+    if wide:
+        if available():
+            with run.share(SETTLED_SHARE, LONGEST_SETTLED):
+                settle_in_child(arrays, run, report)
+        else:
+            for each in (*(milestones_of(arrays, (most,)) for most in OTHER_SIZES), chain):
                 with run.share(OTHER_SHARE, LONGEST_EXACT):
-                    raise_by_refutation(milestones_of(arrays, (most,)), run, report)
-        with run.share(OTHER_SHARE, LONGEST_EXACT):
-            raise_by_refutation(chain, run, report)
+                    raise_by_refutation(each, run, report)
     with run.share(MEMORY_SHARE, LONGEST_COUNTS):
         _price_memory(chain, instance, arrays, run, report)
     with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
+    return wide and available()
 
 
 def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
@@ -136,6 +150,28 @@ def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
                 seconds = LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM)
                 block.learn(a, b, int(block.levels[a, b]), block.refuted(a, b, branches, seconds))
             report(chain.value(), "milestones")
+
+
+def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
+    """Let a child process raise chains of windows of several sizes (:mod:`.settled`), once for all lanes."""
+    if run.should_stop() or (run.exchange is not None and not run.exchange.claim(("settled windows",))):
+        return
+    run.enter("milestones: settled windows")
+    left = run.remaining()
+    seconds = LONGEST_SETTLED if left is None else left
+
+    def hear(value: float) -> None:
+        report(value, "milestones")
+
+    with suppress(EngineError):  # the bounds that were heard before still hold
+        run_in_child(
+            "cp-sat",
+            "opweave.solvers.placement.bounds.settled:settle",
+            (arrays, time() + seconds),
+            ChildLimits(),
+            hear=hear,
+            should_stop=run.should_stop,
+        )
 
 
 @contextmanager

@@ -1,0 +1,247 @@
+"""Windows of wide networks, shortened until constraint programming refutes them, in one child process.
+
+CP-SAT seldom raises the bound of a window of 50 operators. But it often refutes nine tenths of the length of a good
+plan within a tenth of a second: so few devices are left within that length, by heads and tails, that little is left to
+decide. So every window on the shortest path gets a good plan by a short annealing, and then lengths that are ever
+closer to that plan's are tried, first briefly, then longer. All chains are raised in one process, because starting
+CP-SAT takes longer than most tries.
+
+Chains of windows of several sizes are joined at the end of each: the head of an operator is the largest that any chain
+leads to (:func:`joined_bound`). Proof: every window's bound holds in every plan, whichever chain it belongs to.
+
+Source: Klein and Scholl, "Computing lower bounds by destructive improvement".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import perf_counter, time
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.interval_child import without_pandas, write
+from opweave.solvers.placement.anneal import DRAWS, counted_plan
+from opweave.solvers.placement.anneal_orders import anneal
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, Pair, milestones_of
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.module_intervals import net_intervals
+from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.rounding import SUMMATION
+
+
+class Step(NamedTuple):
+    """A length as a share of the best plan's, and the work that a try may take, in CP-SAT's own measure."""
+
+    length: float
+    work: float
+
+
+class Stage(NamedTuple):
+    """Most operators of a window, the share of the time left, and the lengths that are tried there."""
+
+    most: int
+    share: float
+    steps: tuple[Step, ...]
+
+
+STAGES = (
+    Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
+    Stage(70, 0.6, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
+    Stage(120, 0.95, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
+)
+"""Small windows are settled almost exactly; large ones see more of what branches share."""
+
+MOVES, HOT, COLD = 300, 0.03, 0.0005
+"""Moves of the annealing of a window per operator, and its first and last temperature as shares of a plan's length."""
+
+CLOSE = 0.995
+"""Share of a length at which a bound is close enough for it not to be tried."""
+
+HALVINGS = 2
+"""Tries of one step: the length itself, and then halfway between it and the bound."""
+
+
+def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
+    """Raise the chains of all stages and send every bound of the makespan; runs in the child.
+
+    ``work`` is a problem, whose memory is not seen, and the time at which to end, in seconds since the epoch.
+    """
+    arrays, end = work[0], perf_counter() + work[1] - time()
+    tries = Tries(end)
+    for stage in STAGES:
+        chain = milestones_of(arrays, (stage.most,))
+        tries.end = perf_counter() + stage.share * (end - perf_counter())
+        for step in stage.steps:
+            for value in _raised(chain, stage.most, step, tries):
+                send(value)
+            send(joined_bound(arrays, tries.links + links_of(chain)))
+        tries.links += links_of(chain)
+
+
+def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[float]:
+    """The bounds of a chain while its windows on the shortest path are raised, every pair of ends once."""
+    done: set[Pair] = set()
+    while pairs := [pair for pair in chain.pairs() if pair not in done and 0 < len(pair[0].window.inner) <= most]:
+        for pair in pairs:
+            if tries.late():
+                return
+            done.add(pair)
+            tries.raise_to(pair, step)
+        yield chain.value()
+
+
+@dataclass(eq=False)
+class Tries:
+    """Lengths of windows that are tried, until a moment of the clock.
+
+    ``links`` are the blocks of chains that were raised before. ``plans`` has the length of the best known plan of every
+    pair of ends.
+    """
+
+    end: float
+    links: list[Link] = field(default_factory=list)
+    plans: dict[Pair, float] = field(default_factory=dict)
+
+    def late(self) -> bool:
+        """Whether no more may be tried."""
+        return perf_counter() >= self.end
+
+    def raise_to(self, pair: Pair, step: Step) -> None:
+        """Refute a share of the best plan's length, or else half of what is missing."""
+        block, a, b = pair
+        arrays, inside = block.window.fixed(a, b), links_inside(self.links, block.window)
+        if pair not in self.plans:
+            self.plans[pair] = max(annealed_length(arrays), float(block.values[a, b]))
+            if not math.isfinite(self.plans[pair]):
+                return
+            _learn(block, a, b, block.refuted(a, b, 0, self.end - perf_counter()))
+            _learn(block, a, b, longest(arrays, led_by(arrays, reach_of(arrays), inside)))
+        length = step.length * self.plans[pair]
+        for _ in range(HALVINGS):
+            if block.values[a, b] >= CLOSE * length or self.late():
+                return
+            refuted = refutes(arrays, inside, length, step.work, self.end - perf_counter())
+            if refuted:
+                _learn(block, a, b, length)
+                return
+            if refuted is False:
+                self.plans[pair] = length
+            length = 0.5 * (length + float(block.values[a, b]))
+
+
+def _learn(block: Block, a: int, b: int, value: float) -> None:
+    block.learn(a, b, int(block.levels[a, b]), value)
+
+
+def refutes(arrays: PlacementArrays, links: list[Link], length: float, work: float, seconds: float) -> bool | None:
+    """Whether no plan is as short as the length, without memory; None when CP-SAT does not tell in time."""
+    within, reach = _narrowed(arrays, links, length)
+    model = None if within is None else net_intervals(within, length, 0.0, reach)
+    if model is None:
+        return True
+    with without_pandas():
+        from ortools.sat.python import cp_model
+
+    program, _ = write(model.program())
+    program.clear_objective()  # type: ignore[no-untyped-call, unused-ignore]
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
+    solver.parameters.linearization_level = 0  # most tries end by propagation
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    status = solver.solve(program)
+    if status == cp_model.INFEASIBLE:
+        return True
+    return False if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+
+
+def _narrowed(arrays: PlacementArrays, links: list[Link], length: float) -> tuple[PlacementArrays | None, Reach | None]:
+    """The problem with the devices that a plan as short as the length can use; None when there is no such plan."""
+    most, reach = length * (1.0 + SUMMATION), None
+    while True:
+        reach = led_by(arrays, reach_of(arrays, known=reach), links)
+        seconds = np.where(reach.heads + arrays.seconds + reach.tails <= most, arrays.seconds, np.inf)
+        if np.isinf(seconds).all(axis=1).any():
+            return None, reach
+        if (seconds == arrays.seconds).all():
+            return arrays, reach
+        arrays = arrays._replace(seconds=seconds)
+
+
+def annealed_length(arrays: PlacementArrays) -> float:
+    """Length of a plan of a small problem without memory, found by a short annealing; inf where none is found."""
+    order, finite = operator_order(arrays), np.isfinite(arrays.seconds)
+    devices = range(arrays.seconds.shape[1])
+    alone = [np.where(finite[:, k], k, arrays.seconds.argmin(axis=1)).astype(np.int64) for k in devices]
+    lengths = [plan_of(arrays, order, device).makespan for device in alone]
+    first = int(np.argmin(lengths))
+    if not np.isfinite(lengths[first]):
+        return math.inf
+    moves = MOVES * len(order)
+    plan = counted_plan(arrays, order, alone[first], np.arange(len(order)))
+    draws, heat = np.random.default_rng(0).random((moves, DRAWS)), lengths[first] * np.geomspace(HOT, COLD, moves)
+    never = np.zeros(1, dtype=np.int64)
+    sized = anneal.sized(moves * (len(order) + len(arrays.source)))
+    best, _ = sized(arrays, plan, draws, heat, never, order.copy(), alone[first].copy())
+    return min(float(best), lengths[first])
+
+
+Link = tuple[int | None, int | None, Block]
+"""The milestones before and after a block, as positions in a problem; None at the beginning and the end of the plan."""
+
+
+def links_of(chain: Milestones) -> list[Link]:
+    """The blocks of a chain in order, with the milestones at their ends as positions in the problem."""
+    links: list[Link] = []
+    last: int | None = None
+    for number, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
+        ends: list[int | None] = [*window.operators[module.inner].tolist(), *chain.cuts[number : number + 1].tolist()]
+        if number == len(chain.cuts):
+            ends.append(None)
+        for block, end in zip(module.blocks, ends, strict=True):
+            links.append((last, end, block))
+            last = end
+    return links
+
+
+def links_inside(links: list[Link], window: Window) -> list[Link]:
+    """The links with both ends in a window, as positions there."""
+    local = {v: i for i, v in enumerate(window.operators.tolist())}
+    return [(local[u], local[v], block) for u, v, block in links if u in local and v in local]
+
+
+def joined_bound(arrays: PlacementArrays, links: list[Link]) -> float:
+    """The largest bound from heads and tails to which all links contribute."""
+    reach = led_by(arrays, reach_of(arrays), links)
+    ends = [_led(arrays.seconds, reach.heads, u, block.values) for u, v, block in links if v is None]
+    starts = [_led(arrays.seconds, reach.tails, v, block.values.T) for u, v, block in links if u is None]
+    return max(longest(arrays, reach_of(arrays, known=reach)), *(float(times.min()) for times in ends + starts))
+
+
+def led_by(arrays: PlacementArrays, reach: Reach, links: list[Link]) -> Reach:
+    """Heads and tails, raised along the links between milestones."""
+    if not links:
+        return reach
+    rank = np.empty(len(arrays.seconds), dtype=np.int64)
+    rank[operator_order(arrays)] = np.arange(len(rank))
+    heads, tails = reach.heads.copy(), reach.tails.copy()
+    for u, v, block in sorted((link for link in links if link[1] is not None), key=lambda link: rank[link[1]]):
+        heads[v] = np.maximum(heads[v], _led(arrays.seconds, heads, u, block.values))
+    for u, v, block in sorted((link for link in links if link[0] is not None), key=lambda link: -rank[link[0]]):
+        tails[u] = np.maximum(tails[u], _led(arrays.seconds, tails, v, block.values.T))
+    return Reach(heads, tails)
+
+
+def _led(seconds: FloatArray, times: FloatArray, u: int | None, table: FloatArray) -> FloatArray:
+    """Least times at the far end of a link by device; without an operator at the near end, it begins at 0."""
+    led: FloatArray = (table if u is None else (times[u] + seconds[u])[:, None] + table).min(axis=0)
+    return led
