@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,13 +12,6 @@ import opweave as ow
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Search no file of tests for doctests: there are none, and the search takes longer than finding the tests."""
-    found = yield
-    return [each for each in found if type(each) is pytest.Module or not file_path.name.startswith("test_")]
 
 
 def pytest_configure(config: pytest.Config) -> None:
