@@ -26,4 +26,4 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, css: str = 
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
     look = f' class="{css}"' if css else ""
-    return f'<table{look}>{above}{top}<tbody>\n{body}\n</tbody></table>'
+    return f"<table{look}>{above}{top}<tbody>\n{body}\n</tbody></table>"
