@@ -166,7 +166,7 @@ def test_the_command_line_takes_it(tmp_path: Path) -> None:
     assert "kind 'mixed_precision' is not a problem of opweave" in run("solve", spec).stderr
     done = run("--import", tmp_path / "nothing.py", "solvers")
     assert done.returncode == 2
-    assert "nothing.py: cannot be imported (FileNotFoundError" in done.stderr
+    assert "nothing.py: there is no such file" in done.stderr
 
 
 def test_packages_name_their_modules_as_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,8 @@ class LoadSearch:
                 high = limit
             else:
                 low = max(limit, min(refused, high))
+                if low == math.inf:
+                    break  # no walk at all; whether there is a plan is for others to say
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
 
     def _improve(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from time import time
+from typing import Any
 
 import pytest
 
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds import settled
 from opweave.solvers.placement.bounds.best import settle_in_child
@@ -31,52 +32,49 @@ def _net(problem: Placement) -> PlacementArrays:
     return arrays_of(lower(problem), problem)
 
 
-def _settled(problem: Placement) -> float:
-    values: list[float] = []
-
-    def send(value: object) -> None:
-        assert isinstance(value, float)
-        values.append(value)
-
-    settled.settle((_net(problem), time() + 20.0), send)
-    return max(values)
+def _in_child(function: str, work: object) -> list[Any]:
+    found: list[Any] = []
+    home = "tests.solvers.placement.settled_child"
+    run_in_child("cp-sat", f"{home}:{function}", work, ChildLimits(), hear=found.append)
+    return found
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e7])
-@pytest.mark.parametrize("seed", range(6))
-def test_no_bound_exceeds_the_optimum(seed: int, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "STAGES", SMALL_STAGES)
-    problem = small_problem(seed, most_operators=6, scale=scale)
-    optimum, _ = best_placement(problem)
-    assert optimum is not None
-    assert _settled(problem) <= optimum * (1 + 1e-9)
+def _settled(*problems: Placement, stages: tuple[Stage, ...] = SMALL_STAGES) -> list[float]:
+    return _in_child("settle_all", [(_net(problem), stages) for problem in problems])
 
 
-@pytest.mark.parametrize("seed", [101, 104, 110])
-def test_links_inside_windows_keep_the_bound_below_the_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "STAGES", tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12)))
-    problem = small_problem(seed, most_operators=12)
-    found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
-    assert found.proved
-    assert _settled(problem) <= found.makespan * (1 + 1e-9)
+def test_no_bound_exceeds_the_optimum() -> None:
+    cases = [(seed, scale) for seed in range(6) for scale in (1.0, 1e-9, 1e7)]
+    problems = [small_problem(seed, most_operators=6, scale=scale) for seed, scale in cases]
+    for problem, bound in zip(problems, _settled(*problems), strict=True):
+        optimum, _ = best_placement(problem)
+        assert optimum is not None
+        assert bound <= optimum * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_layers_are_settled_almost_exactly(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "STAGES", SMALL_STAGES)
+def test_links_inside_windows_keep_the_bound_below_the_optimum() -> None:
+    problems = [small_problem(seed, most_operators=12) for seed in (101, 104, 110)]
+    stages = tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12))
+    for problem, bound in zip(problems, _settled(*problems, stages=stages), strict=True):
+        found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
+        assert found.proved
+        assert bound <= found.makespan * (1 + 1e-9)
+
+
+def test_layers_are_settled_almost_exactly() -> None:
     optimum, _ = best_placement(layered_problem(1, 3))
     assert optimum is not None
-    assert 0.998 * layers * optimum <= _settled(layered_problem(layers, 3)) <= layers * optimum * (1 + 1e-9)
+    for layers, bound in zip((1, 2), _settled(layered_problem(1, 3), layered_problem(2, 3)), strict=True):
+        assert 0.998 * layers * optimum <= bound <= layers * optimum * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_only_lengths_without_a_plan_are_refuted(seed: int) -> None:
-    problem = small_problem(seed, most_operators=6)
-    optimum, _ = best_placement(problem)
-    assert optimum is not None
-    if optimum > 0.0:
-        assert settled.refutes(_net(problem), [], optimum * (1 + 1e-6), 1.0, 10.0) is False
-        assert settled.refutes(_net(problem), [], optimum * 0.999, 1.0, 10.0) is True
+def test_only_lengths_without_a_plan_are_refuted() -> None:
+    problems = [small_problem(seed, most_operators=6) for seed in range(8)]
+    optima = [best_placement(problem)[0] or 0.0 for problem in problems]
+    cases = [(_net(problem), optimum) for problem, optimum in zip(problems, optima, strict=True) if optimum > 0.0]
+    assert len(cases) > 4
+    assert set(_in_child("refute_all", [(net, optimum * (1 + 1e-6)) for net, optimum in cases])) == {False}
+    assert set(_in_child("refute_all", [(net, optimum * 0.999) for net, optimum in cases])) == {True}
 
 
 def test_links_lead_as_far_as_their_chain() -> None:

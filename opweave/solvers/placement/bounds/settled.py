@@ -15,7 +15,7 @@ Source: Klein and Scholl, "Computing lower bounds by destructive improvement".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, time
 from typing import NamedTuple
@@ -71,9 +71,13 @@ def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
 
     ``work`` is a problem, whose memory is not seen, and the time at which to end, in seconds since the epoch.
     """
-    arrays, end = work[0], perf_counter() + work[1] - time()
+    settle_in_stages(work[0], perf_counter() + work[1] - time(), STAGES, send)
+
+
+def settle_in_stages(arrays: PlacementArrays, end: float, stages: Sequence[Stage], send: Send) -> None:
+    """Raise the chains of stages until a moment of the clock."""
     tries = Tries(end)
-    for stage in STAGES:
+    for stage in stages:
         chain = milestones_of(arrays, (stage.most,))
         tries.operators |= operators_of(chain)
         tries.end = perf_counter() + stage.share * (end - perf_counter())

@@ -1,0 +1,23 @@
+"""What tests of settled windows do in a child process, because HiGHS and CP-SAT cannot be loaded by the same one."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from opweave.solvers.engines.child import Send
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.settled import Stage, refutes, settle_in_stages
+
+
+def settle_all(work: list[tuple[PlacementArrays, tuple[Stage, ...]]], send: Send) -> None:
+    """Send the best bound of every problem."""
+    for arrays, stages in work:
+        values: list[object] = []
+        settle_in_stages(arrays, perf_counter() + 20.0, stages, values.append)
+        send(max(values))  # type: ignore[type-var]
+
+
+def refute_all(work: list[tuple[PlacementArrays, float]], send: Send) -> None:
+    """Send whether each length is refuted."""
+    for arrays, length in work:
+        send(refutes(arrays, [], length, 1.0, 10.0))
