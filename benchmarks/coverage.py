@@ -254,7 +254,8 @@ def page(rows: Sequence[Row]) -> str:
         how = f"{own[0].made_with.rpartition('; ')[0]}; {made}"
         parts.append(f"| {zoo} | {how} | {len(loaded)} of {len(own)} tried | {largest:,} | {pace} | {ours} |")
     for zoo in zoos:
-        parts += ["", f"## {zoo}", "", *_of_zoo([each for each in rows if each.zoo == zoo])]
+        said = list(_of_zoo([each for each in rows if each.zoo == zoo]))
+        parts += ["", f"## {zoo}", "", *said] if said else []
     return "\n".join(parts) + "\n"
 
 
