@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import opweave as ow
+from benchmarks.language_plans import CONFIGS
 from benchmarks.tables import run_parts, show
 from opweave.adapters.llm.config_read import from_config
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
@@ -58,20 +59,6 @@ QWEN_3B = QWEN_7B | {
     "num_hidden_layers": 36,
     "vocab_size": 151_936,
     "tie_word_embeddings": True,
-}
-QWEN_30B: dict[str, object] = {
-    "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "moe_intermediate_size": 768,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "num_hidden_layers": 48,
-    "head_dim": 128,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "vocab_size": 151_936,
-    "max_position_embeddings": 40_960,
 }
 
 
@@ -187,7 +174,7 @@ CHOICES = (
         "RTX 4090, Qwen3 30B-A3B F16",
         "llama.cpp, tools/fit-params/README.md",
         "config",
-        _in_file(QWEN_30B, layers="f16", head="f16"),
+        _in_file(CONFIGS["Qwen3-30B-A3B"], layers="f16", head="f16"),
         4096,
         (20_387,),
         (301,),

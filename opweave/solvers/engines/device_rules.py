@@ -257,12 +257,12 @@ def _ways(
     used = {name: [op for op in sorted(read) if name in where[op]] for name in names}
     pins = [(len(read) - len(used[name]), name, name, sorted(read)) for name in names]
     forbids = [(len(ops), name, other, ops) for name, ops in used.items() for other in names if ops and other != name]
+    ways: list[tuple[type[Pin | Forbid], int, str, str, list[str]]]
     ways = [*((Forbid, *each) for each in forbids), *((Pin, *each) for each in pins)]
     for kind, _, device, target, moved in sorted(ways, key=lambda way: way[1]):
         try:
             if not _judged(rule, problem, like, {**where, **dict.fromkeys(moved, frozenset((target,)))}, most=1)[0]:
-                made = Pin if kind is Pin else Forbid
-                yield tuple(made(op=op, device=device) for op in sorted(read))
+                yield tuple(kind(op=op, device=device) for op in sorted(read))
         except _ReadsMoreError:
             return
 

@@ -6,7 +6,7 @@ possible, ``all_channels`` along the channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -82,21 +82,21 @@ def by_memory(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays
     return build(instance, arrays, _all(CHANNELS, instance), shares)
 
 
-def teams(instance: SlicingInstance, arrays: SlicingArrays) -> list[Plan]:
+def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[Plan]:
     """Rows in equal shares throughout, for the two fastest devices, the three fastest, and so on.
 
     The other rules give every operator the shares of its own speeds. Where shares change from one operator to the next,
     rows move between devices, which costs more than it saves on slow links.
     """
     seconds = instance.intercept + instance.slope
-    total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=0)
+    known = np.isfinite(seconds)
+    slowest = np.where(known, seconds, 0.0).max(axis=1, keepdims=True)  # for a device that may not run an operator
+    total = np.where(known, seconds, slowest).sum(axis=0)
     fastest = np.argsort(total, kind="stable")
     speed = 1.0 / np.maximum(total, 1e-30)
-    plans = []
     for size in range(2, len(fastest) + 1):
         shares = np.where(np.isin(np.arange(len(fastest)), fastest[:size]), speed, 0.0)
-        plans.append(build(instance, arrays, _all(ROWS, instance), np.tile(shares, (instance.operators, 1))))
-    return plans
+        yield build(instance, arrays, _all(ROWS, instance), np.tile(shares, (instance.operators, 1)))
 
 
 RULES: dict[str, tuple[Rule, str]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -103,8 +104,7 @@ class LocalSearch:
         for rule, _ in RULES.values():
             if not (plans and self.run.should_stop()):
                 plans.append(rule(self.problem, self.instance, self.arrays))
-        if not self.run.should_stop():
-            plans += teams(self.instance, self.arrays)
+        plans += takewhile(lambda _: not self.run.should_stop(), teams(self.instance, self.arrays))
         for plan in sorted(plans, key=lambda plan: (plan.excess, plan.seconds)):
             self.consider(plan)
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)

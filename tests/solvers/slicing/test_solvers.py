@@ -305,7 +305,7 @@ def test_teams_share_rows_alike_throughout_whatever_each_operator_s_speeds() -> 
     cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[10.0] * 3)
     problem = chain(cluster=cluster, costs=ow.Costs.from_table(table))
     instance = lower(problem)
-    plans = teams(instance, arrays_of(instance))
+    plans = list(teams(instance, arrays_of(instance)))
     assert len(plans) == 2  # of two devices and of all three
     for plan in plans:
         assert (plan.cuts[0] == plan.cuts[1]).all()
