@@ -95,7 +95,8 @@ class Walk:
         send = np.where(linked, instance.latency + sure[:, None, None] / rate, np.inf)
         if ceiling is None:
             most = instance.latency + instance.sent[:, None, None] / rate
-            ceiling = float(seconds.max(axis=1).sum() + np.where(linked, most, 0.0).max(axis=(1, 2)).sum())
+            slowest = np.where(linked, most, 0.0).max(axis=(1, 2), initial=0.0)
+            ceiling = float(seconds.max(axis=1, initial=0.0).sum() + slowest.sum())
         elif problem.channel == "dedicated" or problem.objective != "bottleneck":
             send = np.where(send > ceiling * (1.0 + SLACK), np.inf, send)
         return cls(problem, instance, seconds, send, ceiling)
