@@ -237,6 +237,8 @@ def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> Non
 def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
 
+    Once the time is up, an allocator comes first: it waits for no compiled loop.
+
     Raises
     ------
     NoPlanError
@@ -245,9 +247,10 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     order = given_order(problem.ordering)
     layout = problem.layout(order)
     scout = Run()
-    if layout is not None:
-        with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
-            go_on_with(layout, "tflm", scout)
+    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm",):
+        if layout is not None and scout.best is None:
+            with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
+                go_on_with(layout, rule, scout)
     if not isinstance(scout.best, Layout):
         raise NoPlanError("in the listed order, a storage fits nowhere with this rule")
     report(problem, order, scout, run)
