@@ -268,7 +268,8 @@ def _solve_once(
     termination = run.termination()
     if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
-    return Outcome(termination), None
+    left_out = verdict != "stopped" and formulation.restricts and refusals.exact and not run.closed()
+    return Outcome(termination, reason=_leaves_out(formulation) if left_out else None), None
 
 
 def _without_solution(formulation: Formulation[Any, Any], reason: str, refusals: Refusals) -> Outcome:
@@ -277,7 +278,11 @@ def _without_solution(formulation: Formulation[Any, Any], reason: str, refusals:
         return Outcome(reason=refusals.reason())
     if not formulation.restricts:
         return Outcome(infeasible=True, reason=reason)
-    return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
+    return Outcome(reason=f"{_leaves_out(formulation)} and has none itself; try another one")
+
+
+def _leaves_out(formulation: Formulation[Any, Any]) -> str:
+    return f"formulation {formulation.name!r} leaves solutions out"
 
 
 def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
