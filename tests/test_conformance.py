@@ -37,7 +37,7 @@ PLANLESS = {
         ("layers_equal", "layers_by_memory", "layers_by_free_memory", "layers_by_speed", "exo_ring", "llama_fit"),
         "the operators belong to no layers",
     ),
-    **dict.fromkeys(("executorch", "best_fit", "nearest_end", "size_classes"), "does not spill to another pool"),
+    **dict.fromkeys(("executorch", "best_fit", "nearest_end"), "does not spill to another pool"),
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
