@@ -29,13 +29,7 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of, numbers
-from opweave.solvers.batched_mapping.plans import (
-    BatchPlan,
-    granules_of,
-    order_by_start,
-    plan_of,
-    report,
-)
+from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import named_solver

@@ -29,13 +29,7 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.formulations.modeling.whole import WholeProgram
-from opweave.problems.errors import (
-    InfeasibleError,
-    InvalidInputError,
-    UnsupportedFeatureError,
-    blaming,
-    named_code,
-)
+from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution

@@ -13,10 +13,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
-from opweave.solvers.memory_ordering.exact import (
-    MOST_STATES,
-    PeakSearch,
-)
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
 from opweave.solvers.registry import named_solver
