@@ -180,8 +180,10 @@ def test_solvers_agree_with_brute_force(row: ow.SolverInfo) -> None:
         result = solve_or_skip(problem, row.name)
         if result is None:
             continue
-        judged += 1
         check(problem, result, optimum)
+        if "leaves solutions out" in (result.reason or ""):  # An engine's model has one order where several matter.
+            continue
+        judged += 1
         if row in PROVERS:
             expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
             assert result.status is expected, result.reason

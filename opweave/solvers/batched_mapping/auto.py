@@ -29,7 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register, run_side_by_side
+from opweave.solvers.registry import Feature, find_solver, is_available, named_solver, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -77,6 +77,15 @@ INSTANT_CELLS = 24
 """Operators x devices up to which a constraint program finishes before annealing has loaded its compiled loop."""
 
 
+@named_solver(
+    BatchedMapping,
+    "auto",
+    "one device, list schedules split and whole, bounds, rolling windows and local search",
+    kind="plan",
+    proves="bound",
+    features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
+    supports=SUPPORTS,
+)
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Run the solvers of batched mapping in turn."""
     search = _with_lists(problem, run)
@@ -247,17 +256,5 @@ def _stage(run: Run, share: float) -> AbstractContextManager[None]:
     return run.share(share, share * UNTIMED_SECONDS)
 
 
-register(
-    Solver(
-        name="auto",
-        problem=BatchedMapping.kind,
-        kind="plan",
-        run=solve_auto,
-        about="one device, list schedules split and whole, bounds, rolling windows and local search",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=SUPPORTS,
-    )
-)
 run_side_by_side(BatchedMapping.kind, "auto", lanes)
 run_side_by_side(BatchedMapping.kind, "local", with_seeds(f"{HOME}.local:solve_local"))

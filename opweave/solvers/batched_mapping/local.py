@@ -29,16 +29,10 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of, numbers
-from opweave.solvers.batched_mapping.plans import (
-    BatchPlan,
-    granules_of,
-    order_by_start,
-    plan_of,
-    report,
-)
+from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 ROUND_WORK = 90_000_000
@@ -265,6 +259,12 @@ def ended(run: Run) -> Outcome:
     return Outcome(run.termination() if stopped else Termination.BUDGET, reason=reason)
 
 
+@named_solver(
+    BatchedMapping,
+    "local",
+    "simulated annealing over strings of devices and order, from the best list schedule",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     """Local search from the start and from the list schedules; solver "local"."""
@@ -272,16 +272,3 @@ def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     if search is not None:
         search_from(search, rounds=None)
     return ended(run)
-
-
-register(
-    Solver(
-        name="local",
-        problem=BatchedMapping.kind,
-        kind="algorithm",
-        run=solve_local,
-        about="simulated annealing over strings of devices and order, from the best list schedule",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)
