@@ -134,7 +134,8 @@ class Heads:
         """The ancestors of an operator with the largest heads, predecessors first."""
         found = self.order[self.ancestors[self.order, v] & (self.order != v)]
         last = np.argsort(-self.reach.heads[found].min(axis=1), kind="stable")[: self.most]
-        return found[np.sort(last)]
+        near: IntArray = found[np.sort(last)]
+        return near
 
 
 def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
