@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, durations, with_arcs
+from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
@@ -31,10 +30,6 @@ UNTIMED_CHUNKS = 60
 
 MOST_OPERATORS, WIDE = 4_000, 60
 """Most operators of a problem for which the time suffices, and least operators of a module that is wide."""
-
-
-LIGHT = 0.1
-"""Most time to send what an operator reads, as a share of its own, for it to count as light."""
 
 
 class Phase(NamedTuple):
@@ -113,9 +108,8 @@ class Contraction:
     """A problem whose chains are single operators.
 
     An operator with one successor and that successor, if it has no other predecessor, seldom profit from two devices.
-    As one operator they share a device and run one after the other. Light operators, which read next to nothing, join
-    their only reader in any case. Networks shrink by half to three quarters, and a search over orders and devices makes
-    as many moves in as much less time.
+    As one operator they share a device and run one after the other. Networks shrink by half to three quarters, and a
+    search over orders and devices makes as many moves in as much less time.
 
     Attributes
     ----------
@@ -152,18 +146,15 @@ def _rows(members: Adjacency, order: IntArray) -> IntArray:
 
 
 def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
-    """Join every operator with its only successor if all other predecessors of that are light, or if it is light."""
+    """Join every operator with its only successor if it is the only predecessor of that."""
     count = len(arrays.seconds)
     before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
-    heads = np.repeat(np.arange(count), before)
     order = operator_order(arrays)
-    light = _light(arrays) & (after == 1)
-    others = np.bincount(heads, weights=~light[arrays.before], minlength=count)
     chain = np.full(count, -1, dtype=np.int64)
     number = 0
-    for v in order[::-1].tolist():
-        if after[v] == 1 and (light[v] or others[arrays.after[arrays.after_start[v]]] == 1):
-            chain[v] = chain[arrays.after[arrays.after_start[v]]]
+    for v in order.tolist():
+        if before[v] == 1 and after[u := int(arrays.before[arrays.before_start[v]])] == 1:
+            chain[v] = chain[u]
         else:
             chain[v], number = number, number + 1
     rank = np.empty(count, dtype=np.int64)
@@ -175,12 +166,12 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
     np.add.at(seconds, chain, arrays.seconds)
     memory = np.zeros(number, dtype=np.int64)
     np.add.at(memory, chain, arrays.memory)
+    heads = np.repeat(np.arange(count), before)
     arcs = chain[heads] != chain[arrays.before]
     small = with_arcs(arrays, Adjacency.from_pairs(number, chain[heads[arcs]], chain[arrays.before[arcs]]))
     users = np.repeat(chain, np.diff(arrays.parameters_start))
     held = Adjacency.from_pairs(number, users, arrays.parameters)
     flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
-    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # sent in the order of their readers
     source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
     incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
     smaller = small._replace(
@@ -198,14 +189,6 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
         parameters=held.items,
     )
     return Contraction(smaller, _joined(cluster, chain, number), chain, members)
-
-
-def _light(arrays: PlacementArrays) -> NDArray[np.bool_]:
-    """Whether all that an operator reads is sent in far less time than it runs. Shape (operators,)."""
-    received = np.zeros(len(arrays.seconds))
-    sent = durations(arrays)
-    np.add.at(received, arrays.target, np.where(np.isfinite(sent), sent, 0.0).max(axis=(1, 2)))
-    return received <= LIGHT * arrays.seconds.min(axis=1)
 
 
 def _joined(cluster: IntArray, chain: IntArray, number: int) -> IntArray:
