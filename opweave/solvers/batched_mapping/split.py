@@ -177,7 +177,7 @@ class Split:
 
     def _limit(self, most: float, share: float, problems: int) -> float:
         """Time limit in seconds for each of several problems that share a part of the time left."""
-        left, turns = self.search.run.remaining(), -(-problems // self.workers)
+        left, turns = self.search.run.remaining(), max(1, -(-problems // self.workers))
         return most if left is None else min(most, max(LEAST_SECONDS, share * left / turns))
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:

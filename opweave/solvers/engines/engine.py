@@ -238,7 +238,8 @@ class _Attempt:
         termination = run.termination()
         if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
             termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
-        return Outcome(termination), None
+        left_out = verdict != "stopped" and formulation.restricts and self.refusals.exact and not run.closed()
+        return Outcome(termination, reason=_leaves_out(formulation) if left_out else None), None
 
     def _without_solution(self, formulation: Formulation[Any, Any], reason: str = "") -> Outcome:
         """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
@@ -246,8 +247,7 @@ class _Attempt:
             return Outcome(reason=self.refusals.reason())
         if not formulation.restricts:
             return Outcome(infeasible=True, reason=reason or formulation.why_infeasible(self.problem))
-        own = f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one"
-        return Outcome(reason=own)
+        return Outcome(reason=f"{_leaves_out(formulation)} and has none itself; try another one")
 
     def _task(self, formulation: Formulation[Any, Any], known: Solution | None) -> Task:
         """Build, extend and lay out the model, and start from the known solution."""
@@ -308,6 +308,10 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
     if not outcome.infeasible or waits.bounded:
         return outcome
     return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
+
+
+def _leaves_out(formulation: Formulation[Any, Any]) -> str:
+    return f"formulation {formulation.name!r} leaves solutions out"
 
 
 def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
