@@ -89,7 +89,7 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
-from opweave.solvers.registry import HonouredConstraints, Solver, SolverInfo, list_solvers, register_solver
+from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
@@ -149,7 +149,7 @@ if TYPE_CHECKING:
     from opweave.formulations.modeling.linear import Linear
     from opweave.formulations.modeling.model import LinearModel
     from opweave.solvers.compiling.warm import Warmed, warm
-    from opweave.solvers.constraint_table import constraint_table
+    from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
     from opweave.solvers.engines.listed import FormulationInfo, list_formulations
     from opweave.solvers.evolution.ask import pymoo_problem
     from opweave.solvers.own import solver_for
@@ -314,7 +314,7 @@ _HOMES = {
     "formulations.modeling.linear": ("Linear",),
     "formulations.modeling.model": ("LinearModel",),
     "solvers.compiling.warm": ("Warmed", "warm"),
-    "solvers.constraint_table": ("constraint_table",),
+    "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
     "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
     "solvers.evolution.ask": ("pymoo_problem",),
     "solvers.own": ("solver_for",),
