@@ -75,7 +75,7 @@ def test_a_lane_that_refutes_ends_all():
 
 def test_a_lane_with_a_bug_costs_nothing_but_itself(caplog):
     with fake_solver("finds", "fails"):
-        result = ow.solve(chain(), solver="fake", threads=2, time_limit=3)
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=4)
     assert result.objective == 8
     assert "a lane with a bug" in caplog.text
 
@@ -89,7 +89,7 @@ def test_a_killed_process_is_started_again(tmp_path):
 
 def test_where_processes_keep_dying_the_solver_runs_here(caplog):
     with fake_solver("finds", "dies"):
-        result = ow.solve(chain(), solver="fake", threads=2, time_limit=6)
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=8)
     assert result.verified
     assert "the solve goes on in this one" in caplog.text
 
