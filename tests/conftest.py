@@ -15,6 +15,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what is not compiled yet, a minute once on a machine: tests of searches would crawl without."""
+    """Compile what is not compiled yet, half a minute once on a machine: tests of searches would crawl without."""
     if not hasattr(config, "workerinput") and os.environ.get("OPWEAVE_COMPILE") != "never":
         ow.warm(jobs=2)
