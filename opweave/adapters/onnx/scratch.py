@@ -154,9 +154,9 @@ def _quantized_convolution(call: _Call) -> Scratch:
     turned = () if last else (math.prod(call.shape(0)), math.prod(call.made.shape))
     products = () if in_one_step else (math.prod(call.made.shape) * FLOAT_BYTES,)
     if width == 1 and call.is_plain() and not separable:
-        return Scratch(after=(*turned, *products))
+        return Scratch(after=(*products, *turned))
     rows = positions * width * (POINTER_BYTES if in_one_step or separable else depth)
-    return Scratch(after=(*turned, *products, rows))
+    return Scratch(after=(*products, *turned, rows))
 
 
 def _in_one_step(call: _Call) -> bool:
@@ -169,8 +169,8 @@ def _in_one_step(call: _Call) -> bool:
         return False
     filters, depth = weights.shape[:2]
     if call.groups() > 1:
-        return depth == 1 and filters == call.groups()
-    return depth % LANE_BYTES == 0 and filters >= LANES
+        return depth == 1 and filters == call.groups() and filters % LANES == 0
+    return depth % LANE_BYTES == 0 and filters >= LANES and filters % (LANES // 2) == 0
 
 
 def _lstm(call: _Call) -> Scratch:
@@ -258,7 +258,7 @@ _FORMULAS: dict[str, Formula] = {
     "Conv": _convolution,
     "ConvInteger": _integer_convolution,
     "ConvTranspose": _transposed,
-    "DynamicQuantizeMatMul": lambda call: Scratch(after=(math.prod(call.shape(0)),)),
+    "DynamicQuantizeMatMul": lambda call: Scratch(before=(math.prod(call.shape(0)),)),
     "FusedConv": _convolution,
     "GRU": _gru,
     "HardSwish": lambda call: Scratch(before=(call.made.bytes,)),

@@ -1,4 +1,4 @@
-"""The default solver of batched mapping: baselines and list schedules, split and whole; bounds; windows; local search.
+"""The default solver of batched mapping: baselines and list schedules, split and whole; bounds; local search.
 
 It runs every list scheduler, so it is never worse than any of them; the first of them uses the best single device. If
 the batch cannot be split, the problem is a placement, and placement's default solver takes over.
@@ -71,8 +71,6 @@ PLACEMENT_SHARE = 0.15
 WHOLE_SHARE = 0.12
 """Share of the time for plans that do not split the batch, by placement's local search."""
 
-ROLLS = 2
-
 INSTANT_CELLS = 24
 """Operators x devices up to which a constraint program finishes before annealing has loaded its compiled loop."""
 
@@ -80,7 +78,7 @@ INSTANT_CELLS = 24
 @named_solver(
     BatchedMapping,
     "auto",
-    "one device, list schedules split and whole, bounds, rolling windows and local search",
+    "one device, list schedules split and whole, bounds and local search",
     kind="plan",
     proves="bound",
     features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
@@ -112,7 +110,7 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         if len(cut.modules) > 1:
             with _stage(run, MODULE_SHARE):
                 split(cut, solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
-    search_from(search, rounds=None, rolls=ROLLS)
+    search_from(search, rounds=None)
     return ended(run)
 
 
@@ -124,7 +122,7 @@ def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
 
 
 def search_lane(problem: BatchedMapping, run: Run) -> Outcome:
-    """Search plans only: lists, the whole batch as a placement, then windows and annealing in turn."""
+    """Search plans only: lists, the whole batch as a placement, then annealing."""
     search = _with_lists(problem, run)
     if search is None or run.should_stop():
         return ended(run)
@@ -133,7 +131,7 @@ def search_lane(problem: BatchedMapping, run: Run) -> Outcome:
     if never_splits(search.instance):
         return solve_whole(lane_of_auto(0), problem, run)
     _search_whole(search)
-    search_from(search, rounds=None, rolls=ROLLS)
+    search_from(search, rounds=None)
     return ended(run)
 
 
@@ -146,7 +144,7 @@ def bound_lane(problem: BatchedMapping, run: Run) -> Outcome:
     whole = never_splits(search.instance)
     _more_bounds(search, best, 1.0 if whole else LANE_BOUND_SHARE, UNTIMED_SECONDS)
     if not whole:
-        search_from(search, rounds=None, rolls=1)
+        search_from(search, rounds=None)
         return ended(run)
     cut = None if run.should_stop() else _modular(search)
     if cut is not None:
