@@ -3,8 +3,7 @@
 A tied embedding is a common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
 first and the last stage. Training is another: forward and backward pass of a layer are on one device. In both, devices
 are visited in mirrored order. So the order is folded where the ties meet, and what is a pair of stages becomes one
-stage of a chain, for which the search for chains is exact. With a common memory that is the whole problem
-(:mod:`~opweave.solvers.pipeline.mirrored`). Where cuts lie in one order, plans are annealed
+stage of a chain, for which the search for chains is exact. Where cuts lie in one order, plans are annealed
 (:mod:`~opweave.solvers.pipeline.layouts`), labels refute thresholds where links are slow
 (:mod:`~opweave.solvers.pipeline.revisits`), and programs over walks prove bounds where they are fast
 (:mod:`~opweave.solvers.pipeline.walks`).
@@ -27,7 +26,6 @@ from opweave.solvers.pipeline.blocks import BlockMaker
 from opweave.solvers.pipeline.exact import is_too_long
 from opweave.solvers.pipeline.folding import Layout, folded, folds_of, unfolded
 from opweave.solvers.pipeline.layouts import LayoutArrays, anneal_layout
-from opweave.solvers.pipeline.mirrored import mirrored
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.revisits import FOUND, NOTHING, SHARES, Revisits
 from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
@@ -75,8 +73,6 @@ class VisitSearch:
 
     def search(self) -> Outcome:
         """Search until time is up."""
-        if self._unmirrored():
-            return Outcome(self.run.termination())
         single = self._single()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
@@ -95,20 +91,6 @@ class VisitSearch:
             if not self._over() and self.run.time_limit is not None:
                 self._anneal(single)
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
-
-    def _unmirrored(self) -> bool:
-        """Solve training as inference where that is the same; whether nothing is left to do."""
-        smaller = mirrored(self.problem)
-        if smaller is None:
-            return False
-        self.run.enter("pairs of forward and backward operators")
-        scout = Run(time_limit=self.run.remaining(), seed=self.run.seed)
-        go_on_with(smaller.problem, "auto", scout)
-        if isinstance(scout.best, Stages):
-            self._report(smaller.unfolded(self.problem, scout.best))
-        if scout.bound is not None:
-            self.run.proved(scout.bound, scout.bound_source or "pairs of forward and backward operators")
-        return self._over()
 
     def _single(self) -> Stages | None:
         """The best plan found with one stage for each device, or in mirrored order."""
