@@ -2,9 +2,8 @@
 
 A layout is a sequence of stages: where each ends, and its device. A move shifts a cut, gives a stage another device,
 exchanges two devices everywhere, or inserts or removes a stage. When a cut moves, tied pieces (``Colocate``) follow to
-the other device if it has a stage beside them: a layer takes its backward pass along. A new stage may come with a second
-one, for tied pieces. What stages send is counted
-exactly, but only where the largest possible message would matter.
+the other device if it has a stage beside them: a layer takes its backward pass along. A new stage may come with another
+one, for tied pieces. What stages send is counted exactly, but only where the largest possible message would matter.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ def seconds_of(
     for v in range(len(load)):
         slowest = max(slowest, load[v])
         total += load[v]
-    return slowest + MIXED * total / len(load)
+    return float(slowest + MIXED * total / len(load))
 
 
 @inlined

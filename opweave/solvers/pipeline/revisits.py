@@ -33,7 +33,7 @@ ROOM = 40_000
 SHARES = (200, 2000)
 """Shares of what a device can take, in which loads and bytes are counted: first roughly, then finely."""
 
-WORK, PLAIN_WORK = 1_000_000_000, 100_000
+WORK, PLAIN_WORK = 200_000_000, 100_000
 """Steps of one search, compiled or not."""
 
 SWEEP = 8
@@ -214,6 +214,8 @@ def search_revisits(
         kept = 0
         for i in range(new):
             target, alive = after[i], True
+            if done > work or halt[0] != 0:
+                return OUT, 0
             if i < changed:
                 for j in range(new):
                     other = after[j]
