@@ -168,7 +168,7 @@ def broken(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int) 
         for k in range(arrays.tie_start[piece], arrays.tie_start[piece + 1]):
             if arrays.tie[k] > piece and devices[stage_at(ends, piece)] != devices[stage_at(ends, arrays.tie[k])]:
                 wrong += 1.0
-    return wrong
+    return float(wrong)
 
 
 @inlined
@@ -196,9 +196,9 @@ def seconds_of(
                 load[v] += seconds
                 load[w] += seconds
     if arrays.rules[GOAL] == 1:
-        return carried + computed
+        return float(carried + computed)
     if arrays.rules[GOAL] == 2:
-        return carried
+        return float(carried)
     if arrays.rules[SHARED] == 1:
         slowest = carried
     total = 0.0
