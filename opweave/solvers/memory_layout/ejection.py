@@ -1,49 +1,65 @@
-"""Local search within a given height: storages that have no place yet are put where they drive out the least.
+"""Local search within a given height: storages that have no place yet are put where they drive out little.
 
 What stands is no more than an order: of two storages that live together, the earlier one lies below. From it follow the
 lowest and the highest offset of every storage within the height, and all of them may move between these two. So a
 storage that is put somewhere pushes others up or down, and drives out only those that can neither lie below it nor
-above it. What is driven out waits until it is put back. A storage weighs its area, and more whenever it was driven out,
-so that the search does not go in circles. This finds lower layouts than the exact search where storages are many, but
-it proves nothing.
+above it. What is driven out waits until it is put back.
 
-Source: ejection chains, as for other packings; offsets as heads and tails of a disjunctive graph, as in the
-reinsertions of Dauzere-Peres and Paulli, "An integrated approach for modeling and solving the general multiprocessor
-job-shop scheduling problem using tabu search" (1997).
+The energy of a state is the area of what waits. A storage that waits is put to a random offset, or stays out: the lower
+the energy would be, the likelier, by Boltzmann's law (a heat bath). The temperature falls from one at which large
+storages come and go to one at which only the smallest do. This finds lower layouts than the exact search where storages
+are many, but it proves nothing.
+
+Source: simulated annealing (Kirkpatrick, Gelatt and Vecchi, "Optimization by simulated annealing", 1983) by ejections;
+offsets as heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres and Paulli, "An
+integrated approach for modeling and solving the general multiprocessor job-shop scheduling problem using tabu search"
+(1997).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import earliest_from
 
-GROWTH = 0.03
-"""Share by which the weight of a storage grows whenever it is driven out."""
+HOT, WARM, COLD = 0.4, 0.25, 0.12
+"""First temperature, first one at further heights, and last one but for the end, in areas of an average storage."""
 
-MOST_GROWN, FIXED = 1e30, 1e60
-"""Weight of a storage in areas at which all begin anew from their areas, and weight of one with a given offset."""
+FROZEN, END = 0.004, 0.1
+"""Temperature at the end, at which small storages stay where they are, and its share of the steps."""
 
-NOISE = 0.02
-"""Share by which the weight of what a storage drives out is disturbed, at most."""
+HEIGHTS = 6
+"""Heights that are tried."""
 
-HEAVIEST = 0.2
-"""Share of the steps that put back the heaviest storage; the others put back any one."""
+COOLING = 64
+"""Steps after which it falls."""
 
-STEP = 40
-"""Sections of a storage, on average, with which a step takes twice as long as one of very short storages."""
+FIXED = 1e12
+"""Area of a storage with a given offset, which is never driven out."""
+
+UNLIKELY = 30.0
+"""Temperatures above the least energy of a move at which moves are no longer tried."""
+
+WORTH = 6
+"""Storages that a step looks at while the exact search looks at one storage in a section."""
+
+MELTING = 25
+"""Steps for each storage with which a layout may be melted; with less, it is only mended."""
 
 NOWHERE = -1
 """Offset of a storage for which there is none."""
 
+UP, DOWN = 0, 1
 STANDING, WAITING, LUCK = 0, 1, 2
 LARGEST_LUCK = 2147483647
-"""Random numbers are whole ones below this."""
+"""Random numbers are whole ones up to this, which has all bits of its length."""
 
 
 class Crowd(NamedTuple):
@@ -55,18 +71,19 @@ class Crowd(NamedTuple):
         Whether a storage has a place. Shape (storages,).
     lowest, top, highest
         The lowest offset of each standing storage, where it ends there, and the highest offset. Shape (storages,).
-    weight, area
-        What it costs to drive it out, now and at first. Shape (storages,).
-    order
-        The standing storages, from below to above.
+    area
+        Bytes by sections, in areas of an average storage. Shape (storages,).
     by_top, by_highest
-        The standing storages, sorted.
+        The standing storages, sorted; the first is an order from below to above.
     waiting
         The others.
     below, above
         What can be in the way of one storage, sorted by top and by highest offset.
-    skyline
-        What is taken in every section. Shape (sections,).
+    level, following
+        How much is taken in a step of the skyline, and where the next one begins, at the section where this one does;
+        ``following`` is 0 where no step begins. Shape (sections,).
+    known
+        Where the step began in which a storage's first section was, from below and from above. Shape (2, storages).
     scalars
         Number of storages with places, number of those without, and the last random number.
     """
@@ -75,15 +92,15 @@ class Crowd(NamedTuple):
     lowest: IntArray
     top: IntArray
     highest: IntArray
-    weight: FloatArray
     area: FloatArray
-    order: IntArray
     by_top: IntArray
     by_highest: IntArray
     waiting: IntArray
     below: IntArray
     above: IntArray
-    skyline: IntArray
+    level: IntArray
+    following: IntArray
+    known: IntMatrix
     scalars: IntArray
 
 
@@ -96,8 +113,8 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
     rows = np.flatnonzero(at >= 0)
     plain = (space.after - space.first) * space.size.astype(np.float64)
     area: FloatArray = np.where(space.fixed >= 0, FIXED, plain / plain.mean())
-    lowest, top, highest, order, by_top, by_highest, waiting, below, above = np.zeros((9, count), dtype=np.int64)
-    order[: len(rows)] = by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
+    lowest, top, highest, by_top, by_highest, waiting, below, above = np.zeros((8, count), dtype=np.int64)
+    by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
     waiting[: count - len(rows)] = np.flatnonzero(at < 0)
     scalars = np.asarray([len(rows), count - len(rows), 1 + seed * 7919 % (LARGEST_LUCK - 1)], dtype=np.int64)
     return Crowd(
@@ -105,15 +122,15 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
         lowest=lowest,
         top=top,
         highest=highest,
-        weight=area.copy(),
         area=area,
-        order=order,
         by_top=by_top,
         by_highest=by_highest,
         waiting=waiting,
         below=below,
         above=above,
-        skyline=np.zeros(space.sections, dtype=np.int64),
+        level=np.zeros(space.sections, dtype=np.int64),
+        following=np.zeros(space.sections, dtype=np.int64),
+        known=np.zeros((2, count), dtype=np.int64),
         scalars=scalars,
     )
 
@@ -121,8 +138,8 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
 @inlined
 def _chance(now: Crowd) -> float:
     """A random number between 0 and 1."""
-    now.scalars[LUCK] = now.scalars[LUCK] * 16807 % LARGEST_LUCK
-    return float(now.scalars[LUCK] / LARGEST_LUCK)
+    now.scalars[LUCK] = (now.scalars[LUCK] * 1103515245 + 12345) & LARGEST_LUCK
+    return float(now.scalars[LUCK] / (LARGEST_LUCK + 1))
 
 
 @inlined
@@ -138,36 +155,64 @@ def _sort(rows: IntArray, used: int, key: IntArray) -> None:
 
 
 @inlined
+def _step_at(now: Crowd, way: int, j: int, section: int) -> int:
+    """Where the step of the skyline begins that has a section; tried first is where it began for storage j before."""
+    start = now.known[way, j]
+    if start > section or now.following[start] <= section:
+        start = section
+        while now.following[start] == 0:
+            start -= 1
+        now.known[way, j] = start
+    return int(start)
+
+
+@inlined
+def _latest_to(space: Space, j: int, end: int) -> int:
+    """The highest offset that storage j may have to end at ``end`` or below: aligned, or the given one."""
+    if space.fixed[j] >= 0:
+        return int(space.fixed[j])
+    unit, at = space.alignment[j], end - space.size[j]
+    return int(at) if unit == 1 else int(at // unit * unit)
+
+
+@inlined
 def _push(space: Space, now: Crowd, height: int) -> None:
-    """Work out the lowest and the highest offsets within the height."""
+    """Work out the lowest and the highest offsets within the height.
+
+    What is taken in every section is a skyline of steps, from below, and then from above. A storage draws one step, so
+    few are drawn for each storage, however long it lives.
+    """
     used = now.scalars[STANDING]
-    for t in range(len(now.skyline)):
-        now.skyline[t] = 0
-    for n in range(used):
-        j = now.order[n]
-        line = now.skyline[space.first[j] : space.after[j]]
-        at = 0
-        for t in range(len(line)):
-            at = max(at, line[t])
-        at = earliest_from(space, j, at)
-        top = at + space.size[j]
-        now.lowest[j], now.top[j] = at, top
-        for t in range(len(line)):
-            line[t] = top
-    for t in range(len(now.skyline)):
-        now.skyline[t] = height
-    for n in range(used - 1, -1, -1):
-        j = now.order[n]
-        line = now.skyline[space.first[j] : space.after[j]]
-        at = height
-        for t in range(len(line)):
-            at = min(at, line[t])
-        at = (at - space.size[j]) // space.alignment[j] * space.alignment[j]
-        if space.fixed[j] >= 0:
-            at = space.fixed[j]
-        now.highest[j] = at
-        for t in range(len(line)):
-            line[t] = at
+    for way in (UP, DOWN):
+        now.following[:] = 0
+        now.following[0], now.level[0] = space.members_start.size - 1, 0
+        for n in range(used):
+            j = now.by_top[n] if way == UP else now.by_top[used - 1 - n]
+            first, after = space.first[j], space.after[j]
+            start = _step_at(now, way, j, first)
+            last, held = start, now.level[start]
+            beyond = now.following[start]
+            while beyond < after:
+                if last > start:
+                    now.following[last] = 0
+                last, beyond = beyond, now.following[beyond]
+                held = max(held, now.level[last])
+            if way == UP:
+                at = earliest_from(space, j, held)
+                now.lowest[j], now.top[j] = at, at + space.size[j]
+                held = now.top[j]
+            else:
+                at = _latest_to(space, j, height - held)
+                now.highest[j] = at
+                held = height - at
+            level = now.level[last]
+            if last > start:
+                now.following[last] = 0
+            if beyond > after:
+                now.following[after], now.level[after] = beyond, level
+            if start < first:
+                now.following[start] = first
+            now.following[first], now.level[first] = after, held
     _sort(now.by_top, used, now.top)
     _sort(now.by_highest, used, now.highest)
 
@@ -186,16 +231,10 @@ def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArra
 
 
 @inlined
-def _take_next(now: Crowd) -> int:
-    """Take a waiting storage: the heaviest, or any one."""
+def _take_any(now: Crowd) -> int:
+    """Take a random waiting storage."""
     out = now.scalars[WAITING]
-    chosen = 0
-    if _chance(now) < HEAVIEST:
-        for n in range(1, out):
-            if now.weight[now.waiting[n]] > now.weight[now.waiting[chosen]]:
-                chosen = n
-    else:
-        chosen = min(int(_chance(now) * out), out - 1)
+    chosen = min(int(_chance(now) * out), out - 1)
     j = now.waiting[chosen]
     now.waiting[chosen] = now.waiting[out - 1]
     now.scalars[WAITING] = out - 1
@@ -203,35 +242,43 @@ def _take_next(now: Crowd) -> int:
 
 
 @inlined
-def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, upward: int) -> tuple[int, float]:
-    """The offset at which storage j drives out the least of what may be in its way, and what that weighs.
+def _likely(space: Space, now: Crowd, j: int, near: int, height: int, heat: float) -> int:
+    """A random offset for storage j, by what it drives out of what may be in its way; ``NOWHERE`` if it stays out.
 
-    Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
+    Possible are the bottom, the lowest tops of others, and what is right below their highest offsets and the height.
     """
     size, unit = space.size[j], space.alignment[j]
     last = (height - size) // unit * unit
-    best, least = NOWHERE, FIXED / 2.0
-    begun, ended = 0, 0
-    held = 0.0
-    for n in range(near + 1):
-        if upward == 1:
-            at = 0 if n == 0 else (now.top[now.below[n - 1]] + unit - 1) // unit * unit
-        else:
-            at = last if n == near else (now.highest[now.above[n]] - size) // unit * unit
-        if at < 0 or at > last:
-            continue
-        while begun < near and now.highest[now.above[begun]] < at + size:
-            held += now.weight[now.above[begun]]
-            begun += 1
-        while ended < near and now.top[now.below[ended]] <= at:
-            held -= now.weight[now.below[ended]]
-            ended += 1
-        if begun == ended:
-            held = 0.0  # without rounding errors
-        cost = held * (1.0 + NOISE * _chance(now))
-        if cost < least:
-            best, least = at, cost
-    return best, least
+    chosen, least, whole = NOWHERE, now.area[j], 1.0
+    for way in (UP, DOWN):
+        begun, ended, held = 0, 0, 0.0
+        for n in range(near + 1):
+            if way == UP:
+                at = 0 if n == 0 else now.top[now.below[n - 1]]
+            else:
+                at = last if n == near else now.highest[now.above[n]] - size
+            if unit > 1:
+                at = (at + (unit - 1) * (1 - way)) // unit * unit
+            if at < 0 or at > last:
+                continue
+            while begun < near and now.highest[now.above[begun]] < at + size:
+                held += now.area[now.above[begun]]
+                begun += 1
+            while ended < near and now.top[now.below[ended]] <= at:
+                held -= now.area[now.below[ended]]
+                ended += 1
+            if begun == ended:
+                held = 0.0  # without rounding errors
+            odds = (least - held) / heat
+            if odds < -UNLIKELY:
+                continue
+            if odds > 0.0:
+                whole, least, odds = whole * math.exp(-odds), held, 0.0
+            share = math.exp(odds)
+            whole += share
+            if _chance(now) * whole < share:
+                chosen = at
+    return int(chosen)
 
 
 @inlined
@@ -242,60 +289,49 @@ def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int) -> None:
         i = now.above[n]
         if now.highest[i] < end and now.top[i] > at:
             now.stands[i] = 0
-            now.weight[i] *= 1.0 + GROWTH
-            if now.weight[i] > MOST_GROWN * now.area[i]:
-                now.weight[:] = now.area
             now.waiting[now.scalars[WAITING]] = i
             now.scalars[WAITING] += 1
 
 
 @inlined
-def _left(now: Crowd, rows: IntArray, j: int) -> int:
-    """Drop what was driven out from rows, and append storage j; return their number."""
-    k = 0
-    for n in range(now.scalars[STANDING]):
-        if now.stands[rows[n]] == 1:
-            rows[k] = rows[n]
-            k += 1
-    rows[k] = j
-    return k + 1
-
-
-@inlined
 def _insert(now: Crowd, j: int, at: int) -> None:
-    """Put storage j above everything that can end at an offset or below it."""
-    used = _left(now, now.by_top, j)
-    _left(now, now.by_highest, j)
-    low, high = 0, 0
+    """Drop what was driven out, and put storage j above everything that ends at an offset or below it."""
+    used, low = 0, 0
     for n in range(now.scalars[STANDING]):
-        i = now.order[n]
-        if now.stands[i] == 1 and now.top[i] <= at:
-            now.order[low] = i
-            low += 1
-        elif now.stands[i] == 1:
-            now.above[high] = i
-            high += 1
-    now.order[low] = j
-    for n in range(high):
-        now.order[low + 1 + n] = now.above[n]
+        i = now.by_highest[n]
+        if now.stands[i] == 1:
+            now.by_highest[used] = i
+            used += 1
+    now.by_highest[used] = j
+    used = 0
+    for n in range(now.scalars[STANDING]):
+        i = now.by_top[n]
+        if now.stands[i] == 1:
+            now.by_top[used] = i
+            used += 1
+            if now.top[i] <= at:
+                low = used
+    for n in range(used, low, -1):
+        now.by_top[n] = now.by_top[n - 1]
+    now.by_top[low] = j
     now.stands[j] = 1
-    now.scalars[STANDING] = used
+    now.scalars[STANDING] = used + 1
 
 
 @kernel
-def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
+def eject(space: Space, now: Crowd, height: int, hot: float, budget: int) -> int:
     """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
+    heat = hot
     _push(space, now, height)
-    for _ in range(budget):
+    for step in range(budget):
         if now.scalars[WAITING] == 0 or space.halt[0] != 0:
             break
-        j = _take_next(now)
+        if step % COOLING == 0:
+            heat = hot * (COLD / hot) ** (step / budget) if step < (1.0 - END) * budget else FROZEN
+        j = _take_any(now)
         near = _in_the_way(space, now, now.by_highest, j, now.above)
         _in_the_way(space, now, now.by_top, j, now.below)
-        at, cost = _cheapest(space, now, j, near, height, 1)
-        other, less = _cheapest(space, now, j, near, height, 0)
-        if less < cost:
-            at = other
+        at = _likely(space, now, j, near, height, heat)
         if at >= 0:
             _drive_out(space, now, j, at, near)
             _insert(now, j, at)
@@ -306,17 +342,57 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
     return int(now.scalars[WAITING])
 
 
-def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
-    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
+def ejected(
+    space: Space, offset: IntArray | None, height: int, bound: int, seed: int, budget: int
+) -> Iterator[IntArray]:
+    """Lower and lower offsets below a height.
 
-    Where storages are in many sections, steps take long, and there are less of them.
+    The bound is tried first, or, where steps are few, the middle. What waits at the end tells by how much the next
+    height is larger; below a height at which a layout is found, the middle is tried.
+
+    Parameters
+    ----------
+    space
+        The storages.
+    offset
+        The layout to begin with; None for none.
+    height, bound
+        Layouts are to be lower than the one, and none is lower than the other.
+    seed
+        For repeatable results.
+    budget
+        As many states of the exact search take about as long as the steps at every height.
     """
-    if (
-        int(space.size.max(initial=0)) > height
-        or int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)) > height
-    ):
-        return None
-    now = crowd_of(space, offset, height, seed)
-    steps = 1 + budget * STEP // (STEP + len(space.members) // len(space.size))
-    work = (30 * len(space.size) + len(space.members)) * min(steps, 1000)
-    return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None
+    bound = max(bound, int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)))
+    count, live = len(space.size), len(space.members) // space.sections
+    steps = 1 + budget * min(WORTH * count, live * len(space.members) // count) // (WORTH * count)
+    bytes_long = space.size * (space.after - space.first)
+    target, hot = (bound, HOT) if steps >= MELTING * count or offset is None else ((bound + height) // 2, COLD)
+    now, failed = crowd_of(space, offset, target, seed), bound - 1
+    for _ in range(HEIGHTS):
+        if height - failed <= 1 or space.halt[0] != 0:
+            return
+        out = eject.sized(50 * count * min(steps, 1000))(space, now, target, hot, steps)
+        if out == 0:
+            height = int(now.top.max())
+            yield now.lowest.copy()
+            target = (failed + height) // 2
+            _cut(space, now, target)
+        else:
+            missing = int(bytes_long[now.waiting[:out]].sum()) // space.sections
+            failed, target = target, max(target + 1, min(target + 2 * missing, height - 1))
+        hot = min(hot, WARM)
+
+
+def _cut(space: Space, now: Crowd, height: int) -> None:
+    """Take away what does not lie below a height."""
+    for rows in (now.by_top, now.by_highest):
+        standing = rows[: now.scalars[STANDING]].copy()
+        stays = (now.top[standing] <= height) | (space.fixed[standing] >= 0)
+        used = int(stays.sum())
+        rows[:used] = standing[stays]
+        gone = standing[~stays]
+    out = int(now.scalars[WAITING])
+    now.waiting[out : out + len(gone)] = gone
+    now.stands[gone] = 0
+    now.scalars[[STANDING, WAITING]] = used, out + len(gone)
