@@ -1,25 +1,19 @@
-"""Local search within a given height: storages that have no place yet are put where they drive out little.
+"""Local search within a given height: storages that have no place yet are put where they drive out the least.
 
 What stands is no more than an order: of two storages that live together, the earlier one lies below. From it follow the
 lowest and the highest offset of every storage within the height, and all of them may move between these two. So a
 storage that is put somewhere pushes others up or down, and drives out only those that can neither lie below it nor
-above it. What is driven out waits until it is put back.
+above it. What is driven out waits until it is put back. A storage weighs its area, and more whenever it was driven out,
+so that the search does not go in circles. This finds lower layouts than the exact search where storages are many, but
+it proves nothing.
 
-The energy of a state is the area of what waits. A storage that waits is put to a random offset, or stays out: the lower
-the energy would be, the likelier, by Boltzmann's law (a heat bath). The temperature falls from one at which large
-storages come and go to one at which only the smallest do. This finds lower layouts than the exact search where storages
-are many, but it proves nothing.
-
-Source: simulated annealing (Kirkpatrick, Gelatt and Vecchi, "Optimization by simulated annealing", 1983) by ejections;
-offsets as heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres and Paulli, "An
-integrated approach for modeling and solving the general multiprocessor job-shop scheduling problem using tabu search"
-(1997).
+Source: ejection chains, as for other packings; offsets as heads and tails of a disjunctive graph, as in the
+reinsertions of Dauzere-Peres and Paulli, "An integrated approach for modeling and solving the general multiprocessor
+job-shop scheduling problem using tabu search" (1997).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,29 +23,20 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import earliest_from
 
-HOT, WARM, COLD = 0.4, 0.25, 0.12
-"""First temperature, first one at further heights, and last one but for the end, in areas of an average storage."""
+GROWTH = 0.03
+"""Share by which the weight of a storage grows whenever it is driven out."""
 
-FROZEN, END = 0.004, 0.1
-"""Temperature at the end, at which small storages stay where they are, and its share of the steps."""
+MOST_GROWN, FIXED = 1e30, 1e60
+"""Weight of a storage in areas at which all begin anew from their areas, and weight of one with a given offset."""
 
-HEIGHTS = 6
-"""Heights that are tried."""
+NOISE = 0.02
+"""Share by which the weight of what a storage drives out is disturbed, at most."""
 
-COOLING = 64
-"""Steps after which it falls."""
+HEAVIEST = 0.2
+"""Share of the steps that put back the heaviest storage; the others put back any one."""
 
-FIXED = 1e12
-"""Area of a storage with a given offset, which is never driven out."""
-
-UNLIKELY = 30.0
-"""Temperatures above the least energy of a move at which moves are no longer tried."""
-
-WORTH = 6
-"""Storages that a step looks at while the exact search looks at one storage in a section."""
-
-MELTING = 25
-"""Steps for each storage with which a layout may be melted; with less, it is only mended."""
+STEP = 40
+"""Sections of a storage, on average, with which a step takes twice as long as one of very short storages."""
 
 NOWHERE = -1
 """Offset of a storage for which there is none."""
@@ -71,8 +56,8 @@ class Crowd(NamedTuple):
         Whether a storage has a place. Shape (storages,).
     lowest, top, highest
         The lowest offset of each standing storage, where it ends there, and the highest offset. Shape (storages,).
-    area
-        Bytes by sections, in areas of an average storage. Shape (storages,).
+    weight, area
+        What it costs to drive it out, now and at first. Shape (storages,).
     by_top, by_highest
         The standing storages, sorted; the first is an order from below to above.
     waiting
@@ -92,6 +77,7 @@ class Crowd(NamedTuple):
     lowest: IntArray
     top: IntArray
     highest: IntArray
+    weight: FloatArray
     area: FloatArray
     by_top: IntArray
     by_highest: IntArray
@@ -122,6 +108,7 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
         lowest=lowest,
         top=top,
         highest=highest,
+        weight=area.copy(),
         area=area,
         by_top=by_top,
         by_highest=by_highest,
@@ -231,10 +218,16 @@ def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArra
 
 
 @inlined
-def _take_any(now: Crowd) -> int:
-    """Take a random waiting storage."""
+def _take_next(now: Crowd) -> int:
+    """Take a waiting storage: the heaviest, or any one."""
     out = now.scalars[WAITING]
-    chosen = min(int(_chance(now) * out), out - 1)
+    chosen = 0
+    if _chance(now) < HEAVIEST:
+        for n in range(1, out):
+            if now.weight[now.waiting[n]] > now.weight[now.waiting[chosen]]:
+                chosen = n
+    else:
+        chosen = min(int(_chance(now) * out), out - 1)
     j = now.waiting[chosen]
     now.waiting[chosen] = now.waiting[out - 1]
     now.scalars[WAITING] = out - 1
@@ -242,43 +235,37 @@ def _take_any(now: Crowd) -> int:
 
 
 @inlined
-def _likely(space: Space, now: Crowd, j: int, near: int, height: int, heat: float) -> int:
-    """A random offset for storage j, by what it drives out of what may be in its way; ``NOWHERE`` if it stays out.
+def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, upward: int) -> tuple[int, float]:
+    """The offset at which storage j drives out the least of what may be in its way, and what that weighs.
 
-    Possible are the bottom, the lowest tops of others, and what is right below their highest offsets and the height.
+    Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
     """
     size, unit = space.size[j], space.alignment[j]
     last = (height - size) // unit * unit
-    chosen, least, whole = NOWHERE, now.area[j], 1.0
-    for way in (UP, DOWN):
-        begun, ended, held = 0, 0, 0.0
-        for n in range(near + 1):
-            if way == UP:
-                at = 0 if n == 0 else now.top[now.below[n - 1]]
-            else:
-                at = last if n == near else now.highest[now.above[n]] - size
-            if unit > 1:
-                at = (at + (unit - 1) * (1 - way)) // unit * unit
-            if at < 0 or at > last:
-                continue
-            while begun < near and now.highest[now.above[begun]] < at + size:
-                held += now.area[now.above[begun]]
-                begun += 1
-            while ended < near and now.top[now.below[ended]] <= at:
-                held -= now.area[now.below[ended]]
-                ended += 1
-            if begun == ended:
-                held = 0.0  # without rounding errors
-            odds = (least - held) / heat
-            if odds < -UNLIKELY:
-                continue
-            if odds > 0.0:
-                whole, least, odds = whole * math.exp(-odds), held, 0.0
-            share = math.exp(odds)
-            whole += share
-            if _chance(now) * whole < share:
-                chosen = at
-    return int(chosen)
+    best, least = NOWHERE, FIXED / 2.0
+    begun, ended = 0, 0
+    held = 0.0
+    for n in range(near + 1):
+        if upward == 1:
+            at = 0 if n == 0 else now.top[now.below[n - 1]]
+        else:
+            at = last if n == near else now.highest[now.above[n]] - size
+        if unit > 1:
+            at = (at + (unit - 1) * upward) // unit * unit
+        if at < 0 or at > last:
+            continue
+        while begun < near and now.highest[now.above[begun]] < at + size:
+            held += now.weight[now.above[begun]]
+            begun += 1
+        while ended < near and now.top[now.below[ended]] <= at:
+            held -= now.weight[now.below[ended]]
+            ended += 1
+        if begun == ended:
+            held = 0.0  # without rounding errors
+        cost = held * (1.0 + NOISE * _chance(now))
+        if cost < least:
+            best, least = at, cost
+    return best, least
 
 
 @inlined
@@ -289,6 +276,9 @@ def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int) -> None:
         i = now.above[n]
         if now.highest[i] < end and now.top[i] > at:
             now.stands[i] = 0
+            now.weight[i] *= 1.0 + GROWTH
+            if now.weight[i] > MOST_GROWN * now.area[i]:
+                now.weight[:] = now.area
             now.waiting[now.scalars[WAITING]] = i
             now.scalars[WAITING] += 1
 
@@ -319,19 +309,19 @@ def _insert(now: Crowd, j: int, at: int) -> None:
 
 
 @kernel
-def eject(space: Space, now: Crowd, height: int, hot: float, budget: int) -> int:
+def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
     """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
-    heat = hot
     _push(space, now, height)
-    for step in range(budget):
+    for _ in range(budget):
         if now.scalars[WAITING] == 0 or space.halt[0] != 0:
             break
-        if step % COOLING == 0:
-            heat = hot * (COLD / hot) ** (step / budget) if step < (1.0 - END) * budget else FROZEN
-        j = _take_any(now)
+        j = _take_next(now)
         near = _in_the_way(space, now, now.by_highest, j, now.above)
         _in_the_way(space, now, now.by_top, j, now.below)
-        at = _likely(space, now, j, near, height, heat)
+        at, cost = _cheapest(space, now, j, near, height, 1)
+        other, less = _cheapest(space, now, j, near, height, 0)
+        if less < cost:
+            at = other
         if at >= 0:
             _drive_out(space, now, j, at, near)
             _insert(now, j, at)
@@ -342,57 +332,17 @@ def eject(space: Space, now: Crowd, height: int, hot: float, budget: int) -> int
     return int(now.scalars[WAITING])
 
 
-def ejected(
-    space: Space, offset: IntArray | None, height: int, bound: int, seed: int, budget: int
-) -> Iterator[IntArray]:
-    """Lower and lower offsets below a height.
+def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
+    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
 
-    The bound is tried first, or, where steps are few, the middle. What waits at the end tells by how much the next
-    height is larger; below a height at which a layout is found, the middle is tried.
-
-    Parameters
-    ----------
-    space
-        The storages.
-    offset
-        The layout to begin with; None for none.
-    height, bound
-        Layouts are to be lower than the one, and none is lower than the other.
-    seed
-        For repeatable results.
-    budget
-        As many states of the exact search take about as long as the steps at every height.
+    Where storages are in many sections, steps take long, and there are less of them.
     """
-    bound = max(bound, int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)))
-    count, live = len(space.size), len(space.members) // space.sections
-    steps = 1 + budget * min(WORTH * count, live * len(space.members) // count) // (WORTH * count)
-    bytes_long = space.size * (space.after - space.first)
-    target, hot = (bound, HOT) if steps >= MELTING * count or offset is None else ((bound + height) // 2, COLD)
-    now, failed = crowd_of(space, offset, target, seed), bound - 1
-    for _ in range(HEIGHTS):
-        if height - failed <= 1 or space.halt[0] != 0:
-            return
-        out = eject.sized(50 * count * min(steps, 1000))(space, now, target, hot, steps)
-        if out == 0:
-            height = int(now.top.max())
-            yield now.lowest.copy()
-            target = (failed + height) // 2
-            _cut(space, now, target)
-        else:
-            missing = int(bytes_long[now.waiting[:out]].sum()) // space.sections
-            failed, target = target, max(target + 1, min(target + 2 * missing, height - 1))
-        hot = min(hot, WARM)
-
-
-def _cut(space: Space, now: Crowd, height: int) -> None:
-    """Take away what does not lie below a height."""
-    for rows in (now.by_top, now.by_highest):
-        standing = rows[: now.scalars[STANDING]].copy()
-        stays = (now.top[standing] <= height) | (space.fixed[standing] >= 0)
-        used = int(stays.sum())
-        rows[:used] = standing[stays]
-        gone = standing[~stays]
-    out = int(now.scalars[WAITING])
-    now.waiting[out : out + len(gone)] = gone
-    now.stands[gone] = 0
-    now.scalars[[STANDING, WAITING]] = used, out + len(gone)
+    if (
+        int(space.size.max(initial=0)) > height
+        or int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)) > height
+    ):
+        return None
+    now = crowd_of(space, offset, height, seed)
+    steps = 1 + budget * STEP // (STEP + len(space.members) // len(space.size))
+    work = (30 * len(space.size) + len(space.members)) * min(steps, 1000)
+    return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None

@@ -40,8 +40,8 @@ UNTIMED_TASTES = 4
 WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
 """What waste counts for different allocators."""
 
-QUICK_ORDERS, EJECTIONS = 2, 3
-"""Orders of a turn that come before local search, and its steps at each height, in states of an order."""
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""Shares of its distance from the bound by which local search lowers a layout."""
 
 WINDOW, WINDOWS = 2, 8
 """Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
@@ -173,12 +173,12 @@ class Arena:
         orders = [choices(part.space, self.run.seed) for part in self.parts]
         while not self.settled():
             for part, source in zip(self.parts, orders, strict=True):
-                rounds, states = [next(source) for _ in PORTFOLIO], per_storage * len(part.rows)
-                self._narrow(part, rounds[:QUICK_ORDERS], states)
-                self._eject(part, EJECTIONS * states)
+                rounds = [next(source) for _ in PORTFOLIO]
+                before = self.states
                 self._narrow_windows(part, next(source), per_storage)
-                self._narrow(part, rounds[QUICK_ORDERS:], states)
-                self._round_up(part, rounds, states)
+                self._narrow(part, rounds, per_storage * len(part.rows))
+                self._round_up(part, rounds, per_storage * len(part.rows))
+                self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
@@ -217,16 +217,17 @@ class Arena:
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
 
     def _eject(self, part: Part, budget: int) -> None:
-        """Lower the layout of a part by local search."""
-        if part.height <= self.bound or self.settled():
-            return
-        self.turns += 1
-        self.states += budget
-        for offset in ejected(part.space, part.offset, part.height, self.bound, self.run.seed + self.turns, budget):
-            part.offset, part.height = offset, int((offset + part.space.size).max())
-            self._report()
-            if self.settled():
-                return
+        """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
+        for share in SHARES:
+            while part.height > self.bound and not self.settled():
+                height = part.height - max(1, int((part.height - self.bound) * share))
+                self.turns += 1
+                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
+                self.states += budget
+                if offset is None:
+                    break
+                part.offset, part.height = offset, int((offset + part.space.size).max())
+                self._report()
 
     def _narrow_windows(self, part: Part, choice: Choice, per_storage: int) -> None:
         """Raise the bound of a part by sections around its peak that cannot be packed, whatever lies elsewhere."""
@@ -293,7 +294,7 @@ def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> Int
             if decision.answer == REFUTED:
                 break
         else:
-            found = next(ejected(space, None, height + 1, height, seed, effort * SHORT_STEPS * len(space.size)), None)
+            found = ejected(space, None, height, seed, effort * SHORT_STEPS * len(space.size))
             if found is not None:
                 return found
     return None
