@@ -35,8 +35,8 @@ NOISE = 0.02
 HEAVIEST = 0.2
 """Share of the steps that put back the heaviest storage; the others put back any one."""
 
-STEP = 40
-"""Sections of a storage, on average, with which a step takes twice as long as one of very short storages."""
+WORTH = 16
+"""Storages that a step looks at while the exact search looks at one storage in a section."""
 
 NOWHERE = -1
 """Offset of a storage for which there is none."""
@@ -335,7 +335,7 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
 def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
     """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
 
-    Where storages are in many sections, steps take long, and there are less of them.
+    Where the exact search is fast because storages live shortly, there are less of them.
     """
     if (
         int(space.size.max(initial=0)) > height
@@ -343,6 +343,8 @@ def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budge
     ):
         return None
     now = crowd_of(space, offset, height, seed)
-    steps = 1 + budget * STEP // (STEP + len(space.members) // len(space.size))
-    work = (30 * len(space.size) + len(space.members)) * min(steps, 1000)
+    count = len(space.size)
+    reach = len(space.members) ** 2 // (count * max(1, space.sections))
+    steps = 1 + budget * min(WORTH * count, reach) // (WORTH * count)
+    work = 50 * count * min(steps, 1000)
     return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None
