@@ -4,10 +4,9 @@ Run ``python -m benchmarks.fit_choices``; ``--smoke`` runs a few. llama.cpp meas
 loading the model without allocating; opweave adds up bytes. A log gives the free memory, the margin and the compute
 buffer (300 MiB where it is silent). Bytes of layers come
 
-* "config": from the model's configuration alone, in the file's types (weights and caches);
-* "log": from the memory that the whole model would take, less the compute buffer and the output matrix, evenly over
-  the layers. These are hybrid models, whose configurations opweave does not read. The split into dense parts and
-  experts comes from the log, too, or from the shares of the parameters.
+* "file": from the model's configuration, in the file's types;
+* "shape": from the configuration, too, with caches and states; but files that mix types tell the bytes of all weights
+  (and of all experts) only in the log, so these are shared out as the shapes say.
 
 Compared are the layers on each accelerator (with the output, as llama.cpp counts them) or, with experts, the layers
 whose experts are whole there; and contexts that llama.cpp chose so that everything fits. Sources are threads of
@@ -16,18 +15,19 @@ GitHub, posts and files of public repositories; their numbers are facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import opweave as ow
 from benchmarks.language_plans import CONFIGS
 from benchmarks.tables import run_parts, show
 from opweave.adapters.llm.config_read import from_config
-from opweave.problems.language.model import Cache, LanguageModel, Layer, Role, Weights
+from opweave.problems.language.model import LanguageModel, Weights
 from opweave.problems.language.number_types import stored_bytes
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload
+from tests.adapters.llm.configs import HYBRIDS
 
 MIB = 2**20
 
@@ -71,10 +71,8 @@ class Rigs(NamedTuple):
         Devices and model; where the log stands.
     basis
         Where bytes come from.
-    model
-        The model; in a unit of 1 byte for each byte.
-    context
-        Tokens.
+    model, work
+        The model, and what it keeps for how many tokens.
     free, buffers
         MiB that each accelerator has free, and MiB of its compute buffer; llama.cpp numbers them from 0.
     margin
@@ -87,48 +85,47 @@ class Rigs(NamedTuple):
     source: str
     basis: str
     model: LanguageModel
-    context: int
+    work: Workload
     free: tuple[int, ...]
     buffers: tuple[int, ...]
     chosen: tuple[int, ...]
     margin: int = 1024
 
 
+def _scaled(model: LanguageModel, sizes: Mapping[bool, float], head: float) -> LanguageModel:
+    """The model with other bytes of all experts (True), of all else in layers (False), and of the head."""
+    together = {True: 0, False: 0}
+    for layer in model.layers:
+        for group in layer.groups:
+            together[group.role == "experts"] += group.bytes
+
+    def scaled(group: Weights) -> Weights:
+        kind = group.role == "experts"
+        size = group.bytes * sizes[kind] / together[kind] if kind in sizes else group.bytes
+        return group.model_copy(update={"bytes": round(size)})
+
+    layers = tuple(layer.model_copy(update={"groups": tuple(map(scaled, layer.groups))}) for layer in model.layers)
+    ends = {"head": model.head.model_copy(update={"bytes": round(head)})}
+    ends["embedding"] = model.embedding.model_copy(update={"bytes": min(model.embedding.bytes, round(head))})
+    fields = {name: getattr(model, name) for name in LanguageModel.model_fields} | {"layers": layers, **ends}
+    return LanguageModel.model_validate(fields | {"tied_bytes": ends["embedding"].bytes if model.tied_bytes else 0})
+
+
 def _in_file(config: dict[str, object], *, layers: str, head: str, mib: float | None = None) -> LanguageModel:
     """A published model in the types of a file; ``mib`` of all weights outside the table scale the layers."""
     model = from_config(config, "", layers)
     size = stored_bytes(model.head.elements, head)
-    scale = 1.0 if mib is None else (mib * MIB - size) / sum(layer.bytes for layer in model.layers)
-    made = [
-        layer.model_copy(
-            update={
-                "groups": tuple(
-                    group.model_copy(update={"bytes": round(group.bytes * scale)}) for group in layer.groups
-                )
-            }
-        )
-        for layer in model.layers
-    ]
-    ends = {"head": model.head.model_copy(update={"bytes": size})}
-    ends["embedding"] = model.embedding.model_copy(update={"bytes": min(model.embedding.bytes, size)})
-    fields = {name: getattr(model, name) for name in LanguageModel.model_fields} | {"layers": tuple(made), **ends}
-    return LanguageModel.model_validate(fields | {"tied_bytes": ends["embedding"].bytes if model.tied_bytes else 0})
+    return _scaled(model, {} if mib is None else {False: mib * MIB - size}, size)
 
 
-def _from_log(layers: int, dense: float, output: float, experts: float = 0.0) -> LanguageModel:
-    """A model of equal layers: MiB of all dense parts with their caches, of the output, and of all experts."""
-
-    def weights(role: Role, mib: float) -> Weights:
-        return Weights(role=role, bytes=round(mib * MIB), elements=round(mib * MIB))
-
-    groups = [weights("attention", dense / layers)]
-    if experts:
-        groups += [weights("router", 0.0), weights("experts", experts / layers)]
-    layer = Layer(groups=tuple(groups), cache=Cache(key_width=0, value_width=0))
-    table = weights("embedding", 1.0)
-    return LanguageModel(
-        name="", layers=[layer] * layers, embedding=table, head=weights("head", output), hidden_bytes=1, vocabulary=1
-    )
+def _shaped(
+    config: dict[str, object], work: Workload, mib: float, output: float, experts: float = 0.0
+) -> LanguageModel:
+    """A published model with MiB from a log: all weights outside the table and all caches, the output, and experts."""
+    model = from_config(config, "", "q4_k")
+    held = sum(work.held_bytes(layer.cache) for layer in model.layers)
+    sizes = {False: (mib - output - experts) * MIB - held, True: experts * MIB}
+    return _scaled(model, sizes if experts else {False: sizes[False]}, output * MIB)
 
 
 Q8_27B, Q8_9B = 248_320 * 5120 * 34 / 32 / MIB, 248_320 * 4096 * 34 / 32 / MIB
@@ -137,15 +134,31 @@ Q8_27B, Q8_9B = 248_320 * 5120 * 34 / 32 / MIB, 248_320 * 4096 * 34 / 32 / MIB
 Q6_35B = 248_320 * 2048 * 210 / 256 / MIB
 """MiB of that of Qwen3.6-35B-A3B in q6_k."""
 
+_NAMES = ("Qwen3.5-9B, text", "Qwen3.5-27B, text", "Qwen3.5-35B-A3B, text")
+QWEN_9B, QWEN_27B, QWEN_35B = (HYBRIDS[name][0] for name in _NAMES)
+"""Qwen3.6 and 3.8 have the shapes of Qwen3.5."""
+
+QWEN_35B_DRAFTS = QWEN_35B | {
+    "num_hidden_layers": 41,
+    "layer_types": [*(["linear_attention"] * 3 + ["full_attention"]) * 10, "full_attention"],
+}
+QWEN_NEXT = HYBRIDS["Qwen3-Next-80B-A3B, without its predictor of further tokens"][0] | {
+    "max_position_embeddings": 262_144
+}
+FOUR = Workload(context=2048, sequences=4)
+"""llama-server's own choice: four sequences that share a context of 8,192 tokens."""
+
+TWO = Workload(context=65_536, sequences=2, keys="q8_0", values="q8_0")
+
 _BOUNDARIES = "HilbertraumAI/HilbertRaum issue 318"
 
 CHOICES = (
     Rigs(
         "RTX 2060, Hermes 3 Llama 3.1 8B Q4_0",
         "ollama's server log in a public repository, 2026-06-28",
-        "config",
+        "file",
         _in_file(LLAMA_8B, layers="q4_0", head="q6_k"),
-        32_768,
+        Workload(context=32_768),
         (5141,),
         (248,),
         (15,),
@@ -153,9 +166,9 @@ CHOICES = (
     Rigs(
         "Radeon Pro VII, Qwen2.5-VL 7B UD-Q6_K_XL",
         "server log in a public repository (KlimtechRAG)",
-        "config",
+        "file",
         _in_file(QWEN_7B, layers="q6_k", head="q6_k", mib=8404 - 3584 - 304),
-        65_536,
+        Workload(context=65_536),
         (7188,),
         (304,),
         (21,),
@@ -163,9 +176,9 @@ CHOICES = (
     Rigs(
         "Intel UHD 620, Qwen2.5 3B Q4_K_M",
         "post of 2026-03-22 on Vulkan for llama.cpp on Debian 13",
-        "config",
+        "file",
         _in_file(QWEN_3B, layers="q4_k", head="q6_k", mib=2283 - 144 - 301),
-        4096,
+        Workload(context=4096),
         (2200,),
         (301,),
         (13,),
@@ -173,9 +186,9 @@ CHOICES = (
     Rigs(
         "RTX 4090, Qwen3 30B-A3B F16",
         "llama.cpp, tools/fit-params/README.md",
-        "config",
+        "file",
         _in_file(CONFIGS["Qwen3-30B-A3B"], layers="f16", head="f16"),
-        4096,
+        Workload(context=4096),
         (20_387,),
         (301,),
         (14,),
@@ -183,9 +196,9 @@ CHOICES = (
     Rigs(
         "GTX 1070 Ti, Qwen3.5 9B UD-Q4_K_XL",
         _BOUNDARIES,
-        "log",
-        _from_log(32, 6007 - 498 - Q8_9B, Q8_9B),
-        8192,
+        "shape",
+        _shaped(QWEN_9B, FOUR, 6007 - 498, Q8_9B),
+        FOUR,
         (6898,),
         (498,),
         (31,),
@@ -193,9 +206,9 @@ CHOICES = (
     Rigs(
         "RTX 3060 Laptop, Qwen3.5 9B UD-Q4_K_XL",
         _BOUNDARIES,
-        "log",
-        _from_log(32, 5856 - 498 - Q8_9B, Q8_9B),
-        8192,
+        "shape",
+        _shaped(QWEN_9B, Workload(context=8192), 5856 - 498, Q8_9B),
+        Workload(context=8192),
         (5173,),
         (498,),
         (20,),
@@ -203,9 +216,9 @@ CHOICES = (
     Rigs(
         "RTX 3090, Qwen3.8 27B UD-Q5_K_M, drafts",
         _BOUNDARIES,
-        "log",
-        _from_log(64, 20_775 - 625 - Q8_27B, Q8_27B),
-        8192,
+        "shape",
+        _shaped(QWEN_27B, FOUR, 20_775 - 625, Q8_27B),
+        FOUR,
         (21_755,),
         (625,),
         (62,),
@@ -214,9 +227,9 @@ CHOICES = (
     Rigs(
         "RTX 3090, the same, margin of 1,064",
         _BOUNDARIES,
-        "log",
-        _from_log(64, 20_775 - 625 - Q8_27B, Q8_27B),
-        8192,
+        "shape",
+        _shaped(QWEN_27B, FOUR, 20_775 - 625, Q8_27B),
+        FOUR,
         (21_726,),
         (625,),
         (64,),
@@ -225,9 +238,9 @@ CHOICES = (
     Rigs(
         "RTX 3090, the same, batch of 512",
         _BOUNDARIES,
-        "log",
-        _from_log(64, 20_358 - 232 - Q8_27B, Q8_27B),
-        8192,
+        "shape",
+        _shaped(QWEN_27B, FOUR, 20_358 - 232, Q8_27B),
+        FOUR,
         (21_728,),
         (232,),
         (65,),
@@ -236,9 +249,9 @@ CHOICES = (
     Rigs(
         "RTX 5090, Qwen3.6 27B UD-Q8_K_XL",
         "notes of a public repository on 'layers on GPU'",
-        "log",
-        _from_log(64, 33_979 - 495 - Q8_27B, Q8_27B),
-        65_536,
+        "shape",
+        _shaped(QWEN_27B, Workload(context=65_536), 33_979 - 495, Q8_27B),
+        Workload(context=65_536),
         (30_841,),
         (495,),
         (55,),
@@ -246,9 +259,9 @@ CHOICES = (
     Rigs(
         "RTX 5060 Ti, Qwen3.6 35B-A3B UD-Q4_K_M",
         "notes of a public repository on llama-bench --fit-target 300",
-        "log",
-        _from_log(40, 14_736 + 6362 + 72 - 512 - 19_597 - Q6_35B, Q6_35B, 19_597),
-        640,
+        "shape",
+        _shaped(QWEN_35B, Workload(context=512), 14_736 + 6362 + 72 - 512, Q6_35B, 19_597),
+        Workload(context=512),
         (15_630,),
         (493,),
         (27,),
@@ -257,9 +270,9 @@ CHOICES = (
     Rigs(
         "RTX 4070 SUPER, Qwen3.6 35B-A3B UD-IQ4_XS",
         "tests of a public repository, 2026-09-01",
-        "log",
-        _from_log(40, 16_383 + 702 - 15_700 - Q6_35B, Q6_35B, 15_700),
-        32_768,
+        "shape",
+        _shaped(QWEN_35B, Workload(context=32_768), 16_383 + 702, Q6_35B, 15_700),
+        Workload(context=32_768),
         (11_005,),
         (493,),
         (19,),
@@ -267,9 +280,9 @@ CHOICES = (
     Rigs(
         "RTX 3060, Qwen3.6 35B-A3B with drafts",
         "am17an/llama.cpp pull request 6",
-        "log",
-        _from_log(41, 3199 - 497 - Q6_35B, Q6_35B, 357 * 41),
-        32_768,
+        "shape",
+        _shaped(QWEN_35B_DRAFTS, Workload(context=32_768), 3199 - 497 + 357 * 41, Q6_35B, 357 * 41),
+        Workload(context=32_768),
         (10_603,),
         (497,),
         (17,),
@@ -277,9 +290,9 @@ CHOICES = (
     Rigs(
         "two Arc Pro B50, Qwen3-Coder-Next Q4_K_M",
         "llama.cpp pull request 24476",
-        "log",
-        _from_log(48, 2463 + 1782 - 243, 243, 43_643),
-        131_072,
+        "shape",
+        _shaped(QWEN_NEXT, TWO, 2463 + 1782 + 43_643, 243, 43_643),
+        TWO,
         (15_561, 15_881),
         (727, 584),
         (13, 11),
@@ -299,7 +312,7 @@ def whole_layers_chosen(rigs: Rigs) -> tuple[int, ...]:
     ]
     host = ow.Device(name="host", memory_bytes=2**40, flops_per_second=1e12, memory_bandwidth=5e10)
     rig = Rig(cluster=ow.Cluster(devices=[*devices, host], shared=1e10), host="host")
-    problem = fastest_pass(rigs.model, rig, Workload(context=rigs.context))
+    problem = fastest_pass(rigs.model, rig, rigs.work)
     plan = ow.solve(problem, solver="llama_fit").solution
     found = []
     for name in names:
@@ -337,10 +350,29 @@ def contexts(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield name, f"{trained:,}", f"{chosen:,}", f"{ours:,}", f"{100 * (ours - chosen) / chosen:.1f}", source
 
 
+KEPT = (
+    ("Qwen3.5 9B, four sequences against one", QWEN_9B, FOUR, Workload(context=8192), 6007 - 5856, _BOUNDARIES),
+    ("Qwen3.6 35B-A3B, 512 tokens", QWEN_35B, Workload(context=512), None, 72, "notes on llama-bench --fit-target"),
+    ("Qwen3.6 35B-A3B, 32,768 tokens", QWEN_35B, Workload(context=32_768), None, 702, "tests of a public repository"),
+    ("Qwen3-Coder-Next, 131,072 tokens in q8_0", QWEN_NEXT, TWO, None, 1782, "llama.cpp pull request 24476"),
+)
+"""Name, model, what is kept, what less, and MiB in the log."""
+
+
+def kept(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """MiB of caches and states of models with recurrent layers, from their configurations."""
+    for name, config, work, less, mib, source in KEPT[: 1 if smoke else None]:
+        layers = from_config(config, "").layers
+        held = [sum(each.held_bytes(layer.cache) for layer in layers) if each else 0 for each in (work, less)]
+        yield name, mib, f"{(held[0] - held[1]) / MIB:.2f}", source
+
+
 def choices(*, smoke: bool) -> None:
     """Layers and contexts."""
     header = ("rig and model", "bytes", "layers", "llama.cpp", "llama_fit", "off", "source")
     show("Layers on accelerators; with experts, layers whose experts are there", header, rows(smoke=smoke))
+    columns = ("what is kept", "llama.cpp, MiB", "opweave", "source")
+    show("Caches and states of models with recurrent layers", columns, kept(smoke=smoke))
     fields = ("rig and model", "trained", "llama.cpp", "opweave", "off %", "source")
     show("Context by which everything fits", fields, contexts(smoke=smoke))
 

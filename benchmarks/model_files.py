@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import opweave as ow
+from benchmarks.models.hybrid_gguf import hybrids
 from benchmarks.tables import show
 from opweave.adapters.llm.config_read import from_config
 from tests.adapters.llm.configs import CONFIGS
@@ -178,6 +179,7 @@ def generated() -> Iterator[Net]:
     latent = _keys("deepseek2", 6, 1024, 8, 1, 576, **some)
     latent |= {"deepseek2.attention.value_length": 512, "deepseek2.rope.dimension_count": 64}
     yield Net("latent attention, q8_0", "deepseek2", latent, _latent(1024, 512, 8, 6, 16), "f16", 8192)
+    yield from (Net(f"{name}, q8_0", *rest) for name, *rest in hybrids())
 
 
 class Measured(NamedTuple):
@@ -213,7 +215,7 @@ def measured(llama: ModuleType, path: Path, net: Net, threads: Sequence[int]) ->
         seconds[count] = min(_token(llama, context, n, clock) for n in range(TOKENS))
         log = "".join(said)
         llama.llama_free(context)
-    sizes = re.findall(r"KV buffer size = +([\d.]+) MiB", log)
+    sizes = re.findall(r"(?:KV|RS) buffer size = +([\d.]+) MiB", log)
     weights = llama.llama_model_size(model)
     llama.llama_model_free(model)
     return Measured(weights, sum(map(float, sizes)) * 2**20, seconds)

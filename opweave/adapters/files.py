@@ -12,7 +12,7 @@ import secrets
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -139,20 +139,20 @@ def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
     return b"".join(parts)
 
 
-def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> object:
+def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS, constants: Collection[str] = ()) -> object:
     """Read a JSON file (packed if its name ends in ``.gz``) more strictly than the standard library does.
 
-    It refuses duplicate keys, NaN and Infinity, deep nesting, and text that is not UTF-8.
+    It refuses duplicate keys, NaN and Infinity except for ``constants``, deep nesting, and text that is not UTF-8.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
         One sentence says what is wrong and where.
     """
-    return parse_json(read_bytes(path, limits=limits), place(path), limits=limits)
+    return parse_json(read_bytes(path, limits=limits), place(path), limits=limits, constants=constants)
 
 
-def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> object:
+def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS, constants: Collection[str] = ()) -> object:
     """Parse JSON bytes as :func:`read_json` does; ``where`` names them in errors.
 
     Examples
@@ -166,7 +166,9 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> o
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{where}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
 
-    def refuse_constant(token: str) -> object:
+    def constant(token: str) -> object:
+        if token in constants:
+            return float(token)
         raise InvalidInputError(f"{where}: holds {token}, which is not a JSON number; write a finite number")
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -178,7 +180,7 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> o
         return found
 
     try:
-        parsed: object = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+        parsed: object = json.loads(text, parse_constant=constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         advice = "the text ends too early, so the file may be cut off" if cut else "correct it there"

@@ -41,6 +41,8 @@ class Frame:
         One for each layer.
     experts, used
         Experts of a layer, and how many of them a token uses; 1 and 1 without experts.
+    halves
+        Whether a layer may be attention, or what is in its place, or a feed-forward part alone.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Frame:
     caches: tuple[Cache, ...]
     experts: int = 1
     used: int = 1
+    halves: bool = False
 
 
 def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel:
@@ -108,8 +111,12 @@ def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel
 def _layer(number: int, groups: dict[str, list[Held]], frame: Frame, where: str) -> Layer:
     home = "router" if "experts" in groups else "feed_forward"
     groups.setdefault(home, []).extend(groups.pop("norm", []))
-    for role in ("attention", home):
-        if not any(len(tensor.shape) > 1 for tensor in groups.get(role, [])):
+    both = ("attention", home)
+    there = [role for role in both if any(len(tensor.shape) > 1 for tensor in groups.get(role, []))]
+    if frame.halves and len(there) == 1:
+        groups[there[0]] += groups.pop(next(role for role in both if role != there[0]), [])
+    for role in () if frame.halves and there else both:
+        if role not in there:
             raise InvalidInputError(
                 f"{where}: layer {number} has no {role.replace('_', '-')} tensors; the file is incomplete or of a kind "
                 "that opweave does not know"

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Place
+from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.language.model import Cache
 
 Spread = Literal["", "all", "late", "alternate", "pattern", "qwen2_moe"]
+Half = Literal["attention", "recurrent", "both", "mlp", "moe"]
+"""What a layer has that remembers, or what it is if it remembers nothing."""
+
+CONSTANTS = ("Infinity",)
+"""What configurations have that JSON has not: the longest step of Mamba's clock."""
+
+HALVES: Mapping[str, Half] = {
+    "full_attention": "attention",
+    "attention": "attention",
+    "*": "attention",
+    "linear_attention": "recurrent",
+    "mamba": "recurrent",
+    "conv": "recurrent",
+    "M": "recurrent",
+    "hybrid": "both",
+    "mlp": "mlp",
+    "-": "mlp",
+    "moe": "moe",
+    "E": "moe",
+}
+"""Names of layers in configurations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +54,8 @@ class Family:
         How the experts are configured.
     latent
         Whether keys and values are kept as one latent vector.
+    recurrent
+        What layers have that keep a state in the place of a cache, or beside it.
     """
 
     defaults: Mapping[str, object] = field(default_factory=dict)
@@ -42,8 +64,9 @@ class Family:
     head_norms: bool = False
     norms: int = 2
     windows: Spread = ""
-    experts: Literal["", "mixtral", "qwen", "gpt_oss", "deepseek"] = ""
+    experts: Literal["", "mixtral", "qwen", "gpt_oss", "deepseek", "jamba", "granite", "lfm2", "nemotron"] = ""
     latent: bool = False
+    recurrent: Literal["", "delta", "mamba", "mamba2", "conv"] = ""
 
 
 _GEMMA: Mapping[str, object] = {
@@ -66,6 +89,36 @@ _LATENT: Mapping[str, object] = {
     "q_lora_rank": 1536,
 }
 
+_DELTA: Mapping[str, object] = {
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}
+_DELTA_MOE = {**_DELTA, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512}
+_MAMBA: Mapping[str, object] = {"mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2}
+_MAMBA2: Mapping[str, object] = {"mamba_n_heads": 128, "mamba_n_groups": 1, **_MAMBA, "mamba_d_state": 256}
+_MAMBA2_ALONE: Mapping[str, object] = {
+    "state_size": 128,
+    "num_heads": 128,
+    "head_dim": 64,
+    "expand": 2,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "num_attention_heads": 1,  # it has none
+}
+_NEMOTRON: Mapping[str, object] = {
+    "ssm_state_size": 128,
+    "mamba_num_heads": 128,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "head_dim": 128,
+    "num_key_value_heads": 8,
+}
+
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(qkv_bias="attention_bias", out_bias="attention_bias"),
     "mistral": Family({"num_key_value_heads": 8}, windows="all"),
@@ -81,6 +134,18 @@ FAMILIES: Mapping[str, Family] = {
     "qwen3_moe": Family({}, "attention_bias", "attention_bias", head_norms=True, windows="all", experts="qwen"),
     "deepseek_v2": Family(_LATENT, experts="deepseek", latent=True),
     "deepseek_v3": Family(_LATENT, experts="deepseek", latent=True),
+    "qwen3_next": Family(_DELTA_MOE, head_norms=True, experts="qwen", recurrent="delta"),
+    "qwen3_5_text": Family(_DELTA, head_norms=True, recurrent="delta"),
+    "qwen3_5_moe_text": Family(_DELTA_MOE, head_norms=True, experts="qwen", recurrent="delta"),
+    "jamba": Family({"num_key_value_heads": 8, **_MAMBA}, experts="jamba", recurrent="mamba"),
+    "granitemoehybrid": Family(_MAMBA2, "attention_bias", "attention_bias", experts="granite", recurrent="mamba2"),
+    "falcon_h1": Family(_MAMBA2, "attention_bias", "attention_bias", recurrent="mamba2"),
+    "nemotron_h": Family(_NEMOTRON, norms=1, experts="nemotron", recurrent="mamba2"),
+    "mamba2": Family(_MAMBA2_ALONE, norms=1, recurrent="mamba2"),
+    "lfm2": Family({"tie_word_embeddings": True, "conv_L_cache": 3}, head_norms=True, recurrent="conv"),
+    "lfm2_moe": Family(
+        {"tie_word_embeddings": True, "conv_L_cache": 3}, head_norms=True, experts="lfm2", recurrent="conv"
+    ),
 }
 """Families by ``model_type``. The facts are those of the classes in ``transformers`` 5 (Apache-2.0)."""
 
@@ -104,7 +169,8 @@ class Config:
     def __init__(self, data: Mapping[str, object], where: str) -> None:
         text = data.get("text_config")
         if isinstance(text, Mapping):
-            outer = {word: data[word] for word in ("torch_dtype", "dtype", "quantization_config") if word in data}
+            words = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings")
+            outer = {word: data[word] for word in words if word in data}
             data = {"model_type": f"{data.get('model_type')}_text", **outer, **text}
         self.where = where
         self.kind = data.get("model_type")
@@ -115,7 +181,8 @@ class Config:
             )
         self.family = known
         self.data = {**known.defaults, **data}
-        self.layers = self.number("num_hidden_layers", most=MAX_LAYERS)
+        listed = self._listed()
+        self.layers = self.number("num_hidden_layers", len(listed) if listed else None, most=MAX_LAYERS)
         self.hidden = self.number("hidden_size")
         self.vocabulary = self.number("vocab_size")
         self.heads = self.number("num_attention_heads")
@@ -137,6 +204,37 @@ class Config:
     def truth(self, word: bool | str) -> bool:
         """Whether a feature is there: always, never, or as a field says."""
         return word if isinstance(word, bool) else self.data.get(word, word == "qkv_bias") is True
+
+    def kinds(self) -> tuple[Half, ...]:
+        """What every layer begins with, or is; see :data:`Half`."""
+        if not self.family.recurrent:
+            return tuple[Half, ...](["attention"] * self.layers)
+        listed = self._listed()
+        if listed is None:
+            return tuple(self._usual_half(layer) for layer in range(self.layers))
+        if len(listed) != self.layers:
+            raise InvalidInputError(f"{self.where}: the kinds of layers are not those of {self.layers} layers")
+        found = [HALVES.get(each) if isinstance(each, str) else None for each in listed]
+        if None in found:
+            shown = plain(f"{listed[found.index(None)]!r:.60}")
+            raise InvalidInputError(f"{self.where}: a layer is {shown}; opweave knows {', '.join(HALVES)}")
+        return tuple(half for half in found if half is not None)
+
+    def _listed(self) -> Sequence[object] | None:
+        words = ("layer_types", "layers_block_type", "hybrid_override_pattern")
+        given = next((self.data[word] for word in words if self.data.get(word) is not None), None)
+        return given if self.family.recurrent and isinstance(given, str | list) else None
+
+    def _usual_half(self, layer: int) -> Half:
+        if self.kind == "falcon_h1":
+            return "both"
+        if self.kind == "jamba":
+            at = self.number("attn_layer_offset", 4, least=0), self.number("attn_layer_period", 8)
+            return "attention" if layer % at[1] == at[0] else "recurrent"
+        if self.family.recurrent == "delta":
+            return "recurrent" if (layer + 1) % self.number("full_attention_interval", 4) else "attention"
+        attending = self.data.get("full_attn_idxs", range(self.layers) if self.family.recurrent == "conv" else ())
+        return "attention" if isinstance(attending, list | range | tuple) and layer in attending else "recurrent"
 
     def windows(self) -> tuple[int | None, ...]:
         """Window of each layer; None where attention sees everything."""
@@ -164,150 +262,3 @@ class Config:
             "qwen2_moe": lambda layer: layer % 2 == 0 and layer < late,
         }
         return rules[spread]
-
-
-def frame_of(config: Config, hidden_bytes: int, name: str) -> Frame:
-    """The description of a model apart from its tensors."""
-    if config.family.latent:
-        kept, rope = config.number("kv_lora_rank"), config.number("qk_rope_head_dim")
-        # Queries meet the latent vector itself, so that no head's keys or values are ever written out.
-        widths, flops = (kept + rope, 0), 2.0 * config.heads * (2 * kept + rope)
-    else:
-        width = config.kept_heads * config.head_width
-        widths, flops = (width, width), 4.0 * config.heads * config.head_width
-    caches = {
-        window: Cache(key_width=widths[0], value_width=widths[1], window=window, flops=flops)
-        for window in set(config.windows())
-    }
-    experts, used = expert_counts(config)
-    return Frame(
-        name=name,
-        architecture=cast("str", config.kind),
-        hidden_bytes=hidden_bytes,
-        vocabulary=config.vocabulary,
-        longest=config.number("max_position_embeddings", 0, least=0) or None,
-        caches=tuple(caches[window] for window in config.windows()),
-        experts=experts,
-        used=used,
-    )
-
-
-def expert_counts(config: Config) -> tuple[int, int]:
-    """Experts of a layer, and how many a token uses."""
-    if not config.family.experts:
-        return 1, 1
-    words = ("num_local_experts", "num_experts", "n_routed_experts")
-    word = next((word for word in words if config.data.get(word) is not None), None)
-    if word is None:
-        raise InvalidInputError(f"{config.where}: the number of experts is missing; a {config.kind} model needs it")
-    count = config.number(word, most=2**20)
-    return count, config.number("num_experts_per_tok", most=count)
-
-
-Planned = tuple[int | None, Place, tuple[int, ...]]
-"""A tensor that the architecture has: layer, place, and shape."""
-
-
-def planned_tensors(config: Config) -> Iterator[Planned]:
-    """List every tensor of a model, in shapes of rows by columns."""
-    hidden = config.hidden
-    yield None, "embedding", (config.vocabulary, hidden)
-    for layer in range(config.layers):
-        yield from ((layer, place, shape) for place, shape in _attention(config))
-        vector = 2 if config.kind == "phi" else 1  # its norms have a bias
-        for number in range(vector * config.family.norms):
-            yield layer, "attention" if number == 0 else "norm", (hidden,)
-        yield from ((layer, place, shape) for place, shape in _second_half(config, layer))
-    for _ in range(2 if config.kind == "phi" else 1):
-        yield None, "head", (hidden,)
-    if config.data.get("tie_word_embeddings") is not True:
-        yield None, "head", (config.vocabulary, hidden)
-        if config.kind == "phi":
-            yield None, "head", (config.vocabulary,)
-
-
-def _linear(place: Place, rows: int, columns: int, bias: bool) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    yield place, (rows, columns)
-    if bias:
-        yield place, (rows,)
-
-
-def _attention(config: Config) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    if config.family.latent:
-        yield from _latent_attention(config)
-        return
-    width, kept = config.heads * config.head_width, config.kept_heads * config.head_width
-    biased = config.truth(config.family.qkv_bias)
-    for rows in (width, kept, kept):
-        yield from _linear("attention", rows, config.hidden, biased)
-    yield from _linear("attention", config.hidden, width, config.truth(config.family.out_bias))
-    if config.family.head_norms:
-        yield "attention", (config.head_width,)
-        yield "attention", (config.head_width,)
-    if config.kind == "gpt_oss":
-        yield "attention", (config.heads,)  # what attention may give to nothing
-
-
-def _latent_attention(config: Config) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    hidden, heads = config.hidden, config.heads
-    kept, rope = config.number("kv_lora_rank"), config.number("qk_rope_head_dim")
-    nope, value = config.number("qk_nope_head_dim"), config.number("v_head_dim")
-    biased = config.truth("attention_bias")
-    if config.data.get("q_lora_rank") is None:
-        yield "attention", (heads * (nope + rope), hidden)
-    else:
-        rank = config.number("q_lora_rank")
-        yield from _linear("attention", rank, hidden, biased)
-        yield "attention", (rank,)
-        yield "attention", (heads * (nope + rope), rank)
-    yield from _linear("attention", kept + rope, hidden, biased)
-    yield "attention", (kept,)
-    yield "attention", (heads * (nope + value), kept)
-    yield from _linear("attention", hidden, heads * value, biased)
-
-
-def _second_half(config: Config, layer: int) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    hidden, wide = config.hidden, config.number("intermediate_size", 4 * config.hidden)
-    if not _has_experts(config, layer):
-        if config.kind == "phi":
-            yield from _linear("feed_forward", wide, hidden, bias=True)
-            yield from _linear("feed_forward", hidden, wide, bias=True)
-        else:
-            yield from _gated("feed_forward", hidden, wide, config.truth("mlp_bias"))
-        return
-    count, _ = expert_counts(config)
-    yield "router", (count, hidden)
-    if config.family.experts == "gpt_oss":
-        yield "router", (count,)
-        yield "experts", (count, 2 * wide, hidden)
-        yield "experts", (count, 2 * wide)
-        yield "experts", (count, hidden, wide)
-        yield "experts", (count, hidden)
-        return
-    narrow = config.number("moe_intermediate_size", wide)
-    for _ in range(2):
-        yield "experts", (count, narrow, hidden)
-    yield "experts", (count, hidden, narrow)
-    if config.kind == "deepseek_v3":
-        yield "router", (count,)  # corrects the scores, so that experts are used evenly
-    if config.family.experts == "deepseek" and config.number("n_shared_experts", 0, least=0):
-        yield from _gated("feed_forward", hidden, narrow * config.number("n_shared_experts"), bias=False)
-    if config.kind == "qwen2_moe":
-        yield from _gated("feed_forward", hidden, config.number("shared_expert_intermediate_size"), bias=False)
-        yield "feed_forward", (1, hidden)
-
-
-def _gated(place: Place, hidden: int, wide: int, bias: bool) -> Iterator[tuple[Place, tuple[int, ...]]]:
-    for rows, columns in ((wide, hidden), (wide, hidden), (hidden, wide)):
-        yield from _linear(place, rows, columns, bias)
-
-
-def _has_experts(config: Config, layer: int) -> bool:
-    if config.family.experts == "qwen":
-        dense = config.data.get("mlp_only_layers") or ()
-        step = config.number("decoder_sparse_step", 1)
-        return layer not in cast("Sequence[int]", dense) and (layer + 1) % step == 0
-    if config.family.experts == "deepseek":
-        step = config.number("moe_layer_freq", 1)
-        return layer >= config.number("first_k_dense_replace", 0, least=0) and layer % step == 0
-    return bool(config.family.experts)

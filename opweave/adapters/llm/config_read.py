@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from opweave.adapters.llm.assemble import Held, assemble
-from opweave.adapters.llm.config import Config, Planned, frame_of, planned_tensors
+from opweave.adapters.llm.config import Config
+from opweave.adapters.llm.config_tensors import Planned, frame_of, planned_tensors
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.number_types import number_type, row_bytes
 
 PLAIN_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "float8_e4m3fn": "f8"}
 """Types as PyTorch calls them."""
+
+SHORT = 32
+"""Rows below this length are those of convolutions over tokens, and of the decay of Mamba's states."""
 
 ACTIVATION_BYTES = 2
 """Bytes of one number of an activation where weights are kept in half precision."""
@@ -28,8 +32,8 @@ def from_config(data: Mapping[str, object], where: str, dtype: str | None = None
     where
         Name of the file in errors.
     dtype
-        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors, routers and the biases of experts
-        are then ``"f32"``, as llama.cpp keeps them. None for the type that the configuration names.
+        Type in which matrices are stored, such as ``"f16"`` or ``"q4_k"``; vectors, routers, convolutions and the
+        biases of experts are then ``"f32"``, as llama.cpp keeps them. None for the type that the configuration names.
 
     Raises
     ------
@@ -59,7 +63,8 @@ def _held(config: Config, dtype: str | None) -> Iterator[Held]:
     plain = _plain_type(config)
     for planned in planned_tensors(config):
         layer, place, shape = planned
-        if len(shape) == 1 or (chosen and (place == "router" or (place == "experts" and len(shape) == 2))):
+        single = place == "router" or (place == "experts" and len(shape) == 2) or shape[-1] < SHORT
+        if len(shape) == 1 or (chosen and single):
             size = prod(shape) * number_type("f32" if chosen else plain).bytes
         elif chosen:
             size = _matrix_bytes(shape, chosen)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import place
 from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Held, Place, assemble
 from opweave.adapters.llm.gguf import GgufHeader, read_split
+from opweave.adapters.llm.recurrent import DELTA_FLOPS, NO_CACHE, SCAN_FLOPS, Recurrence
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel
 from opweave.problems.limits import Limits
@@ -61,6 +62,25 @@ ARCHITECTURES = (
 )
 """Architectures as GGUF calls them; every layer has attention with a cache, and a feed-forward part or experts."""
 
+RECURRENT = {
+    "qwen3next": DELTA_FLOPS,
+    "qwen35": DELTA_FLOPS,
+    "qwen35moe": DELTA_FLOPS,
+    "jamba": SCAN_FLOPS,
+    "granitehybrid": SCAN_FLOPS,
+    "falcon-h1": SCAN_FLOPS,
+    "nemotron_h": SCAN_FLOPS,
+    "nemotron_h_moe": SCAN_FLOPS,
+    "mamba": SCAN_FLOPS,
+    "mamba2": SCAN_FLOPS,
+    "lfm2": 0.0,
+    "lfm2moe": 0.0,
+}
+"""Architectures with recurrent layers, and operations for each number of their state and token."""
+
+_HALVES = ("nemotron_h", "nemotron_h_moe", "mamba", "mamba2")
+"""Architectures whose layers may be one half only: no feed-forward part, or nothing else."""
+
 _OUTSIDE: Mapping[str, Place] = {
     "token_embd": "embedding",
     "token_embd_norm": "embedding",
@@ -75,6 +95,7 @@ _OUTSIDE: Mapping[str, Place] = {
 _INSIDE = re.compile(r"blk\.(\d{1,5})\.(.+)", re.DOTALL)
 _EXPERTS = re.compile(r"ffn_\w*exps\b|ffn_(gate|up|down)\.\d+\.")
 _ROUTER = ("ffn_gate_inp.", "exp_probs_b")
+_RECURRENT_TENSORS = ("ssm_", "shortconv.")
 _NORMS = ("ffn_norm", "post_ffw_norm", "layer_output_norm")
 
 
@@ -107,7 +128,7 @@ def _place(name: str) -> Place:
     >>> [_place(name) for name in ("ffn_norm.weight", "ffn_down_shexp.weight", "ffn_gate.weight")]
     ['norm', 'feed_forward', 'feed_forward']
     """
-    if name.startswith(("attn_", "post_attention_norm", "rope_freqs", "rope_factors")):
+    if name.startswith(("attn_", "post_attention_norm", "rope_freqs", "rope_factors", *_RECURRENT_TENSORS)):
         return "attention"
     if name.startswith("nextn."):
         return "idle"
@@ -124,10 +145,10 @@ class _Keys:
     def __init__(self, header: GgufHeader, where: str) -> None:
         self.header, self.where = header, where
         architecture = header.metadata.get("general.architecture")
-        if architecture not in ARCHITECTURES:
+        if architecture not in (*ARCHITECTURES, *RECURRENT):
             raise InvalidInputError(
                 f"{where}: architecture {plain(f'{architecture!r:.60}')} is not known; opweave reads "
-                f"{', '.join(ARCHITECTURES)}"
+                f"{', '.join((*ARCHITECTURES, *RECURRENT))}"
             )
         self.architecture = str(architecture)
 
@@ -173,19 +194,50 @@ def _frame(keys: _Keys, name: str) -> Frame:
         caches=_caches(keys, layers, hidden),
         experts=max(experts, 1),
         used=max(used, 1),
+        halves=keys.architecture in _HALVES,
     )
 
 
 def _caches(keys: _Keys, layers: int, hidden: int) -> tuple[Cache, ...]:
-    heads = keys.numbers("attention.head_count", None, layers)
-    if min(heads) < 1:
+    """What every layer keeps; its tensors say whether it has attention and a state."""
+    if keys.architecture not in RECURRENT:
+        return _attention_caches(keys, range(layers), hidden)
+    attending = sorted(_layers_with(keys, layers, ("attn_k.",)))
+    found = dict.fromkeys(range(layers), NO_CACHE)
+    found |= zip(attending, _attention_caches(keys, attending, hidden), strict=True)
+    state, having = _recurrence(keys, hidden), _layers_with(keys, layers, _RECURRENT_TENSORS)
+    return tuple(state.cache(cache) if layer in having else cache for layer, cache in found.items())
+
+
+def _layers_with(keys: _Keys, layers: int, names: tuple[str, ...]) -> set[int]:
+    """Layers that have a tensor whose name begins like this."""
+    inside = (_INSIDE.fullmatch(tensor.name) for tensor in keys.header.tensors)
+    found = {int(each[1]) for each in inside if each is not None and each[2].startswith(names)}
+    return {layer for layer in found if layer < layers}
+
+
+def _recurrence(keys: _Keys, hidden: int) -> Recurrence:
+    """The shape of an architecture's recurrent layers, from the keys that llama.cpp reads."""
+    if keys.architecture.startswith("lfm2"):
+        return Recurrence(hidden, 0, hidden, keys.number("shortconv.l_cache"))
+    inner, states = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
+    convolved = inner + 2 * keys.number("ssm.group_count", 0) * states
+    return Recurrence(inner, states, convolved, keys.number("ssm.conv_kernel"), RECURRENT[keys.architecture])
+
+
+def _attention_caches(keys: _Keys, which: Sequence[int], hidden: int) -> tuple[Cache, ...]:
+    layers = max(which, default=-1) + 1
+    heads = keys.numbers("attention.head_count", None, layers) if which else ()
+    if any(heads[layer] < 1 for layer in which):
         raise InvalidInputError(f"{keys.where}: a layer has no attention heads, which opweave cannot plan")
     given = f"{keys.architecture}.attention.head_count_kv" in keys.header.metadata
     kept_heads = keys.numbers("attention.head_count_kv", None, layers) if given else heads
     latent = min(keys.number(f"attention.{word}_length_mla", 0) for word in ("key", "value")) > 0
     caches: dict[tuple[int, int, int | None], Cache] = {}
     found = []
-    for layer, window in enumerate(_windows(keys, layers)):
+    windows = _windows(keys, layers)
+    for layer in which:
+        window = windows[layer]
         kept, width = kept_heads[layer], hidden // heads[layer]
         key, value = keys.number("attention.key_length", width), keys.number("attention.value_length", width)
         mark = (heads[layer], kept, window)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, place, read_json
+from opweave.adapters.llm.config import CONSTANTS
 from opweave.adapters.llm.config_read import from_config
 from opweave.adapters.llm.gguf_read import from_gguf
 from opweave.adapters.llm.safetensors import from_safetensors
@@ -45,7 +46,7 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
         return from_gguf(file, limits)
     if weights or file.is_dir():
         return from_safetensors(file, limits)
-    data = read_json(file, limits=limits)
+    data = read_json(file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
         raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
     return from_config(data, name, dtype)

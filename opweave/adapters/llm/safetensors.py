@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import parse_json, place, read_json
 from opweave.adapters.llm.assemble import Held, Place, assemble
-from opweave.adapters.llm.config import Config, frame_of, planned_tensors
+from opweave.adapters.llm.config import CONSTANTS, Config, Half
 from opweave.adapters.llm.config_read import ACTIVATION_BYTES
+from opweave.adapters.llm.config_tensors import frame_of, planned_tensors
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.limits import Limits
@@ -24,8 +25,11 @@ MAX_HEADER = 100_000_000
 """Longest header in bytes, as the format itself limits it."""
 
 _INSIDE = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\.(.+)", re.DOTALL)
-_ROUTER = ("mlp.gate.", "mlp.router.", "block_sparse_moe.gate.")
-_EXPERTS = ("mlp.experts.", "block_sparse_moe.experts.")
+_HALF = r"(mlp|block_sparse_moe|feed_forward|mixer)\."
+_ROUTER = re.compile(_HALF + r"(gate\.|router\.|expert_bias)")
+_EXPERTS = re.compile(_HALF + r"experts\.|block_sparse_moe\.(input|output)_linear\.")
+_FIRST = ("self_attn.", "linear_attn.", "mamba.", "conv.", "input_layernorm.", "operator_norm.")
+_NO_MIXER = ("mixer.up_proj", "mixer.down_proj", "mixer.shared_experts", "mixer.fc")
 _OTHER = ("vision", "visual", "multi_modal", "audio", "image")
 
 
@@ -36,14 +40,14 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
     config_file = folder / "config.json"
     if not config_file.exists():
         raise InvalidInputError(f"{where}: there is no config.json beside the weights; it says how the model is built")
-    data = read_json(config_file, limits=limits)
+    data = read_json(config_file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
         raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
     config = Config(data, place(config_file))
     sizes: dict[Home, int] = {}
-    untied = False
+    untied, kinds = False, config.kinds()
     for name, size in _sizes(_files(path, folder, limits), limits).items():
-        home = _home(name, config.layers)
+        home = _home(name, kinds)
         sizes[home] = sizes.get(home, 0) + size
         untied = untied or name.endswith("lm_head.weight")
     frame = frame_of(config, ACTIVATION_BYTES * config.hidden, str(data.get("_name_or_path") or folder.resolve().name))
@@ -54,23 +58,24 @@ Home = tuple[int | None, Place]
 """Layer and place of a tensor."""
 
 
-def _home(name: str, layers: int) -> Home:
-    if any(word in name for word in _OTHER):
+def _home(name: str, kinds: Sequence[Half]) -> Home:
+    if any(word in name for word in _OTHER) or name.startswith("mtp."):
         return None, "idle"
     inside = _INSIDE.fullmatch(name)
     if inside is None:
-        if "embed_tokens" in name:
+        if "embed_tokens" in name or "embeddings." in name:
             return None, "embedding"
-        return None, "head" if name.startswith("lm_head") or "norm." in name else "idle"
+        return None, "head" if name.startswith("lm_head") or "norm." in name or "norm_f." in name else "idle"
     layer, part = int(inside[1]), inside[2]
-    if layer >= layers:
+    if layer >= len(kinds):
         return None, "idle"
-    if part.startswith(("self_attn.", "input_layernorm.")):
-        return layer, "attention"
-    if part.startswith(_ROUTER):
+    if _ROUTER.match(part):
         return layer, "router"
-    if part.startswith(_EXPERTS):
+    if _EXPERTS.match(part):
         return layer, "experts"
+    mixes = part.startswith("mixer.") and not part.startswith(_NO_MIXER)
+    if mixes or part.startswith(_FIRST) or (part.startswith("norm.") and kinds[layer] not in ("mlp", "moe")):
+        return layer, "attention"
     return layer, "norm" if "norm" in part else "feed_forward"
 
 

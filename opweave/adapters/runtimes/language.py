@@ -96,7 +96,7 @@ def exchanged(model: LanguageModel, homes: Mapping[str, str]) -> dict[str, str]:
     ['layers.0.feed_forward']
     """
     found = dict(homes)
-    attention = [homes[f"layers.{number}.attention"] for number in range(len(model.layers))]
+    attention = [homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers)]
     then = [*attention[1:], homes.get("head")]
     for _, block in groupby(range(len(attention)), key=attention.__getitem__):
         alike: dict[Layer, list[int]] = {}

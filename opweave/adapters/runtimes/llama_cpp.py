@@ -19,11 +19,12 @@ from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.workload import DECODE, Workload
 
 TENSORS: Mapping[Role, str] = {
+    "attention": "(attn_|ssm_|shortconv[.])",
     "router": "ffn_gate_inp",
     "experts": "ffn_(up|down|gate|gate_up)_(ch|)exps",
     "feed_forward": "ffn_(up|down|gate)(_shexp|)[.]",
 }
-"""Names of the tensors of each role as regular expressions; those of attention are where their layer is."""
+"""Names of the tensors of each role as regular expressions; recurrent layers have others in the place of attention."""
 
 
 def llama_cpp_command(
@@ -128,7 +129,7 @@ def llama_quantize_command(
         for group in layer.groups:
             kind = types.get(f"layers.{number}.{group.role}")
             if kind is not None:
-                rows.setdefault((TENSORS.get(group.role, "attn_"), kind), []).append(number)
+                rows.setdefault((TENSORS[group.role], kind), []).append(number)
     for (tensors, kind), numbers in rows.items():
         words += ["--tensor-type", f"{_layers(numbers, len(model.layers))}[.]{tensors}={kind}"]
     usual = max(types.values(), key=[*types.values()].count, default="q8_0")
@@ -137,7 +138,7 @@ def llama_quantize_command(
 
 def _blocks(model: LanguageModel, homes: Mapping[str, str], host: str) -> dict[str, int]:
     """Layers of each device that is not the host, in the order in which they run."""
-    devices = [homes[f"layers.{number}.attention"] for number in range(len(model.layers))]
+    devices = [homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers)]
     stages = stages_of(devices, "llama.cpp")
     if host in [device for device, _ in stages[1:]]:
         raise InvalidInputError(
@@ -170,7 +171,7 @@ def _override_words(
     """What differs from the blocks: groups that are not where their layer is, and the output."""
     away: dict[tuple[Role, str], list[int]] = {}
     for number, layer in enumerate(model.layers):
-        home = homes[f"layers.{number}.attention"]
+        home = homes[f"layers.{number}.{layer.first}"]
         for group in layer.groups[1:]:
             device = homes[f"layers.{number}.{group.role}"]
             if device != home:

@@ -64,7 +64,7 @@ class Weights(Spec):
 
 
 class Cache(Spec):
-    """What a layer's attention remembers of each token.
+    """What a layer remembers: of each token, if it has attention, and as a state of fixed size, if it is recurrent.
 
     Attributes
     ----------
@@ -75,6 +75,9 @@ class Cache(Spec):
         Tokens back that attention sees; None for all.
     flops
         Operations for one token and one position that it attends to.
+    state_bytes, state_flops
+        The state of a recurrent layer for one sequence, however long it is, and the operations that one token's change
+        of it takes. Linear attention, state spaces and convolutions over tokens keep such a state.
 
     Examples
     --------
@@ -86,6 +89,8 @@ class Cache(Spec):
     value_width: Extent
     window: Count | None = None
     flops: Operations = 0.0
+    state_bytes: Bytes = 0
+    state_flops: Operations = 0.0
 
     def token_bytes(self, keys: str = "f16", values: str = "f16") -> int:
         """Bytes that one token takes, with keys and values in these types."""
@@ -107,9 +112,10 @@ class Layer(Spec):
     Attributes
     ----------
     groups
-        ``attention``, and then ``feed_forward``, or ``router`` and ``experts`` and possibly ``feed_forward``.
+        ``attention``, or what is there in its place, and then ``feed_forward``, or ``router`` and ``experts`` and
+        possibly ``feed_forward``. A layer may lack either half.
     cache
-        What its attention remembers.
+        What its first group remembers.
     """
 
     groups: Annotated[Many[Weights], Field(min_length=1)]
@@ -119,7 +125,7 @@ class Layer(Spec):
     def _check(self) -> Self:
         roles = [group.role for group in self.groups]
         order: list[Role] = ["attention", "router", "experts", "feed_forward"]
-        if roles[0] != "attention" or roles != [role for role in order if role in roles]:
+        if roles != [role for role in order if role in roles]:
             raise ValueError(f"the groups of a layer are {', '.join(roles)}; they must be some of {', '.join(order)}")
         return self
 
@@ -127,6 +133,11 @@ class Layer(Spec):
     def bytes(self) -> int:
         """Bytes of all weights."""
         return sum(group.bytes for group in self.groups)
+
+    @property
+    def first(self) -> Role:
+        """The role of the group that runs first; the layer's cache is where it is."""
+        return self.groups[0].role
 
     def group(self, role: Role) -> Weights | None:
         """The group of a role; None if the layer has none."""
@@ -220,4 +231,5 @@ class LanguageModel(Spec):
 
     def cache_bytes(self, context: int, keys: str = "f16", values: str = "f16") -> int:
         """Bytes of all caches for one sequence of ``context`` tokens; a window is held as far as it is seen."""
-        return sum(layer.cache.seen(context) * layer.cache.token_bytes(keys, values) for layer in self.layers)
+        caches = [layer.cache for layer in self.layers]
+        return sum(each.seen(context) * each.token_bytes(keys, values) + each.state_bytes for each in caches)

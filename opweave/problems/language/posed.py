@@ -136,11 +136,11 @@ def by_layer(model: LanguageModel, rig: Rig, work: Workload) -> tuple[AnyConstra
         return whole_layers(model, work)
     rules: list[AnyConstraint] = []
     for number, layer in enumerate(model.layers):
-        attention = f"layers.{number}.attention"
+        first = f"layers.{number}.{layer.first}"
         for group in layer.groups[1:]:
             op = f"layers.{number}.{group.role}"
-            beside = Beside(op=op, other=attention, device=rig.host)
-            rules.append(Colocate(ops=(attention, op)) if group.role == "router" else beside)
+            beside = Beside(op=op, other=first, device=rig.host)
+            rules.append(Colocate(ops=(first, op)) if group.role == "router" else beside)
     return tuple(rules)
 
 

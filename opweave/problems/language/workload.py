@@ -59,20 +59,23 @@ class Workload(Spec):
         return 1 if self.phase == "decode" else -(-self.context // self.tokens)
 
     def held_bytes(self, cache: Cache) -> int:
-        """Bytes of a layer's cache for all sequences; a window is held with room for one batch, as llama.cpp does."""
+        """Bytes of a layer's cache for all sequences; a window is held with room for one batch, as llama.cpp does.
+
+        The state of a recurrent layer is held once for each sequence.
+        """
         tokens = self.context
         if cache.window is not None:
             tokens = min(tokens, -(-(cache.window + self.batch) // PAD) * PAD)
-        return self.sequences * tokens * cache.token_bytes(self.keys, self.values)
+        return self.sequences * (tokens * cache.token_bytes(self.keys, self.values) + cache.state_bytes)
 
     def seen(self, cache: Cache) -> float:
         """Positions that one token of this pass attends to."""
         return cache.seen(self.context) if self.phase == "decode" else cache.mean_seen(self.context)
 
     def cache_read_bytes(self, cache: Cache) -> float:
-        """Bytes of a layer's cache that one pass reads."""
+        """Bytes of a layer's cache that one pass reads; a state is read and written back."""
         readers = self.sequences if self.phase == "decode" else 1
-        return readers * self.seen(cache) * cache.token_bytes(self.keys, self.values)
+        return readers * (self.seen(cache) * cache.token_bytes(self.keys, self.values) + 2 * cache.state_bytes)
 
 
 DECODE = Workload()
@@ -136,11 +139,11 @@ def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
     for number, layer in enumerate(model.layers):
         for group in layer.groups:
             part = _plain(f"layers.{number}.{group.role}", group, work.tokens)._replace(layer=number)
-            if group.role == "attention":
+            if group.role == layer.first:
                 cache = layer.cache
                 part = part._replace(
                     cache_bytes=work.held_bytes(cache),
-                    flops=part.flops + work.tokens * work.seen(cache) * cache.flops,
+                    flops=part.flops + work.tokens * (work.seen(cache) * cache.flops + cache.state_flops),
                     read_bytes=part.read_bytes + work.cache_read_bytes(cache),
                 )
             found.append(part)

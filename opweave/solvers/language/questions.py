@@ -192,7 +192,7 @@ def fastest_in_blocks(
 
     free = asked(())
     bound = free.bound
-    attention = tuple(f"layers.{number}.attention" for number in range(len(model.layers)))
+    attention = tuple(f"layers.{number}.{layer.first}" for number, layer in enumerate(model.layers))
     if free.solution is None or len(attention) < 2:
         return InBlocks(result=free, order=(), bound=bound)
     used = [device for device in dict.fromkeys(map(free.solution.device.__getitem__, attention)) if device != rig.host]

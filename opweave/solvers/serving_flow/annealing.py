@@ -25,6 +25,10 @@ WIDEST = 1e300
 """Tokens per second of what has no limit."""
 
 
+FULL = 1.0 - 1e-9
+"""What every place lets pass counts as this, at least."""
+
+
 class Limits(NamedTuple):
     """The arrays of a :class:`ServingInstance` that limit a flow, and whether tokens may enter at any layer."""
 
@@ -60,7 +64,7 @@ def flow_of(instance: ServingInstance, blocks: Blocks) -> float:
     """Tokens per second of a plan, up to rounding."""
     plan = np.asarray(blocks, dtype=np.int64).reshape(-1, 2)
     work = 10 * len(plan) ** 2
-    return anneal.sized(work)(limits_of(instance), plan, plan.copy(), np.zeros((0, DRAWS)), np.zeros(0))
+    return anneal.sized(work)(limits_of(instance), plan, plan.copy(), np.zeros((0, DRAWS)), np.zeros(0), 0.0)
 
 
 class Network(NamedTuple):
@@ -193,20 +197,20 @@ def _shift(plan: IntMatrix, place: int, step: int, last: int) -> bool:
 
 
 @inlined
-def _swap_stages(plan: IntMatrix, low: int, middle: int, last: int) -> bool:
-    """Blocks from ``low`` to ``middle`` change sides with the shortest ones behind them."""
-    high = last + 1
+def _swap_stages(plan: IntMatrix, places: tuple[int, int, int]) -> bool:
+    """All blocks between the first two of three places change sides with those between the last two."""
+    low, high = min(places), max(places)
+    middle = places[0] + places[1] + places[2] - low - high
     for k in range(len(plan)):
-        if plan[k, 0] == middle and plan[k, 1] < high:
-            high = plan[k, 1]
-    if high > last or middle == 0:
-        return False
-    for k in range(len(plan)):
-        if plan[k, 0] == low and plan[k, 1] == middle:
-            plan[k, 0], plan[k, 1] = low + high - middle, high
-        elif plan[k, 0] == middle and plan[k, 1] == high:
-            plan[k, 0], plan[k, 1] = low, low + high - middle
-    return True
+        first, end = plan[k, 0], plan[k, 1]
+        for place in (low, middle, high):
+            if first < place < end:
+                return False
+        if low <= first and end <= middle:
+            plan[k, 0], plan[k, 1] = first + high - middle, end + high - middle
+        elif middle <= first and end <= high:
+            plan[k, 0], plan[k, 1] = first + low - middle, end + low - middle
+    return bool(low < middle < high)
 
 
 @inlined
@@ -249,7 +253,8 @@ def _change(plan: IntMatrix, draw: FloatArray, last: int) -> bool:
     elif kind == MOVE_PLACE:
         return _shift(plan, plan[k, side], step, last)
     elif kind == SWAP_STAGES:
-        return _swap_stages(plan, plan[k, 0], plan[k, 1], last)
+        other = int(draw[5] * devices)
+        return _swap_stages(plan, (plan[k, side], plan[j, 0 if draw[4] < 0.5 else 1], plan[other, side]))
     else:
         places = plan[j, side], plan[int(draw[5] * devices), 0 if draw[4] < 0.5 else 1]
         return _take_place(plan, k, places, draw[6])
@@ -269,8 +274,43 @@ def _possible(limits: Limits, plan: IntMatrix, now: IntMatrix) -> bool:
     return differs
 
 
+@inlined
+def _ease(limits: Limits, plan: IntMatrix, aim: float, carried: FloatArray) -> float:
+    """What single places between layers let pass of a flow, on average; nothing is missing where all let it pass.
+
+    Devices that hold the layers on both sides let their speed pass; devices that end and begin there as much as the
+    links between them carry. A plan is changed for the better place by place, where its flow is that of the worst one.
+    """
+    devices, last = len(plan), len(limits.sizes) - 1
+    carried[:] = 0.0
+    for k in range(devices):
+        first, end = plan[k, 0], plan[k, 1]
+        speed = _speed(limits, k, first, end)
+        if speed <= 0.0:
+            continue
+        for place in range(first + 1, end):
+            carried[place] += speed
+        if first == 0:
+            carried[0] += min(speed, limits.arriving[k])
+        if end == last:
+            carried[last] += min(speed, limits.leaving[k])
+            continue
+        sent = 0.0
+        for other in range(devices):
+            inside = limits.anywhere and plan[other, 0] < end < plan[other, 1]
+            if inside or (plan[other, 0] == end and plan[other, 1] > end):
+                rate = limits.links[k, other]
+                rate = rate / limits.sizes[end] if limits.sizes[end] > 0.0 else WIDEST
+                sent += min(rate, _speed(limits, other, plan[other, 0], plan[other, 1]))
+        carried[end] += min(speed, sent)
+    found = 0.0
+    for place in range(last + 1):
+        found += min(carried[place] / aim, 1.0)
+    return found / (last + 1)
+
+
 @kernel
-def anneal(limits: Limits, plan: IntMatrix, best: IntMatrix, draws: FloatMatrix, heat: FloatArray) -> float:
+def anneal(limits: Limits, plan: IntMatrix, best: IntMatrix, draws: FloatMatrix, heat: FloatArray, aim: float) -> float:
     """Anneal a plan in place; write the best plan on the way.
 
     Parameters
@@ -282,6 +322,8 @@ def anneal(limits: Limits, plan: IntMatrix, best: IntMatrix, draws: FloatMatrix,
         Random numbers in [0, 1). Shape (steps, DRAWS).
     heat
         Share of the flow that a step may lose, about; infinite if every possible step is taken. Shape (steps,).
+    aim
+        The flow that every place should let pass; 0 if the flow itself is to grow.
 
     Returns
     -------
@@ -298,21 +340,27 @@ def anneal(limits: Limits, plan: IntMatrix, best: IntMatrix, draws: FloatMatrix,
     )
     level, at = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
     trail = np.empty(nodes + 1, dtype=np.int64)
+    carried = np.empty(last + 1)
     _build(limits, plan, network)
-    worth = _flow(network, nodes - 2, nodes - 1, level, at, trail)
-    highest = worth
+    highest = _flow(network, nodes - 2, nodes - 1, level, at, trail)
+    worth = highest if aim <= 0.0 else _ease(limits, plan, aim, carried)
     best[:] = plan
     other = plan.copy()
     for step in range(len(draws)):
         other[:] = plan
         if not _change(other, draws[step], last) or not _possible(limits, other, plan):
             continue
-        _build(limits, other, network)
-        reached = _flow(network, nodes - 2, nodes - 1, level, at, trail)
+        reached, flow = 0.0, 0.0
+        if aim > 0.0:
+            reached = _ease(limits, other, aim, carried)
+        if aim <= 0.0 or reached >= FULL:
+            _build(limits, other, network)
+            flow = _flow(network, nodes - 2, nodes - 1, level, at, trail)
+            reached = flow if aim <= 0.0 else FULL + flow / aim
+        if flow > highest * (1.0 + 1e-9):
+            highest = flow
+            best[:] = other
         if reached >= worth * (1.0 + heat[step] * np.log(max(draws[step, 7], 1e-300))):
             plan[:] = other
             worth = reached
-            if worth > highest * (1.0 + 1e-9):
-                highest = worth
-                best[:] = plan
     return float(highest)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opweave.formulations.serving_flow.instance import Blocks, ServingInstance, lower
 from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
-from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
@@ -58,7 +58,7 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
         run.enter("local search")
         rounds = CLIMB_ROUNDS if run.remaining() is None else 10**9
         with run.share(CLIMB_SHARE if small else 1.0, CLIMB_SECONDS):
-            climb(instance, _best(instance, run) or last, run, rounds)
+            climb(instance, last, run, rounds)
         prove_best(Sets(instance, run), run)
     if not small or run.should_stop():
         return Outcome(run.termination())
@@ -74,7 +74,7 @@ def _by_rules(instance: ServingInstance) -> Iterator[Blocks]:
 
 
 def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
-    """Plans in stages, and the bound; returns the last plan, which may break side constraints."""
+    """Plans in stages, and the bound; returns the best one that ignores links, which may break side constraints."""
     last: Blocks | None = None
     run.enter("stages")
     with run.share(STAGES_SHARE):
@@ -88,13 +88,10 @@ def _stages(instance: ServingInstance, run: Run) -> Blocks | None:
             most = prove(sets, most, run)
     if not instance.unhindered and not run.should_stop():
         run.enter("stages by region")
-        for last in by_region(instance, most, run):
-            report(instance, last, run)
+        for plan in by_region(instance, most, run):
+            report(instance, plan, run)
+            last = last or plan
     return last
-
-
-def _best(instance: ServingInstance, run: Run) -> list[tuple[int, int]] | None:
-    return instance.blocks(run.best) if isinstance(run.best, LayerBlocks) else None
 
 
 def _by_engine(problem: ServingFlow, run: Run) -> Outcome:

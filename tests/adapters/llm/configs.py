@@ -93,6 +93,69 @@ CONFIGS: dict[str, tuple[dict[str, object], int]] = {
     ),
 }
 
+_DELTA: dict[str, object] = {"model_type": "qwen3_5_text", "vocab_size": 248_320, "max_position_embeddings": 262_144}
+_GRANITE = _llama(1536, 512, 12, 4, 40, 100_352, "granitemoehybrid") | _TIED | {"mamba_n_heads": 48}
+_GRANITE |= {"mamba_d_state": 128, "shared_intermediate_size": 1024}
+_GRANITE |= {"layer_types": ["attention" if n % 10 == 5 else "mamba" for n in range(40)]}
+_NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+_LFM = ["full_attention" if n in (2, 5, 8, 10, 12, 14) else "conv" for n in range(16)]
+_LFM_MOE = ["full_attention" if n in (2, 6, 10, 14, 18, 21) else "conv" for n in range(24)]
+
+HYBRIDS: dict[str, tuple[dict[str, object], int]] = {
+    "Qwen3-Next-80B-A3B, without its predictor of further tokens": (
+        _llama(2048, 5632, 16, 2, 48, 151_936, "qwen3_next") | {"num_experts": 512, "num_experts_per_tok": 10},
+        79_674_391_296,
+    ),
+    "Qwen3.5-9B, text": (_llama(4096, 12288, 16, 4, 32, 248_320) | _DELTA, 8_953_803_264),
+    "Qwen3.5-27B, text": (
+        _llama(5120, 17408, 24, 4, 64, 248_320) | _DELTA | {"linear_num_value_heads": 48},
+        26_895_998_464,
+    ),
+    "Qwen3.5-35B-A3B, text": (
+        _llama(2048, 512, 16, 2, 40, 248_320)
+        | _DELTA
+        | {"model_type": "qwen3_5_moe_text", "num_experts": 256, "num_experts_per_tok": 8},
+        34_660_610_688,
+    ),
+    "Jamba-v0.1": (
+        _llama(4096, 14336, 32, 8, 32, 65_536, "jamba") | {"num_experts": 16, "num_experts_per_tok": 2},
+        51_570_323_328,
+    ),
+    "granite-4.0-h-tiny": (_GRANITE | {"num_local_experts": 64, "num_experts_per_tok": 6}, 6_939_037_248),
+    "granite-4.0-h-micro": (
+        _GRANITE
+        | {"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_n_heads": 64}
+        | {"num_local_experts": 0, "shared_intermediate_size": 8192},
+        3_191_396_096,
+    ),
+    "Falcon-H1-1.5B": (
+        _llama(2048, 4096, 8, 2, 24, 65_537, "falcon_h1") | {"head_dim": 128, "mamba_d_ssm": 3072, "mamba_n_heads": 48},
+        1_479_292_288,
+    ),
+    "a Mamba 2 of 7 billion": (
+        {"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "vocab_size": 32_768},
+        7_285_403_648,
+    ),
+    "NVIDIA-Nemotron-3-Nano-30B-A3B": (
+        _llama(2688, 1856, 32, 2, 52, 131_072, "nemotron_h")
+        | {"hybrid_override_pattern": _NANO, "mamba_num_heads": 64, "n_routed_experts": 128, "num_experts_per_tok": 6}
+        | {"moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712},
+        31_577_940_288,
+    ),
+    "LFM2-1.2B": (
+        _llama(2048, 12288, 32, 8, 16, 65_536, "lfm2") | {"layer_types": _LFM},
+        1_170_340_608,
+    ),
+    "LFM2-8B-A1B": (
+        _llama(2048, 7168, 32, 8, 24, 65_536, "lfm2_moe")
+        | {"layer_types": _LFM_MOE, "num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 1792},
+        8_339_930_560,
+    ),
+}
+"""Models with recurrent layers; the numbers are those of the classes in ``transformers`` 5.23 with these settings."""
+
+CONFIGS |= HYBRIDS
+
 FILES = (
     ("Meta-Llama-3-8B", "f16", "f16", 14.96),
     ("Meta-Llama-3-8B", "q8_0", "q8_0", 7.95),

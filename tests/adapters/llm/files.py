@@ -53,7 +53,9 @@ def write_gguf(
         head += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, at)
         total += size_of(shape, kind)
         at += -(-size_of(shape, kind) // 32) * 32
-    path.write_bytes(head + bytes(-len(head) % 32) + bytes(at))
+    with path.open("wb") as file:
+        file.write(head + bytes(-len(head) % 32))
+        file.truncate(file.tell() + at)
     return total
 
 

@@ -53,6 +53,43 @@ def test_cache_of_a_token(name: str, token_bytes: int) -> None:
     assert model_of(name).cache_bytes(1) == token_bytes
 
 
+@pytest.mark.parametrize(
+    ("name", "mib"),
+    [
+        ("Qwen3.5-9B, text", 50.25),  # 4 sequences take 6,007 MiB with llama.cpp, and one 5,856 MiB
+        ("LFM2-1.2B", 10 * 2 * 2048 * 4 / 2**20),  # 10 convolutions over 3 tokens, of which 2 are kept
+        ("granite-4.0-h-tiny", 36 * 4 * (3072 * 128 + 3 * (3072 + 2 * 128)) / 2**20),
+    ],
+)
+def test_states_have_a_fixed_size(name: str, mib: float) -> None:
+    model = model_of(name)
+    states = sum(layer.cache.state_bytes for layer in model.layers)
+    assert states == mib * 2**20
+    one, four = (ow.llm.Workload(context=4096 // n, sequences=n) for n in (1, 4))
+    held = [sum(work.held_bytes(layer.cache) for layer in model.layers) for work in (one, four)]
+    assert held[1] - held[0] == 3 * states
+    assert model.cache_bytes(8192) - model.cache_bytes(4096) == model.cache_bytes(4096) - states
+    layer = next(layer for layer in model.layers if layer.cache.state_bytes)
+    assert one.cache_read_bytes(layer.cache) == 2 * layer.cache.state_bytes  # read, and written back
+
+
+def test_kinds_of_layers() -> None:
+    def attending(name: str, **more: object) -> list[int]:
+        return [n for n, layer in enumerate(model_of(name, **more).layers) if layer.cache.key_width]
+
+    assert attending("Qwen3.5-9B, text") == [*range(3, 32, 4)]
+    assert attending("Qwen3.5-9B, text", full_attention_interval=8) == [*range(7, 32, 8)]
+    assert attending("Jamba-v0.1") == [4, 12, 20, 28]
+    assert attending("LFM2-1.2B") == attending("LFM2-1.2B", layer_types=None, full_attn_idxs=[2, 5, 8, 10, 12, 14])
+    assert len(attending("Falcon-H1-1.5B")) == 24
+    nano = model_of("NVIDIA-Nemotron-3-Nano-30B-A3B")
+    assert [layer.first for layer in nano.layers[:6]] == ["attention", "router"] * 2 + ["attention"] * 2
+    with pytest.raises(ow.InvalidInputError, match="a layer is 'X'; opweave knows full_attention"):
+        model_of("Qwen3.5-9B, text", layer_types=["X"] * 32)
+    with pytest.raises(ow.InvalidInputError, match="are not those of 32 layers"):
+        model_of("Qwen3.5-9B, text", layer_types=["mamba"])
+
+
 def test_windows_by_family() -> None:
     def windows(name: str, **more: object) -> list[int | None]:
         return [layer.cache.window for layer in model_of(name, **more).layers]

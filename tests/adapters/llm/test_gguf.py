@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
+from benchmarks.models.hybrid_gguf import hybrids
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.llm.gguf import read_header
 from opweave.problems.language.number_types import NUMBER_TYPES
@@ -85,6 +86,30 @@ def test_experts_are_groups_of_their_own(tmp_path: Path) -> None:
     assert experts.flops == 2 * 3 * 256 * 128 * 2
     assert model.layers[1].cache.token_bytes() == 160 * 2  # the latent vector, once
     assert model.layers[1].cache.flops == 2 * 8 * (160 + 128)
+
+
+RECURRENT = {
+    "qwen35": (4.0, 12.5625),
+    "qwen35moe": (4.0, 12.5625),
+    "granitehybrid": (4.0, 12.31640625),
+    "jamba": (4.0, 1.78125),
+    "falcon-h1": (16.0, 16.421875),
+    "mamba2": (0.0, 16.75),
+    "nemotron_h": (2.0, 8.375),
+    "lfm2": (4.0, 0.09375),
+}
+"""MiB of caches and of states of two sequences of 1,024 tokens, as llama.cpp says them to the hundredth."""
+
+
+def test_recurrent_layers_keep_what_llama_cpp_keeps(tmp_path: Path) -> None:
+    for _, architecture, keys, rows in hybrids():
+        total = write_gguf(tmp_path / "m.gguf", keys, rows)
+        model = ow.llm.read(tmp_path / "m.gguf")
+        assert model.parameter_bytes == total, architecture
+        work = ow.llm.Workload(context=1024, sequences=2)
+        states = 2 * sum(layer.cache.state_bytes for layer in model.layers) / 2**20
+        held = sum(work.held_bytes(layer.cache) for layer in model.layers) / 2**20
+        assert (held - states, states) == RECURRENT[architecture]
 
 
 def test_old_files_keep_the_keys_of_every_head(tmp_path: Path) -> None:
@@ -221,7 +246,7 @@ def test_every_cut_is_refused(tmp_path: Path) -> None:
 def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     for keys, sentence in (
-        (llama_keys(2) | {"general.architecture": "mamba"}, "architecture 'mamba' is not known; opweave reads llama, "),
+        (llama_keys(2) | {"general.architecture": "rwkv7"}, "architecture 'rwkv7' is not known; opweave reads llama, "),
         ({"general.architecture": "llama"}, "llama.block_count is missing"),
         (llama_keys(2, block_count=0), "0 layers of width 256 cannot run"),
         (llama_keys(2, block_count=2**31), "llama.block_count is 2147483648"),
