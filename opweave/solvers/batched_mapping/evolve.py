@@ -54,7 +54,7 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
             search.arrays,
             where.copy(),
             plan.order.copy(),
-            search.everything(),
+            search.tail,
             _flips(rng, where),
             search.run.halt,
             best,
@@ -82,7 +82,7 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
         share = done / CHUNKS if left is None else 1.0 - left / max(1e-9, left + search.run.elapsed() - began)
         heat = scale * FIRST * (LAST / FIRST) ** min(1.0, share)
         draws = rng.random((STEPS, DRAWS))
-        best = search.annealed(where, order, search.everything(), draws, np.full(STEPS, heat), PAPER_MOVES)
+        best = search.annealed(where, order, draws, np.full(STEPS, heat), PAPER_MOVES)
         done += 1
         report(search.instance, plan_of(search.arrays, *best), search.run)
 

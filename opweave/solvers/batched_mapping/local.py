@@ -18,7 +18,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
+from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, anneal
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
@@ -90,35 +90,22 @@ class BatchSearch:
         if plan is not None:
             self.consider(plan)
 
-    def everything(self) -> Window:
-        """The whole plan."""
-        operators, devices = self.arrays.seconds.shape[:2]
-        return Window(
-            operators=np.arange(operators),
-            low=0,
-            high=operators * devices,
-            free=np.zeros(devices),
-            end=np.full((operators, devices), -1.0),
-            tail=self.tail,
-        )
-
-    def effort(self, window: Window) -> int:
+    def effort(self) -> int:
         """Nodes and flows that are judged for one move."""
-        return max(1, (window.high - window.low) + len(self.arrays.source) * len(window.free))
+        return max(1, (self.instance.operators + len(self.arrays.source)) * len(self.instance.devices))
 
     def annealed(
         self,
         where: IntArray,
         order: IntArray,
-        window: Window,
         draws: FloatArray,
         heat: FloatArray,
         moves: FloatArray = SEARCH_MOVES,
     ) -> tuple[IntArray, IntArray]:
         """Make one move for every row of ``draws``, which changes strings and order; return the best of both."""
         best_where, best_order = where.copy(), order.copy()
-        anneal.sized(len(draws) * self.effort(window))(
-            self.arrays, where, order, window, moves, self.strings, draws, heat, self.run.halt, best_where,
+        anneal.sized(len(draws) * self.effort())(
+            self.arrays, where, order, self.tail, moves, self.strings, draws, heat, self.run.halt, best_where,
             best_order,
         )  # fmt: skip
         return best_where, best_order
@@ -127,10 +114,9 @@ class BatchSearch:
         """Run one annealing round from the best plan."""
         self.catch_up()
         assert self.best is not None
-        window = self.everything()
         rng = np.random.default_rng((self.run.seed, number))
-        moves = max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
-        work = moves * self.effort(window)
+        moves = max(1, min(CHUNK_WORK // self.effort(), MOST_MOVES * self.instance.operators))
+        work = moves * self.effort()
         chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK, self.pace * work)
         first = FIRST_HEAT * HEATS[number % len(HEATS)]
         shares = np.geomspace(first, LAST_HEAT, chunks * moves) * self.makespan
@@ -140,7 +126,7 @@ class BatchSearch:
                 return
             began = self.run.elapsed()
             heat = shares[chunk * moves : (chunk + 1) * moves]
-            best = self.annealed(where, order, window, rng.random((moves, DRAWS)), heat)
+            best = self.annealed(where, order, rng.random((moves, DRAWS)), heat)
             self.consider(plan_of(self.arrays, *best))
             self.pace = (self.run.elapsed() - began) / work
 
