@@ -6,7 +6,9 @@ Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp 
 * vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
 * published tokens per second on devices with a data sheet, and what the median share of their bandwidth predicts;
 * if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a token on one
-  and two threads (one: of the processor; two: of the clock), next to what a roofline predicts from the first model.
+  and two threads (one: of the processor; two: of the clock), next to two predictions: from the bandwidth of the first
+  model, and from the first two models, which read as many numbers in unlike types, so that a number costs something,
+  too.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from pathlib import Path
 from time import perf_counter, thread_time
 from types import ModuleType
 from typing import NamedTuple
+
+import numpy as np
 
 import opweave as ow
 from benchmarks.models.hybrid_gguf import hybrids
@@ -230,9 +234,9 @@ def _token(llama: ModuleType, context: object, number: int, clock: Callable[[], 
 
 
 def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iterator[dict[str, object]]:
-    """Bytes and seconds of generated models; the first one's seconds give the bandwidth for all others."""
+    """Bytes and seconds of generated models; the seconds of the first two give those of all others."""
     llama.llama_backend_init()
-    bandwidth: dict[int, float] = {}
+    known: dict[int, list[tuple[float, float, float]]] = {count: [] for count in threads}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.gguf"
         for net in generated():
@@ -240,16 +244,21 @@ def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iter
             model = ow.llm.read(path)
             work = ow.llm.Workload(context=net.context, keys=net.keys_type, values=net.keys_type)
             short = work.model_copy(update={"context": TOKENS // 2})
-            read = sum(part.read_bytes for part in ow.llm.parts(model, short))
+            parts = ow.llm.parts(model, short)
+            read, numbers = sum(part.read_bytes for part in parts), sum(part.flops for part in parts) / 2.0
             found = measured(llama, path, net, threads)
             held = sum(work.held_bytes(layer.cache) for layer in model.layers)
             row: dict[str, object] = {"model": net.name, "weights MB": found.weights / 1e6}
             row |= {"bytes off": model.parameter_bytes - found.weights, "caches MiB": found.cache / 2**20}
             row["caches off MiB"] = round((held - found.cache) / 2**20, 2)
             for count, seconds in found.seconds.items():
-                bandwidth.setdefault(count, read / seconds)
-                predicted = read / bandwidth[count]
-                row |= {f"ms, {count} threads": 1e3 * seconds, f"error {count} %": 100 * (predicted / seconds - 1)}
+                known[count] = [*known[count], (read, numbers, seconds)][:2]
+                rows = np.asarray(known[count])
+                costs = np.linalg.lstsq(rows[:, :2], rows[:, 2])[0]
+                both = float(costs @ (read, numbers))
+                row |= {f"ms, {count} threads": 1e3 * seconds}
+                row |= {f"bytes {count} %": 100 * (read * rows[0, 2] / rows[0, 0] / seconds - 1)}
+                row |= {f"and numbers {count} %": 100 * (both / seconds - 1)}
             yield row
 
 
