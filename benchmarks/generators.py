@@ -104,9 +104,9 @@ def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> O
 def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pixels: int = 56) -> OpGraph:
     """A randomly wired network (Xie et al., 2019): Watts-Strogatz stages of separable convolutions.
 
-    Each stage is WS(nodes, 4, 0.75) with edges directed from smaller to larger numbers; it halves the image and doubles
-    the channels. A node adds its inputs (without weights) and convolves the sum. Sources read the previous stage, and
-    the stage's result is the mean of its sinks.
+    Each stage is WS(nodes, 4, 0.75) with edges directed from smaller to larger numbers; until the image is one pixel,
+    it halves the image and doubles the channels. A node adds its inputs (without weights) and convolves the sum.
+    Sources read the previous stage, and the stage's result is the mean of its sinks.
     """
     import networkx as nx
 
@@ -115,7 +115,8 @@ def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pi
     parameters: list[Parameter] = []
     last, depth = "x", 3
     for stage in range(stages):
-        width, side = channels * 2**stage, max(1, pixels >> stage)
+        halved = min(stage, pixels.bit_length() - 1)
+        width, side = channels << halved, pixels >> halved
         size = 4 * width * side * side
         wires = nx.connected_watts_strogatz_graph(nodes, 4, 0.75, seed=seed + stage)
         reads: dict[int, list[str]] = {node: [] for node in range(nodes)}

@@ -36,7 +36,8 @@ def random_layout(storages: int, moments: int, seed: int) -> ow.MemoryLayout:
     """Storages of all sizes and lifetimes: most are short, some long."""
     noise = np.random.default_rng(seed)
     begin = noise.integers(0, moments, storages)
-    length = 1 + np.minimum(noise.geometric(6 / moments, storages), noise.geometric(0.2, storages) * moments // 20)
+    long, short = noise.geometric(min(1.0, 6 / moments), storages), noise.geometric(0.2, storages) * moments // 20
+    length = 1 + np.minimum(long, short)
     size = 64 * (1 + np.minimum(noise.geometric(0.002, storages), 100_000))
     return ow.MemoryLayout(
         lifetimes=[

@@ -215,7 +215,7 @@ def in_turns(kinds: Sequence[str], arguments: argparse.Namespace) -> dict[str, l
 def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", action="append", choices=list(BY_PROBLEM), help="default: all five")
+    parser.add_argument("--problem", action="append", choices=list(BY_PROBLEM), help="default: all")
     parser.add_argument("--sizes", type=int, nargs="+", default=(10, 30, 100, 300, 1_000, 2_000), metavar="OPERATORS")
     parser.add_argument("--seeds", type=int, default=1, metavar="COUNT")
     parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS")

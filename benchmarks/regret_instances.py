@@ -10,6 +10,10 @@ import opweave as ow
 from benchmarks.cnn_nets import NETS, Net
 from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chain
 from benchmarks.generators import layered_dag, randomly_wired, scattered
+from benchmarks.memory_layout import pooled, random_layout
+from benchmarks.overrun_cases import serving_on
+from benchmarks.serving import SECONDS as HELIX
+from benchmarks.serving import case as on_helix
 from benchmarks.slicing import BOARDS, LINKS
 from benchmarks.slicing import problem_of as network_on_boards
 from benchmarks.stacked import Stack, stacked
@@ -94,6 +98,25 @@ def slicings(operators: int, seed: int) -> Instances:
         yield f"{operators} on {boards}{'' if memory is None else ', memory'}", problem
 
 
+def layouts(operators: int, seed: int) -> Instances:
+    """Random lifetimes in one arena and in three pools, and the lifetimes of a random network's given order."""
+    yield f"{operators} storages, one arena", random_layout(operators, max(2, operators // 2), seed)
+    yield f"{operators} storages, three pools", pooled(operators, seed)
+    for _, problem in orderings(operators, seed):
+        assert isinstance(problem, ow.MemoryOrdering)
+        if problem.objective == "peak":
+            listed = ow.layout_of(problem, ow.solve(problem, solver="definition"))
+            yield f"{problem.graph.name}, as listed", listed
+
+
+def servings(operators: int, seed: int) -> Instances:
+    """Layers on unlike devices, as many pairs of the two as there would be operators."""
+    problem = serving_on(operators, seed)
+    name = f"{len(problem.layers)} layers on {len(problem.cluster.devices)}"
+    for entry in ("first", "any"):
+        yield f"{name}, enter {entry}", problem.model_copy(update={"entry": entry})
+
+
 def real_orderings() -> Instances:
     """Networks from architecture searches, and a training step."""
     for name in ("nas/pnasnet5large", "nas/rwshared_0", "torch/randwire_ws32_c78.train", "torch/t5_small.export"):
@@ -131,12 +154,27 @@ def real_slicings() -> Instances:
         yield name, network_on_boards(name, "x1")
 
 
+def real_layouts() -> Instances:
+    """Networks in their given order."""
+    for name in ("nas/pnasnet5large", "torch/randwire_ws32_c78.train", "torch/t5_small.export"):
+        problem = ow.MemoryOrdering(graph=ow.load(GRAPHS / f"{name}.json.gz"))
+        yield problem.graph.name, ow.layout_of(problem, ow.solve(problem, solver="definition"))
+
+
+def real_servings() -> Instances:
+    """The clusters of Helix."""
+    for name in HELIX:
+        yield name, on_helix(name)[0]
+
+
 BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instances]]] = {
     "ordering": (orderings, real_orderings),
     "placement": (placements, real_placements),
     "batched": (batched_mappings, real_batched_mappings),
     "pipeline": (pipelines, real_pipelines),
     "slicing": (slicings, real_slicings),
+    "layout": (layouts, real_layouts),
+    "serving": (servings, real_servings),
 }
 
 

@@ -104,7 +104,7 @@ from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
 from opweave.solvers.compiling.warm import Warmed, warm
-from opweave.solvers.constraint_table import constraint_table
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.own import solver_for
@@ -113,7 +113,7 @@ from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front, pareto
 from opweave.solvers.questions.sweep import Sweep, sweep
-from opweave.solvers.registry import HonouredConstraints, Solver, SolverInfo, list_solvers, register_solver
+from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound

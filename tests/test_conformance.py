@@ -37,7 +37,7 @@ PLANLESS = {
         ("layers_equal", "layers_by_memory", "layers_by_free_memory", "layers_by_speed", "exo_ring", "llama_fit"),
         "the operators belong to no layers",
     ),
-    **dict.fromkeys(("executorch", "best_fit", "nearest_end", "size_classes"), "does not spill to another pool"),
+    **dict.fromkeys(("executorch", "best_fit", "nearest_end"), "does not spill to another pool"),
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
@@ -180,8 +180,10 @@ def test_solvers_agree_with_brute_force(row: ow.SolverInfo) -> None:
         result = solve_or_skip(problem, row.name)
         if result is None:
             continue
-        judged += 1
         check(problem, result, optimum)
+        if "leaves solutions out" in (result.reason or ""):  # An engine's model has one order where several matter.
+            continue
+        judged += 1
         if row in PROVERS:
             expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
             assert result.status is expected, result.reason

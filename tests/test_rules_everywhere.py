@@ -12,14 +12,7 @@ import pytest
 import opweave as ow
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.placement.model import PlacementModel
-from opweave.solvers.engines.device_rules import (
-    Count,
-    _cover,
-    allowed_devices,
-    devices_read,
-    rows_of,
-    simple_ways,
-)
+from opweave.solvers.engines.device_rules import Count, _cover, allowed_devices, devices_read, rows_of, simple_ways
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.memory_layout import best_layout
 from tests.oracles.pipeline import best_pipeline

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.files import PathLike, mapped, place
+from opweave.adapters.archives import opened_archive
+from opweave.adapters.files import PathLike, place
 from opweave.adapters.formats import family_of
-from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -35,16 +35,12 @@ def read_arrays(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Arrays:
         When the file is missing, is no such file, contains objects, or is too large.
     """
     where = place(path)
-    with mapped(path, limits=limits):
-        pass  # it is a regular file of a permitted size
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > limits.unpacked_bytes:
-            raise LimitExceededError(f"{where}: {size:,} bytes of arrays, over the limit of {limits.unpacked_bytes:,}")
+        with opened_archive(path, limits):
+            pass  # its arrays are within the limits
         with np.load(path, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
-    except (InvalidInputError, MemoryError):
+    except OpweaveError:
         raise
     except Exception as error:  # a broken archive or header raises errors of many kinds
         reason = " ".join(str(error).split())[:120]

@@ -21,12 +21,7 @@ from opweave.formulations.modeling.pyomo import from_pyomo
 from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.errors import (
-    Interruption,
-    InvalidInputError,
-    UnsupportedConstraintError,
-    UnsupportedFeatureError,
-)
+from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import FORMULATIONS, load_plugins, why_left_out
 from opweave.problems.problem import Problem

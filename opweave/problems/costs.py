@@ -33,6 +33,7 @@ LOOKUPS = frozenset([*_TABLES.split(), "EMBEDDING_LOOKUP", "GATHER", "aten.embed
 """Kinds that pick rows out of their parameters, so they read only as many bytes of them as they write."""
 
 
+_SIGNS = {"int8": "signed", "uint8": "unsigned"}
 _SHALLOW, _WINDOW = 4, 50
 """Channels of an image that is no feature map, and weights of the largest usual window."""
 
@@ -384,14 +385,16 @@ def variants(graph: OpGraph) -> tuple[tuple[str, ...], ...]:
 
     "Conv grouped" is a convolution whose results do not depend on all channels, "Conv depthwise" one whose results are
     sums of few products (at most 50), "Conv shallow" one of an image with at most four channels, and "QLinearConv
-    signed" an operator that reads 8-bit numbers with a sign. Their kernels run at other speeds.
+    signed" and "MaxPool unsigned" operators that read 8-bit numbers with and without a sign. Their kernels run at other
+    speeds.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
 
     def names(op: Operator) -> tuple[str, ...]:
         read, made = [tensors[name] for name in op.inputs], [tensors[name] for name in op.outputs]
-        found = (op.kind, f"{op.kind} signed") if read and read[0].dtype == "int8" else (op.kind,)
+        sign = _SIGNS.get(read[0].dtype or "") if read else None
+        found = (op.kind, f"{op.kind} {sign}") if sign else (op.kind,)
         form = _form(op, read, made[0], sum(weight[name] for name in op.parameters)) if read and made else ""
         return tuple(reversed((*found, *(f"{name} {form}" for name in found)) if form else found))
 

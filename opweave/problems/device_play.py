@@ -17,15 +17,7 @@ from opweave.problems.measures import busy_seconds, moved_bytes
 from opweave.problems.rules import over_memory
 from opweave.problems.solution import Violation
 from opweave.problems.spec import FrozenDict, Name
-from opweave.problems.timeline import (
-    Activities,
-    ActivityKind,
-    Lifetimes,
-    Names,
-    Timeline,
-    devices_and_ports,
-    joined,
-)
+from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)

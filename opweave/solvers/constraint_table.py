@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from opweave.formulations.expressions import NARROWED, expressible
 from opweave.problems.constraints import BUILT_IN, Constraint
 from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
-from opweave.solvers.registry import HonouredConstraints, load_solvers
+from opweave.solvers.registry import Solver, concerning, load_solvers
+
+
+@dataclass(frozen=True, slots=True)
+class HonouredConstraints:
+    """One row of :func:`constraint_table`: what a solver does with side constraints, by the names of their classes.
+
+    Attributes
+    ----------
+    problem, solver
+        Kind of the problem and name of the solver.
+    available
+        Whether the solver can run on this machine.
+    exactly
+        Constraints that it knows: it may return any plan that obeys them.
+    by_simpler
+        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
+        but it does not consider all of them and may find none.
+    refused
+        Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
+    """
+
+    problem: str
+    solver: str
+    available: bool
+    exactly: tuple[str, ...]
+    by_simpler: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def honoured(self) -> tuple[str, ...]:
+        """The constraints that its plans obey, one way or the other."""
+        return self.exactly + self.by_simpler
 
 
 def constraint_table(
@@ -35,4 +69,13 @@ def constraint_table(
     """
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     chosen = tuple(constraints)
-    return Rows(solver.honours(chosen) for solver in load_solvers(kind))
+    return Rows(_row(solver, concerning(solver.problem, chosen)) for solver in load_solvers(kind))
+
+
+def _row(solver: Solver, asked: Iterable[type[Constraint]]) -> HonouredConstraints:
+    own = [target for target in solver.supports if target != NARROWED]
+    names: dict[str, list[str]] = {"exactly": [], "by_simpler": [], "refused": []}
+    for kind in asked:
+        simpler = "by_simpler" if expressible(kind, solver.supports) else "refused"
+        names["exactly" if expressible(kind, own) else simpler].append(kind.__name__)
+    return HonouredConstraints(solver.problem, solver.name, solver.missing() is None, *map(tuple, names.values()))

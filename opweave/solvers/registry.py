@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible, how_to_express
 from opweave.problems.constraints import Constraint, concerns
@@ -40,8 +40,12 @@ class Feature(str, Enum):
     FORMULATION = "formulation"
 
 
+SEARCHES = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK})
+"""Features of a search that improves plans step by step."""
+
 Proves = Literal["optimum", "bound", "nothing"]
 SolverKind = Literal["plan", "algorithm", "engine"]
+SolveT = TypeVar("SolveT", bound="Callable[[Any, Run], Outcome]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +88,6 @@ class SolverInfo:
     about: str
 
     columns: ClassVar[tuple[str, ...]] = ("name", "problem", "available", "proves", "constraints", "options", "about")
-
-
-@dataclass(frozen=True, slots=True)
-class HonouredConstraints:
-    """One row of :func:`constraint_table`: what a solver does with side constraints, by the names of their classes.
-
-    Attributes
-    ----------
-    problem, solver
-        Kind of the problem and name of the solver.
-    available
-        Whether the solver can run on this machine.
-    exactly
-        Constraints that it knows: it may return any plan that obeys them.
-    by_simpler
-        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
-        but it does not consider all of them and may find none.
-    refused
-        Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
-    """
-
-    problem: str
-    solver: str
-    available: bool
-    exactly: tuple[str, ...]
-    by_simpler: tuple[str, ...]
-    refused: tuple[str, ...]
-
-    @property
-    def honoured(self) -> tuple[str, ...]:
-        """The constraints that its plans obey, one way or the other."""
-        return self.exactly + self.by_simpler
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,22 +137,19 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        own = {"constraints": self.honours().honoured, "options": FrozenDict(self.options)}
+        exactly = [target for target in self.supports if target != NARROWED]
+        kinds = [kind for kind in concerning(self.problem) if expressible(kind, self.supports)]
+        kinds.sort(key=lambda kind: not expressible(kind, exactly))
+        own = {"constraints": tuple(kind.__name__ for kind in kinds), "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
         return SolverInfo(**{**same, **own}, available=install is None, install=install)
 
-    def honours(self, constraints: Iterable[type[Constraint]] | None = None) -> HonouredConstraints:
-        """What it does with classes of side constraints, by default all that exist."""
-        problem = Problem.kinds().get(self.problem)
-        known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
-        asked = known if constraints is None else list(constraints)
-        asked = [kind for kind in asked if problem is None or concerns(kind, problem)]
-        own = [target for target in self.supports if target != NARROWED]
-        exactly = tuple(kind.__name__ for kind in asked if expressible(kind, own))
-        honoured = [kind.__name__ for kind in asked if expressible(kind, self.supports)]
-        by_simpler = tuple(name for name in honoured if name not in exactly)
-        refused = tuple(kind.__name__ for kind in asked if kind.__name__ not in honoured)
-        return HonouredConstraints(self.problem, self.name, self.missing() is None, exactly, by_simpler, refused)
+
+def concerning(problem: str, constraints: Iterable[type[Constraint]] | None = None) -> list[type[Constraint]]:
+    """The classes of side constraints that concern a kind of problem, of some or of all that exist."""
+    known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
+    found = Problem.kinds().get(problem)
+    return [kind for kind in (known if constraints is None else constraints) if found is None or concerns(kind, found)]
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
@@ -205,6 +174,28 @@ def register(solver: Solver) -> Solver:
     """Make a solver available by name."""
     _SOLVERS[solver.problem, solver.name] = solver
     return solver
+
+
+def named_solver(
+    problem: type[Problem[Any, Any]],
+    name: str,
+    about: str,
+    *,
+    kind: SolverKind = "algorithm",
+    proves: Proves = "nothing",
+    features: frozenset[Feature] = SEARCHES,
+    supports: tuple[str, ...] = (),
+    options: Mapping[str, str] = FrozenDict(),
+    readings: tuple[str | None, ...] = (None,),
+) -> Callable[[SolveT], SolveT]:
+    """Decorator that registers a function as a solver of opweave's; see :class:`Solver` for the arguments."""
+
+    def registering(run: SolveT) -> SolveT:
+        fixed = (name, problem.kind, kind, run, about, proves, features, supports, options)
+        register(Solver(*fixed, readings=readings))
+        return run
+
+    return registering
 
 
 def register_solver(solver: Solver) -> Solver:

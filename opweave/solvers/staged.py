@@ -15,13 +15,20 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, plan_of, solution_of
-from opweave.solvers.registry import Feature, Solver, check_abilities, find_solver, go_on_with, register
+from opweave.solvers.registry import Feature, check_abilities, find_solver, go_on_with, named_solver
 from opweave.solvers.run import Outcome, Run, StopCallback
 
 MOST_SECONDS = 20.0
 """Time limit of the pipeline's search when the run has none."""
 
 
+@named_solver(
+    Placement,
+    "stages",
+    "consecutive stages, one for each device that is used, for the least latency: a pipeline's exact search",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=SUPPORTS,
+)
 def solve_staged(problem: Placement, run: Run) -> Outcome:
     """Cut the model into stages for the least latency; solver "stages"."""
     run.enter("stages")
@@ -75,17 +82,3 @@ def pipeline_of(problem: Placement) -> Pipeline:
 def _until(run: Run) -> StopCallback:
     """Stop when the run does."""
     return lambda _: run.should_stop()
-
-
-register(
-    Solver(
-        name="stages",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_staged,
-        about="consecutive stages, one for each device that is used, for the least latency: a pipeline's exact search",
-        proves="nothing",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-    )
-)

@@ -12,15 +12,7 @@ from itertools import combinations, pairwise, permutations, product
 import networkx as nx
 import numpy as np
 
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Separate,
-)
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 
 Best = tuple[float | None, Stages | None]

@@ -17,16 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Precede,
-    Separate,
-)
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 

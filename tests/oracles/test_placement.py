@@ -9,13 +9,7 @@ from hypothesis import given, settings
 
 from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.costs import Costs
-from tests.oracles.placement import (
-    allowed_assignments,
-    as_schedule,
-    best_placement,
-    earliest_starts,
-    tasks_of,
-)
+from tests.oracles.placement import allowed_assignments, as_schedule, best_placement, earliest_starts, tasks_of
 from tests.problems.placement.test_spec import BY_HAND, TABLE, two
 from tests.strategies.specs import placements
 

@@ -9,16 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Precede,
-    Separate,
-)
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
 from opweave.problems.problem import AnyProblem, Problem, check_constraints

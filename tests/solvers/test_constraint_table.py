@@ -6,8 +6,7 @@ import pytest
 
 import opweave as ow
 from opweave.problems.constraints import BUILT_IN, concerns
-from opweave.solvers.constraint_table import constraint_table
-from opweave.solvers.registry import HonouredConstraints
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from tests.solvers.narrowing.instances import with_rules
 from tests.tiny import PROBLEMS
 

@@ -53,6 +53,26 @@ def test_the_result_is_the_same_and_what_is_not_used_is_not_taken() -> None:
     assert entry_of(total, flat.paths, flat.function)(outer, 5) == total(outer, 5) == 3 * 6 + 7 * 10
 
 
+def counted(start: int, stop: int) -> int:
+    found, i = 0, -100
+    for i in range(start, stop, 3):
+        if i % 2:
+            continue
+        for j in range(stop, start, -2):
+            found += i * j
+            if j < i:
+                break
+        i += 1000  # noqa: PLW2901  the next round must not see it
+    for _ in range(stop):
+        stop += 1
+    return found * 10_000 + i + stop
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 10), (-3, 8), (5, 5), (9, 2), (0, 1)])
+def test_ranges_become_loops_that_count_alike(start: int, stop: int) -> None:
+    assert PLAIN.loop(counted).function(start, stop) == counted(start, stop)
+
+
 def test_a_record_that_is_used_as_a_whole_is_refused() -> None:
     with pytest.raises(NotFlatError, match="as a whole"):
         PLAIN.loop(whole)

@@ -17,7 +17,7 @@ from tests.tiny import PROBLEMS as TINY
 ow.list_solvers()  # or the first test would count the seconds of importing them all
 
 
-@pytest.mark.parametrize("kind", ["placement", "batched", "slicing", "ordering"])
+@pytest.mark.parametrize("kind", PROBLEMS)
 def test_a_limit_that_is_too_short_still_gives_a_plan_and_a_bound(kind: str) -> None:
     result = ow.solve(PROBLEMS[kind]("1000"), time_limit=0.01)
     assert result.verified, result.reason

@@ -8,16 +8,7 @@ from functools import cache
 from hypothesis.strategies import SearchStrategy
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.constraints import (
-    Colocate,
-    Constraint,
-    Forbid,
-    MaxDevices,
-    MemoryCap,
-    Pin,
-    Precede,
-    Separate,
-)
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering

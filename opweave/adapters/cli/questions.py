@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -87,18 +87,7 @@ def sweep_command(
     if not grid:
         raise InvalidInputError("name at least one axis, such as --memory 1GiB,2GiB or --vary compression=1,2")
     with counted(Console(stderr=True), "points") as observer:
-        found = sweep(
-            load_problem(spec),
-            grid,
-            solver=settings.solver,
-            formulation=settings.formulation,
-            time_limit=settings.time_limit,
-            gap=settings.gap,
-            seed=settings.seed,
-            threads=settings.threads,
-            options=settings.options,
-            progress=observer,
-        )
+        found = sweep(load_problem(spec), grid, **settings.of_solve, progress=observer)
     return _tell(found, settings.output, plot, settings.report, as_json=settings.as_json)
 
 
@@ -117,20 +106,8 @@ def pareto_command(
 
     _check([plot])
     with counted(Console(stderr=True), "points") as observer:
-        found = pareto(
-            load_problem(spec),
-            measures,
-            points=points,
-            method=method,  # type: ignore[arg-type]  # it is checked
-            solver=settings.solver,
-            formulation=settings.formulation,
-            time_limit=settings.time_limit,
-            gap=settings.gap,
-            seed=settings.seed,
-            threads=settings.threads,
-            options=settings.options,
-            progress=observer,
-        )
+        front: dict[str, Any] = {"points": points, "method": method, **settings.of_solve}
+        found = pareto(load_problem(spec), measures, **front, progress=observer)
     return _tell(found, settings.output, plot, settings.report, as_json=settings.as_json)
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -54,6 +54,12 @@ class Settings:
             For a text of another form.
         """
         return {name: option_value(text) for name, text in pairs(self.option, "--option").items()}
+
+    @property
+    def of_solve(self) -> dict[str, Any]:
+        """The arguments of ``solve`` and of the questions that solve several times."""
+        names = ("solver", "time_limit", "gap", "seed", "threads", "formulation", "options")
+        return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
         """Refuse inputs and outputs that cannot be read or written, before time is spent on solving.

@@ -24,17 +24,7 @@ def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
 
     showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
     with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
-        result = solve(
-            problem,
-            solver=settings.solver,
-            time_limit=settings.time_limit,
-            gap=settings.gap,
-            seed=settings.seed,
-            threads=settings.threads,
-            formulation=settings.formulation,
-            options=settings.options,
-            progress=observer,
-        )
+        result = solve(problem, **settings.of_solve, progress=observer)
     view = showing(problem, result)
     files = []
     if settings.output is not None:

@@ -15,49 +15,83 @@ Only ``id`` and ``out_bytes`` of a node are required. Other fields than these ar
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
+from opweave.problems.spec import Many, repeated
 
 INPUT_KINDS = frozenset({"Input", "InputLayer", "input", "placeholder"})
 """A node of one of these kinds that has no predecessor is a graph input, not an operator."""
 
 _ALLOCATES_EMPTY = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.zeros", "aten.new_zeros")
 
-MAX_FLOPS = 1e30
+
+def _as_text(value: object) -> object:
+    """Ids may be whole numbers."""
+    return str(value) if type(value) is int else value
 
 
-@dataclass(slots=True)
-class _Node:
-    """One node with validated numbers."""
+def _known_shape(value: object) -> object:
+    """Nothing is known of the shape if there are open dimensions or several outputs: the bytes are enough."""
+    if isinstance(value, list | tuple) and not all(type(dim) is int for dim in value):
+        return None
+    return value
 
-    id: str
-    kind: str
-    out_bytes: int
-    param_bytes: int
-    workspace_bytes: int
-    flops: float
-    view: bool
-    alias_of: str | None
-    nominal_bytes: int | None
-    shape: tuple[int, ...] | None
-    dtype: str | None
-    module: str
-    reads: list[str] = field(default_factory=list)
-    parameters: list[str] = field(default_factory=list)
+
+def _row(*parts: str) -> BeforeValidator:
+    """Rows are lists of a given length; the words say what they consist of."""
+
+    def as_tuple(value: object) -> tuple[object, ...]:
+        if isinstance(value, list | tuple) and len(value) == len(parts):
+            return tuple(value)
+        raise ValueError(f"it should be [{', '.join(parts)}]")
+
+    return BeforeValidator(as_tuple)
+
+
+_Id = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
+_Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+_Ids = Many[_Id]
+_Rows = dict[str, list[str]]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Node(_Part):
+    id: _Id
+    op: str | None = None
+    out_bytes: _Bytes
+    param_bytes: _Bytes = 0
+    workspace_bytes: _Bytes = 0
+    flops: Annotated[float, Field(ge=0.0, le=1e30)] = 0.0
+    view: bool | None = None
+    alias_of: _Id | None = None
+    nominal_bytes: _Bytes | None = None
+    out_shape: Annotated[Many[_Bytes] | None, BeforeValidator(_known_shape)] = None
+    dtype: str | None = None
+    module: str | None = None
 
     @property
-    def is_input(self) -> bool:
-        return self.kind in INPUT_KINDS and not self.reads
+    def kind(self) -> str:
+        return self.op or ""
+
+
+class _Data(_Part):
+    name: str = "graph"
+    nodes: Annotated[Many[_Node], Field(min_length=1)]
+    edges: Many[Annotated[tuple[_Id, _Id], _row("producer id", "consumer id")]]
+    outputs: _Ids | None = None
+    shared_params: Many[Annotated[tuple[_Id, _Bytes, _Ids], _row("name", "bytes", "[node ids]")]] | None = None
 
 
 def from_node_edge(
@@ -103,203 +137,108 @@ def from_node_edge(
     >>> graph.inputs, graph.operators[0].inplace_ok, graph.outputs
     (('x',), True, ('y',))
     """
-    reader = _Reader(where, limits)
-    nodes = reader.nodes(data.get("nodes"))
-    reader.edges(data.get("edges"), nodes)
-    parameters = _parameters(nodes, reader.shared(data.get("shared_params"), nodes))
-    name = data.get("name", "graph")
-    if not isinstance(name, str):
-        raise reader.error("name", "should be a text in quotes")
-    outputs = reader.outputs(data.get("outputs"), nodes)
+    _check_counts(data, where, limits)
+    found = validated(_Data, data, where)
+    _check_names(found, where, limits)
+    nodes = {node.id: node for node in found.nodes}
+    reads: _Rows = {name: [] for name in nodes}
+    for source, target in found.edges:
+        reads[target].append(source)
+    made = [node for node in found.nodes if reads[node.id] or node.kind not in INPUT_KINDS]
+    parameters, owned = _parameters(found, made)
+    unread = nodes.keys() - {source for source, _ in found.edges}
     try:
         return OpGraph(
-            name=name,
-            operators=tuple(_operator(node, inplace_kinds) for node in nodes.values() if not node.is_input),
-            tensors=tuple(_tensor(node, _alias(node, nodes)) for node in nodes.values()),
+            name=found.name,
+            operators=tuple(_operator(node, reads[node.id], owned[node.id], inplace_kinds) for node in made),
+            tensors=tuple(_tensor(node, _alias(node, reads[node.id], nodes)) for node in found.nodes),
             parameters=tuple(parameters),
-            outputs=tuple(outputs),
+            outputs=found.outputs or tuple(node.id for node in made if node.id in unread),
         )
     except ValidationError as error:
         raise complaint(error, where) from None
 
 
-def _operator(node: _Node, inplace_kinds: Set[str]) -> Operator:
+def _check_counts(data: Mapping[str, object], where: str, limits: Limits) -> None:
+    """Check the sizes before anything is built from the data."""
+    caps = {
+        "nodes": limits.operators,
+        "edges": limits.edges,
+        "outputs": limits.tensors,
+        "shared_params": limits.tensors,
+    }
+    for field, cap in caps.items():
+        rows = data.get(field)
+        if isinstance(rows, list | tuple) and len(rows) > cap:
+            raise LimitExceededError(f"{where}: {field} has {len(rows):,} entries, over the limit of {cap:,}")
+
+
+def _check_names(found: _Data, where: str, limits: Limits) -> None:
+    """Check that ids are unique and not too long, and that what names a node names one of the list."""
+    known, shared = [node.id for node in found.nodes], found.shared_params or ()
+    for path, names in (("nodes", known), ("shared_params", [name for name, *_ in shared])):
+        twice = repeated(names)
+        if twice is not None:
+            place = f"{path}[{len(names) - 1 - names[::-1].index(twice)}]"
+            raise InvalidInputError(f"{where}: {place} {twice!r} is used more than once; names must be unique")
+    if max(map(len, known)) > limits.id_characters:
+        raise LimitExceededError(f"{where}: an id has over {limits.id_characters:,} characters; shorten it")
+    named: list[tuple[str, Iterable[str]]] = [(f"edges[{number}]", ends) for number, ends in enumerate(found.edges)]
+    named += [(f"outputs[{number}]", (name,)) for number, name in enumerate(found.outputs or ())]
+    named += [(f"shared_params[{number}][2]", users) for number, (_, _, users) in enumerate(shared)]
+    there = set(known)
+    for path, names_there in named:
+        for name in names_there:
+            if name not in there:
+                raise InvalidInputError(f"{where}: {path} names node {name!r}, which 'nodes' does not list")
+
+
+def _operator(node: _Node, reads: list[str], parameters: list[str], inplace_kinds: Set[str]) -> Operator:
     return Operator(
         id=node.id,
         kind=node.kind,
-        inputs=tuple(node.reads),
+        inputs=tuple(reads),
         outputs=(node.id,),
         workspace_bytes=node.workspace_bytes,
-        parameters=tuple(node.parameters),
+        parameters=tuple(parameters),
         flops=node.flops,
         inplace_ok=runs_in_place(node.kind, inplace_kinds),
-        module=node.module,
+        module=node.module or "",
     )
 
 
 def _tensor(node: _Node, alias_of: str | None) -> Tensor:
     size = node.out_bytes if alias_of is None or node.nominal_bytes is None else node.nominal_bytes
-    return Tensor(id=node.id, bytes=size, alias_of=alias_of, shape=node.shape, dtype=node.dtype)
+    return Tensor(id=node.id, bytes=size, alias_of=alias_of, shape=node.out_shape, dtype=node.dtype)
 
 
-def _alias(node: _Node, nodes: Mapping[str, _Node]) -> str | None:
+def _alias(node: _Node, reads: list[str], nodes: Mapping[str, _Node]) -> str | None:
     if node.alias_of is not None:
         return node.alias_of
-    if not node.view or not node.reads:
+    if not node.view or not reads:
         return None
     if node.kind.startswith("aten.copy_"):
-        buffers = [name for name in node.reads if nodes[name].kind.startswith(_ALLOCATES_EMPTY)]
-        return (buffers or node.reads)[0]
-    return node.reads[0]
+        buffers = [name for name in reads if nodes[name].kind.startswith(_ALLOCATES_EMPTY)]
+        return (buffers or reads)[0]
+    return reads[0]
 
 
-def _parameters(nodes: Mapping[str, _Node], shared: Sequence[tuple[str, int, list[str]]]) -> list[Parameter]:
+def _parameters(found: _Data, made: list[_Node]) -> tuple[list[Parameter], _Rows]:
+    """All parameters, and those of every node."""
     parameters = []
-    for name, size, users in shared:
+    owned: _Rows = {node.id: [] for node in found.nodes}
+    left = {node.id: node.param_bytes for node in found.nodes}
+    for name, size, users in found.shared_params or ():
         parameters.append(Parameter(id=name, bytes=size))
         for user in dict.fromkeys(users):
-            nodes[user].parameters.append(name)
-        counted_by = next((nodes[user] for user in users if nodes[user].param_bytes >= size), None)
+            owned[user].append(name)
+        counted_by = next((user for user in users if left[user] >= size), None)
         if counted_by is not None:
-            counted_by.param_bytes -= size
+            left[counted_by] -= size
     names = UniqueNames(parameter.id for parameter in parameters)
-    for node in nodes.values():
-        if node.param_bytes > 0 and not node.is_input:
-            own = Parameter(id=names.take(f"{node.id}.parameters"), bytes=node.param_bytes)
+    for node in made:
+        if left[node.id] > 0:
+            own = Parameter(id=names.take(f"{node.id}.parameters"), bytes=left[node.id])
             parameters.append(own)
-            node.parameters.append(own.id)
-    return parameters
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Checks the outside data piece by piece, so that every error message names its place."""
-
-    where: str
-    limits: Limits
-
-    def error(self, path: str, text: str) -> InvalidInputError:
-        return InvalidInputError(f"{self.where}: {path} {text}")
-
-    def nodes(self, data: object) -> dict[str, _Node]:
-        rows = self._rows("nodes", data, self.limits.operators)
-        found: dict[str, _Node] = {}
-        for index, row in enumerate(rows):
-            node = self._node(f"nodes[{index}]", row)
-            if node.id in found:
-                raise self.error(f"nodes[{index}].id", f"{node.id!r} is used more than once; ids must be unique")
-            found[node.id] = node
-        if not found:
-            raise self.error("nodes", "is empty; a graph needs at least one node")
-        return found
-
-    def _node(self, path: str, row: object) -> _Node:
-        if not isinstance(row, Mapping):
-            raise self.error(path, "should be an object with 'id', 'op' and 'out_bytes'")
-        if "out_bytes" not in row:
-            raise self.error(f"{path}.out_bytes", "is missing; give the bytes of the node's output")
-        nominal = row.get("nominal_bytes")
-        return _Node(
-            id=self._id(f"{path}.id", row.get("id")),
-            kind=self._text(f"{path}.op", row.get("op")) or "",
-            out_bytes=self._whole(f"{path}.out_bytes", row["out_bytes"]),
-            param_bytes=self._whole(f"{path}.param_bytes", row.get("param_bytes", 0)),
-            workspace_bytes=self._whole(f"{path}.workspace_bytes", row.get("workspace_bytes", 0)),
-            flops=self._amount(f"{path}.flops", row.get("flops", 0.0)),
-            view=self._flag(f"{path}.view", row.get("view")),
-            alias_of=None if row.get("alias_of") is None else self._id(f"{path}.alias_of", row["alias_of"]),
-            nominal_bytes=None if nominal is None else self._whole(f"{path}.nominal_bytes", nominal),
-            shape=self._shape(f"{path}.out_shape", row.get("out_shape")),
-            dtype=self._text(f"{path}.dtype", row.get("dtype")),
-            module=self._text(f"{path}.module", row.get("module")) or "",
-        )
-
-    def edges(self, data: object, nodes: Mapping[str, _Node]) -> None:
-        for index, row in enumerate(self._rows("edges", data, self.limits.edges)):
-            path = f"edges[{index}]"
-            if not isinstance(row, list | tuple) or len(row) != 2:
-                raise self.error(path, "should be [producer id, consumer id]")
-            source, target = (self._known(path, end, nodes) for end in row)
-            nodes[target].reads.append(source)
-
-    def outputs(self, data: object, nodes: Mapping[str, _Node]) -> list[str]:
-        rows = [] if data is None else self._rows("outputs", data, self.limits.tensors)
-        if rows:
-            return [self._known(f"outputs[{index}]", row, nodes) for index, row in enumerate(rows)]
-        read = {name for node in nodes.values() for name in node.reads}
-        return [node.id for node in nodes.values() if node.id not in read and not node.is_input]
-
-    def shared(self, data: object, nodes: Mapping[str, _Node]) -> list[tuple[str, int, list[str]]]:
-        rows = [] if data is None else self._rows("shared_params", data, self.limits.tensors)
-        merged: dict[str, tuple[int, list[str]]] = {}
-        for index, row in enumerate(rows):
-            path = f"shared_params[{index}]"
-            if not isinstance(row, list | tuple) or len(row) != 3 or not isinstance(row[2], list | tuple):
-                raise self.error(path, "should be [name, bytes, [node ids]]")
-            name = self._id(f"{path}[0]", row[0])
-            if name in merged:
-                raise self.error(f"{path}[0]", f"{name!r} is used more than once; names must be unique")
-            users = [self._known(f"{path}[2]", user, nodes) for user in row[2]]
-            merged[name] = self._whole(f"{path}[1]", row[1]), users
-        return [(name, size, users) for name, (size, users) in merged.items()]
-
-    def _rows(self, path: str, data: object, cap: int) -> Sequence[object]:
-        if not isinstance(data, list | tuple):
-            raise self.error(path, "is missing; add it" if data is None else "should be a list")
-        if len(data) > cap:
-            raise LimitExceededError(f"{self.where}: {path} has {len(data):,} entries, over the limit of {cap:,}")
-        return data
-
-    def _known(self, path: str, value: object, nodes: Mapping[str, _Node]) -> str:
-        name = self._id(path, value)
-        if name not in nodes:
-            raise self.error(path, f"names node {name!r}, which 'nodes' does not list")
-        return name
-
-    def _id(self, path: str, value: object) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if not isinstance(value, str) or not value:
-            text = "is missing; add it" if value is None else "should be a non-empty text or a whole number"
-            raise self.error(path, text)
-        cap = self.limits.id_characters
-        if len(value) > cap:
-            raise LimitExceededError(f"{self.where}: {path} has over {cap:,} characters; shorten it")
-        return value
-
-    def _text(self, path: str, value: object) -> str | None:
-        if value is not None and not isinstance(value, str):
-            raise self.error(path, "should be a text in quotes")
-        return value
-
-    def _flag(self, path: str, value: object) -> bool:
-        if value is not None and not isinstance(value, bool):
-            raise self.error(path, "should be true or false")
-        return bool(value)
-
-    def _whole(self, path: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(path, f"should be a whole number of bytes, but is {value!r:.60}")
-        if not 0 <= value <= MAX_BYTES:
-            raise self.error(path, f"should be between 0 and 2**53 bytes, but is {_number(value)}")
-        return value
-
-    def _amount(self, path: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(path, f"should be a number, but is {value!r:.60}")
-        if not 0 <= value <= MAX_FLOPS or not math.isfinite(value):
-            raise self.error(path, f"should be a finite number, 0 or more, but is {_number(value)}")
-        return float(value)
-
-    def _shape(self, path: str, value: object) -> tuple[int, ...] | None:
-        if value is None:
-            return None
-        if not isinstance(value, list | tuple):
-            raise self.error(path, "should be a list of whole numbers")
-        if not all(type(dim) is int for dim in value):  # open dimensions or several outputs: the bytes are enough
-            return None
-        return tuple(self._whole(f"{path}[{index}]", dim) for index, dim in enumerate(value))
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if abs(value) < 1e30 else f"{'-' if value < 0 else ''}over 10**30"
+            owned[node.id].append(own.id)
+    return parameters, owned

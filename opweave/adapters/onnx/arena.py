@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.onnx.prepare import Inputs, Prepared, prepare
-from opweave.adapters.onnx.read import runtime_problem, scratch_of
-from opweave.adapters.onnx.scratch import Scratch, packed_bytes
+from opweave.adapters.onnx.read import packed_of, runtime_problem, scratch_of
+from opweave.adapters.onnx.scratch import Scratch
 from opweave.problems.layout_of import layout_of
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_layout.spec import Lifetime
@@ -209,13 +209,7 @@ def _end(lives: Mapping[str, Lifetime], heir: Mapping[str, str], name: str) -> f
 
 def arena_of(prepared: Prepared, problem: MemoryOrdering, order: Sequence[str]) -> ArenaUse:
     """What an order of a prepared model's operators uses of the arena, beyond what the session holds before."""
-    constants = prepared.constants
-    packed = [
-        packed_bytes(node, place, constants[name])
-        for node in prepared.graph.node
-        for place, name in enumerate(node.input)
-        if name in constants
-    ]
+    packed = packed_of(prepared)
     before = arena_use(Request(-1, NEVER, size) for size in packed).peak_bytes
     use = arena_use(requests_of(problem, order, scratch_of(prepared), packed))
     return ArenaUse(use.peak_bytes - before, use.held_bytes)

@@ -14,7 +14,7 @@ from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.onnx.flops import node_flops
 from opweave.adapters.onnx.model import complete, inner_graphs, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
-from opweave.adapters.onnx.scratch import Scratch, kernel_scratch
+from opweave.adapters.onnx.scratch import Scratch, kernel_scratch, packed_bytes
 from opweave.adapters.onnx.sizes import DTYPES, Sized
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -312,6 +312,15 @@ def scratch_of(prepared: Prepared) -> dict[str, Scratch]:
         made = _size(prepared, node.output[0]) if node.output and node.output[0] else None
         if made is not None:
             found[name] = kernel_scratch(node, sizes, made)
+    return found
+
+
+def packed_of(prepared: Prepared) -> list[int]:
+    """Blocks of the arena in which a session keeps weights as their kernels want them."""
+    found = []
+    for node in operator_nodes(prepared.graph).values():
+        wanted = (name if place == 0 or name in prepared.constants else "" for place, name in enumerate(node.input))
+        found.append(packed_bytes(node, [_size(prepared, name) if name else None for name in wanted]))
     return found
 
 

@@ -26,6 +26,9 @@ POINTER_BYTES = 8
 SEGMENT_BYTES = 128 * 128 * FLOAT_BYTES
 """A convolution that is unfolded piece by piece needs one such piece for each thread."""
 
+LANES, LANE_BYTES = 16, 4
+"""Filters and channels that 8-bit kernels multiply at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
@@ -142,22 +145,32 @@ def _integer_convolution(call: _Call) -> Scratch:
 
 
 def _quantized_convolution(call: _Call) -> Scratch:
-    """Images with their channels last, products in 32 bits, and the unfolded image or the addresses of its rows.
-
-    Kernels for unsigned images and signed weights multiply and scale in one step.
-    """
+    """Images with their channels last, products in 32 bits, and the unfolded image or the addresses of its rows."""
     filters, depth, *window = call.shape(3)
     last = call.number("channels_last", 0)
     area, width = call.made.shape[1:-1] if last else call.made.shape[2:], math.prod(window)
-    positions, weights = math.prod(area), call.sizes[3]
-    in_one_step = call.made.dtype == "uint8" and weights is not None and weights.dtype == "int8"
+    positions, in_one_step = math.prod(area), _in_one_step(call)
     separable = depth == 1 and filters == call.groups()
     turned = () if last else (math.prod(call.shape(0)), math.prod(call.made.shape))
     products = () if in_one_step else (math.prod(call.made.shape) * FLOAT_BYTES,)
     if width == 1 and call.is_plain() and not separable:
-        return Scratch(after=(*turned, *products))
+        return Scratch(after=(*products, *turned))
     rows = positions * width * (POINTER_BYTES if in_one_step or separable else depth)
-    return Scratch(after=(*turned, *products, rows))
+    return Scratch(after=(*products, *turned, rows))
+
+
+def _in_one_step(call: _Call) -> bool:
+    """Whether a kernel multiplies and scales in one step: of unsigned images and signed weights, with whole lanes.
+
+    (``MlasConvSymPackWSize``, on x86-64.)
+    """
+    image, weights = call.sizes[0], call.sizes[3]
+    if image is None or weights is None or (image.dtype, weights.dtype) != ("uint8", "int8"):
+        return False
+    filters, depth = weights.shape[:2]
+    if call.groups() > 1:
+        return depth == 1 and filters == call.groups() and filters % LANES == 0
+    return depth % LANE_BYTES == 0 and filters >= LANES and filters % (LANES // 2) == 0
 
 
 def _lstm(call: _Call) -> Scratch:
@@ -245,7 +258,7 @@ _FORMULAS: dict[str, Formula] = {
     "Conv": _convolution,
     "ConvInteger": _integer_convolution,
     "ConvTranspose": _transposed,
-    "DynamicQuantizeMatMul": lambda call: Scratch(after=(math.prod(call.shape(0)),)),
+    "DynamicQuantizeMatMul": lambda call: Scratch(before=(math.prod(call.shape(0)),)),
     "FusedConv": _convolution,
     "GRU": _gru,
     "HardSwish": lambda call: Scratch(before=(call.made.bytes,)),
@@ -260,18 +273,27 @@ _FORMULAS: dict[str, Formula] = {
 }
 
 
-def packed_bytes(node: NodeProto, position: int, weight: Sized) -> int:
-    """Bytes of the arena in which a session keeps a weight as its kernel wants it.
+def packed_bytes(node: NodeProto, sizes: Sequence[Sized | None]) -> int:
+    """Bytes of the arena in which a session keeps the weights of a node as its kernel wants them.
 
-    Most kernels keep theirs beside the arena; transposed convolutions and 8-bit convolutions do not.
+    Most kernels keep theirs beside the arena, or in blocks of their own that no other request can use. Transposed
+    convolutions and the 8-bit convolutions that multiply and scale in one step do not.
 
     Parameters
     ----------
-    node, position
-        The node, and which of its inputs the weight is.
-    weight
-        Shape and element type of the weight.
+    node
+        The node.
+    sizes
+        Shape and element type of its constant weights by position, and of its first input; None for all else.
     """
-    if (node.op_type, position, weight.dtype) in (("ConvTranspose", 1, "float32"), ("QLinearConv", 3, "int8")):
-        return weight.bytes
-    return 0
+    try:
+        if node.op_type == "ConvTranspose":
+            weights = sizes[1]
+            return weights.bytes if weights is not None and weights.dtype == "float32" else 0
+        if node.op_type != "QLinearConv" or sizes[3] is None:
+            return 0
+        call = _Call({each.name: each for each in node.attribute}, sizes, sizes[3], ())
+        filters, *rest = sizes[3].shape
+        return -(-filters // LANES) * LANES * math.prod(rest) if _in_one_step(call) else 0
+    except (IndexError, ValueError):  # the file breaks the operator's schema
+        return 0

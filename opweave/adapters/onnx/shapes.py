@@ -64,6 +64,9 @@ COMPUTED = frozenset(_COMPUTED.split())
 _AS_LONG_AS_INPUT = frozenset({"Compress", "NonZero", "Unique"})
 """Kinds whose output has an unknown shape before they are computed, but cannot be much larger than the input."""
 
+_ZERO_OF_RESULT = 8
+"""Position of the zero point of a QGemm's result."""
+
 STANDARD = ("", "ai.onnx")
 
 
@@ -129,6 +132,7 @@ class _Inference:
         self._dims: dict[str, tuple[int, ...]] = {}
         self.types: dict[str, TypeProto] = {}
         self.conflicts: dict[str, str] = {}
+        self._elements: dict[str, int] = {}
         for value in model.graph.input:
             self.types[value.name] = value.type
         self._add_weights(model.graph.initializer, model.graph.sparse_initializer)
@@ -197,8 +201,15 @@ class _Inference:
         self.types |= {
             tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for tensor in replaced[1]
         }
+        # Rules of standard operators refuse 8-bit numbers where those of quantised operators want them.
+        held = {name: self.types[name] for name in node.input if _is_of_bytes(self.types.get(name))}
+        self.types |= {name: _with_element(kind, TensorProto.FLOAT) for name, kind in held.items()}
+        if held and _makes_bytes(node):
+            kept = next(iter(held.values())).tensor_type.elem_type
+            self._elements |= dict.fromkeys(node.output, kept)
         for each in replaced[0]:
             self._infer_standard(each)
+        self.types |= held
 
     def _infer_standard(self, node: NodeProto) -> None:
         schema, reads = self._schema(node), reads_of(node)
@@ -215,7 +226,10 @@ class _Inference:
             except Exception as error:  # the rules of broken nodes raise errors of several trees
                 self.conflicts[title(node)] = " ".join(str(error).split())[:200]
         for name in filter(None, node.output):
-            kind = _merged(outputs.get(name), self._declared.get(name))
+            found = outputs.get(name)
+            if found is not None and name in self._elements:
+                found = _with_element(found, self._elements[name])
+            kind = _merged(found, self._declared.get(name))
             if kind is not None:
                 self.types[name] = kind
         self._compute(node)
@@ -276,6 +290,25 @@ def _all_names(graph: GraphProto) -> set[str]:
         for inner in inner_graphs(node):
             found |= _all_names(inner)
     return found
+
+
+def _is_of_bytes(kind: TypeProto | None) -> bool:
+    return kind is not None and kind.tensor_type.elem_type in (TensorProto.INT8, TensorProto.UINT8)
+
+
+def _with_element(kind: TypeProto, element: int) -> TypeProto:
+    changed = TypeProto()
+    changed.CopyFrom(kind)
+    if changed.HasField("tensor_type"):
+        changed.tensor_type.elem_type = element
+    return changed
+
+
+def _makes_bytes(node: NodeProto) -> bool:
+    """Whether a quantised operator makes numbers of the type that it reads."""
+    if node.op_type == "QGemm":  # with a zero point for the result; floats without it
+        return len(node.input) > _ZERO_OF_RESULT and bool(node.input[_ZERO_OF_RESULT])
+    return node.op_type.startswith(("QLinear", "Nhwc"))
 
 
 def _merged(found: TypeProto | None, declared: TypeProto | None) -> TypeProto | None:

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.adapters.report.figures import (
-    BEST,
-    BOUND,
-    DASHES,
-    GIVEN,
-    MUTED,
-    entitle,
-    new_panels,
-    shortened,
-)
+from opweave.adapters.report.figures import BEST, BOUND, DASHES, GIVEN, MUTED, entitle, new_panels, shortened
 from opweave.adapters.report.timeline_tables import Limits
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import OpGraph

@@ -17,8 +17,9 @@ from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.problems.words import counted
+from opweave.solvers.constraint_table import HonouredConstraints
 from opweave.solvers.engines.listed import FormulationInfo
-from opweave.solvers.registry import HonouredConstraints, SolverInfo
+from opweave.solvers.registry import SolverInfo
 
 _STYLE = {
     Status.OPTIMAL: "bold green",

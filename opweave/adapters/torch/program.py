@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, read_bytes
+from opweave.adapters.files import PathLike
+from opweave.adapters.torch.archive import harmless_copy
 from opweave.adapters.torch.twin import fake_mode, faked, fixed_part, on_meta, plain_outputs, tensors_in, twin
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -101,29 +102,34 @@ def prepare(
 
 
 def read_program(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> ExportedProgram:
-    """Read a program that ``torch.export.save`` wrote (``.pt2``).
+    """Read a program that ``torch.export.save`` wrote (``.pt2``); nothing in it is run.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When torch is not installed, or the file is missing, too large, or not an exported program.
+        When torch is not installed, or the file is missing, too large, not an exported program, or could run code (see
+        :mod:`opweave.adapters.torch.archive`).
     """
     where = plain(os.fspath(path))
-    data = read_bytes(path, limits=limits)
     try:
         import torch
     except ImportError:
         raise InvalidInputError(
             f"{where}: reading .pt2 needs a package; to get it: pip install 'opweave[torch]'"
         ) from None
-    if not zipfile.is_zipfile(io.BytesIO(data)):  # torch would write a long message to standard error
-        raise InvalidInputError(f"{where}: not a program that torch.export.save wrote; export and save it again")
+    log = logging.getLogger("torch.export")
     try:
-        return torch.export.load(io.BytesIO(data))
+        copy = harmless_copy(path, limits)
+        log.disabled = True  # before it fails, torch writes a long message to standard error
+        return torch.export.load(copy)
+    except OpweaveError:
+        raise
     except Exception as error:  # zipfile, pickle, JSON and torch have their own exception trees
         raise InvalidInputError(
             f"{where}: not a program that torch.export.save wrote ({reason(error)}); export and save it again"
         ) from None
+    finally:
+        log.disabled = False
 
 
 def _wraps(node: Node) -> bool:

@@ -36,13 +36,7 @@ from opweave.formulations.memory_ordering.groups import Groups, contract, single
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
-from opweave.formulations.memory_ordering.program import (
-    OrderingProgram,
-    Scale,
-    least_peak,
-    peak_range,
-    scale_of,
-)
+from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel

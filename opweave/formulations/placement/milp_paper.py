@@ -7,27 +7,41 @@ have the same M, the length of a known schedule.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from opweave.formulations.expressions import colocate, express
-from opweave.formulations.formulation import register_formulation
-from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.paper_sets import add_sets
-from opweave.formulations.placement.paper_variables import PaperVariables
-from opweave.formulations.placement.program import UNITS
-from opweave.problems.constraints import Colocate
+from opweave.formulations.formulation import PyomoFormulation, register_formulation
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import byte_unit
+from opweave.formulations.modeling.reading import load_values
+from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.messages import Message, links, messages_of
+from opweave.formulations.placement.model import NEGLIGIBLE
+from opweave.formulations.placement.program import UNITS, PlacementProgram
+from opweave.formulations.placement.retime import retimed, timetable
+from opweave.formulations.placement.windows import Windows
+from opweave.formulations.precedence import ancestors, check_closure
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
+from opweave.problems.constraints import Colocate, MaxDevices, means
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.placement.spec import Placement
+from opweave.problems.limits import Limits
+from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
+
 
 Row = Any
 """A relation between Pyomo expressions."""
 
 
 @register_formulation
-class Moirai(PaperVariables):
+class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
     """The paper's program, equation by equation.
 
     ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
@@ -40,6 +54,7 @@ class Moirai(PaperVariables):
     source: ClassVar[str] = "Zhang et al. (Moirai) 2023, (4)-(8), doi:10.48550/arXiv.2312.04025"
     requires: ClassVar[str] = "transfers='one_port_edge'"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
+    timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
 
     def write(self, problem: Placement) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -154,8 +169,183 @@ class Moirai(PaperVariables):
         others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
+    def tick(self) -> float:
+        """The unit of starts in seconds."""
+        return self._unit
+
+    def variables(self, m: ConcreteModel, problem: Placement, least: float) -> None:
+        """Add variables, and the handles ``on``, ``uses``, ``start`` and ``end``; schedules take ``least`` seconds."""
+        from pyomo.environ import Binary, Expression, Var
+
+        counted = self.context.extended or any(means(constraint, MaxDevices) for constraint in problem.constraints)
+        m.used = Var(m.instance.devices if counted else (), domain=Binary)
+        m.x, m.stored = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
+        for i, k in m.x:
+            if (i, k) not in m.p:
+                m.x[i, k].fix(0)
+        m.S, m.S_flow = Var(m.OPS, bounds=(0, m.M)), Var(m.FLOWS, bounds=(0, m.M))
+        m.C_max = Var(bounds=(least / m.unit, m.M))
+        m.z, m.u = Var(m.FLOWS, domain=Binary), Var(m.ROUTES, domain=Binary)
+        m.delta, m.delta_flow = Var(m.PAIRS, domain=Binary), Var(m.FLOW_PAIRS, domain=Binary)
+        m.first = Expression(m.ORDERS, rule=lambda m, i, j: m.delta[i, j] if (i, j) in m.delta else 1 - m.delta[j, i])
+        m.first_flow = Expression(
+            m.FLOW_ORDERS,
+            rule=lambda m, *qr: m.delta_flow[qr] if qr in m.delta_flow else 1 - m.delta_flow[(*qr[2:], *qr[:2])],
+        )
+        m.on = lambda op, device: 1 * m.x[op, device]
+        m.uses = lambda device: 1 * m.used[device]
+        m.start = m.starts = lambda op: m.unit * m.S[op]
+        m.end = m.ends = lambda op: m.unit * m.C[op]
+
+    def begin(self, model: ConcreteModel, solution: Schedule) -> None:
+        """Set every variable."""
+        m = model
+        table = timetable(m.instance, m.messages, solution)
+        place = {op: m.instance.devices[k] for op, k in zip(m.OPS, table.device, strict=True)}
+        ways = dict(zip(m.FLOWS, table.ways, strict=True))
+        middle = dict(zip(m.OPS, table.operator_middles(), strict=True))
+        sent = dict(zip(m.FLOWS, table.message_middles(), strict=True))
+        length = float(table.end.max(initial=0.0)) / m.unit
+        _set(m.x, {(i, k): place[i] == k for i, k in m.x})
+        _set(m.stored, {(w, k): any(place[i] == k for other, i in m.USES if other == w) for w, k in m.stored})
+        _set(m.S, dict(zip(m.OPS, table.start / m.unit, strict=True)))
+        _set(m.S_flow, dict(zip(m.FLOWS, table.sent / m.unit, strict=True)))
+        _set(m.z, {flow: ways[flow] is not None for flow in m.FLOWS})
+        _set(m.u, {way: (place[m.producer[way[:2]]], place[way[1]]) == way[2:] for way in m.u})
+        _set(m.delta, {(i, j): middle[i] < middle[j] for i, j in m.delta})
+        _set(m.delta_flow, {qr: sent[qr[:2]] < sent[qr[2:]] for qr in m.delta_flow})
+        _set(m.C_max, {None: max(length, m.C_max.lb)})
+        _set(m.used, {k: k in place.values() for k in m.used})
+
+    def read(self, model: ConcreteModel) -> Schedule:
+        """The devices and order of the values, with exact times."""
+        start = model.unit * np.asarray([each.value or 0.0 for each in model.S.values()])
+        sent = model.unit * np.asarray([each.value or 0.0 for each in model.S_flow.values()])
+        release = start if self.context.extended else None
+        return retimed("one_port_edge", model.instance, model.messages, self._places(model), start, sent, release)
+
+    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:
+        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
+        load_values(model.opweave.variables, *values)
+        names, devices = model.instance.names, model.instance.devices
+        column = {id(variable): number for number, variable in enumerate(model.opweave.variables)}
+        found = model.instance.overfull(self._places(model))
+        together = [[column[id(model.x[names[v], devices[k]])] for v in members] for k, members in found]
+        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
+
+    def _places(self, model: ConcreteModel) -> list[int]:
+        """The device of every operator."""
+        values = [[model.x[i, k].value or 0.0 for k in model.DEVICES] for i in model.OPS]
+        return [int(np.argmax(row)) for row in values]
+
 
 @express(Colocate, Moirai.name)
 def _colocate(_formulation: Moirai, model: ConcreteModel, constraint: Colocate) -> None:
     """The same devices for all operators, which have columns of their own here."""
     colocate(model, constraint)
+
+
+def add_sets(m: ConcreteModel, problem: Placement, windows: Windows, unit: float, limits: Limits) -> None:
+    """Add the index sets and numbers of the equations to a model; times are in units of ``unit`` seconds.
+
+    Sets: ``OPS``, ``DEVICES``, ``LIMITED`` (devices with a limit of memory), ``SHARED`` (parameters of several
+    operators) and ``USES`` (such a parameter, an operator); ``ARCS`` (i, j), where i has to end before j starts;
+    ``FLOWS``, each a tensor and one of its readers; ``ROUTES`` of flows from device to device; ``PAIRS`` of operators
+    and ``FLOW_PAIRS`` with no path between them; ``ORDERS`` and ``FLOW_ORDERS``, the same both ways; ``UNLINKED``
+    (i, k, j, h), where i feeds j and nothing can be sent from k to h.
+
+    Numbers: ``producer`` of every flow; ``p[i, k]``, the time of an operator, if a schedule of interest can run it
+    there; ``p_comm``, the time of every route; ``bytes`` of operators and ``shared_bytes`` of parameters by device, and
+    ``capacity``, in a unit of each device's own; ``M``; and the data ``instance``, ``messages`` (in the order of the
+    flows) and ``unit``.
+
+    Raises
+    ------
+    LimitExceededError
+        If the program would have more rows than a model may have.
+    """
+    from pyomo.environ import Set
+
+    instance = windows.instance
+    check_closure(instance.operators, "moirai", limits)
+    ops, devices = instance.names, instance.devices
+    m.instance, m.unit, m.M = instance, unit, windows.horizon / unit
+    m.messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
+    flows = [(instance.tensors[each.tensor], ops[each.readers[0]]) for each in m.messages]
+    m.producer = {q: ops[each.producer] for q, each in zip(flows, m.messages, strict=True)}
+    closed = ancestors(instance.after)
+    pairs, flow_pairs = _unordered(closed), _unordered(_message_order(m.messages, closed))
+    check_rows(len(devices) * (2 * len(pairs) + 4 * len(flow_pairs) + len(flows)), "moirai", limits)
+    m.p = {
+        (ops[i], devices[k]): _counted(float(instance.seconds[i, k]) / unit)
+        for i, k in np.argwhere(windows.fits).tolist()
+    }
+    m.p_comm = {
+        (*q, devices[way.source], devices[way.target]): _counted(way.seconds / unit)
+        for q, each in zip(flows, m.messages, strict=True)
+        for way in each.routes
+    }
+    _add_bytes(m, problem, instance)
+    m.OPS, m.DEVICES = Set(initialize=ops), Set(initialize=devices)
+    arcs = zip(instance.before.items.tolist(), instance.before.heads().tolist(), strict=True)
+    m.ARCS = Set(initialize=[(ops[i], ops[j]) for i, j in arcs], dimen=2)
+    m.FLOWS, m.ROUTES = Set(initialize=flows, dimen=2), Set(initialize=list(m.p_comm), dimen=4)
+    m.PAIRS = Set(initialize=[(ops[i], ops[j]) for i, j in pairs], dimen=2)
+    m.ORDERS = Set(initialize=[(ops[i], ops[j]) for a, b in pairs for i, j in ((a, b), (b, a))], dimen=2)
+    m.FLOW_PAIRS = Set(initialize=[(*flows[q], *flows[r]) for q, r in flow_pairs], dimen=4)
+    orders = [(*flows[q], *flows[r]) for a, b in flow_pairs for q, r in ((a, b), (b, a))]
+    m.FLOW_ORDERS = Set(initialize=orders, dimen=4)
+    m.UNLINKED = Set(
+        initialize=[
+            (ops[i], devices[k], ops[j], devices[h])
+            for i, j in dict.fromkeys(zip(instance.source.tolist(), instance.target.tolist(), strict=True))
+            for k, h in np.argwhere(~links(instance)).tolist()
+        ],
+        dimen=4,
+    )
+
+
+def _counted(size: float) -> float:
+    """Replace very small times by 0: engines would drop such coefficients, and schedules are timed again."""
+    return size if size > NEGLIGIBLE else 0.0
+
+
+def _add_bytes(m: ConcreteModel, problem: Placement, instance: PlacementInstance) -> None:
+    """Add the bytes of operators and shared parameters by device, the devices' limits, and the sets of parameters."""
+    from pyomo.environ import Set
+
+    own, shared = replace(instance, cluster=np.arange(instance.operators)).group_bytes()
+    names, users = [problem.graph.parameters[w].id for w in shared], instance.readers()
+    sizes, shared_sizes = own.tolist(), instance.parameter_bytes[shared].tolist()
+    limits = dict(zip(instance.devices, instance.capacity.tolist(), strict=True))
+    units = {k: byte_unit([*sizes, *shared_sizes], limit) for k, limit in limits.items() if limit != NO_LIMIT}
+
+    def by_device(what: Sequence[str], bytes_: list[int]) -> dict[tuple[str, str], float]:
+        named = list(zip(what, bytes_, strict=True))
+        return {(name, k): _counted(size / unit) for k, (unit, _) in units.items() for name, size in named}
+
+    m.bytes, m.shared_bytes = by_device(instance.names, sizes), by_device(names, shared_sizes)
+    m.capacity = {k: limit for k, (_, limit) in units.items()}
+    m.LIMITED, m.SHARED = Set(initialize=list(units)), Set(initialize=names)
+    used = zip(names, shared, strict=True)
+    m.USES = Set(initialize=[(name, instance.names[i]) for name, w in used for i in users[w].tolist()], dimen=2)
+
+
+def _unordered(closed: BoolArray) -> list[tuple[int, int]]:
+    """Pairs with no path between them."""
+    open_pairs = np.triu(~(closed | closed.T), 1)
+    return [(int(i), int(j)) for i, j in np.argwhere(open_pairs)]
+
+
+def _message_order(messages: tuple[Message, ...], closed: BoolArray) -> BoolArray:
+    """Entry [n, m]: the reader of m runs before the producer of n, or is that operator."""
+    reached = closed | np.eye(len(closed), dtype=bool)
+    readers, producers = [m.readers[0] for m in messages], [m.producer for m in messages]
+    order: BoolArray = reached[np.ix_(producers, readers)]
+    return order
+
+
+def _set(variable: Any, values: Mapping[Any, float]) -> None:
+    for index, value in values.items():
+        if not variable[index].fixed:
+            variable[index].set_value(float(value), skip_validation=True)

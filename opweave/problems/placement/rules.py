@@ -9,14 +9,7 @@ import numpy as np
 
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.device_details import critical_path
-from opweave.problems.device_play import (
-    device_table,
-    needless,
-    overfull,
-    route,
-    unknown_ends,
-    without_link,
-)
+from opweave.problems.device_play import device_table, needless, overfull, route, unknown_ends, without_link
 from opweave.problems.placement.details import PlacementDetails
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation

@@ -18,15 +18,7 @@ from opweave.problems.on_cluster import check_order, check_times_known, memory_b
 from opweave.problems.plausible import warn_once_built
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
-from opweave.problems.slicing.geometry import (
-    GEOMETRY_UNKNOWN,
-    Cutting,
-    Extent,
-    Geometry,
-    Layout,
-    cutting_of,
-    extent_of,
-)
+from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
 from opweave.problems.slicing.rules import judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec

@@ -7,8 +7,6 @@ the move is judged, so that decoding can stop as soon as an end plus its tail ex
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
@@ -36,39 +34,19 @@ PAPER_MOVES = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
 """Single granules only, in a fixed order: the paper's simulated annealing."""
 
 
-class Window(NamedTuple):
-    """The part of a plan that a search may change.
-
-    Attributes
-    ----------
-    operators
-        Operators whose strings may change.
-    low, high
-        Positions of the order that are decoded: exactly the nodes of ``operators``.
-    free, end
-        State of devices and batches after the positions before. Shapes (devices,), (operators, devices).
-    tail
-        Least time after the end of a batch. Shape (operators, devices, G + 1).
-    """
-
-    operators: IntArray
-    low: int
-    high: int
-    free: FloatArray
-    end: FloatMatrix
-    tail: FloatCube
-
-
 @inlined
 def _judge(
-    arrays: BatchArrays, strings: Strings, order: IntArray, window: Window, free: FloatArray, threshold: float
+    arrays: BatchArrays,
+    strings: Strings,
+    order: IntArray,
+    tail: FloatCube,
+    free: FloatArray,
+    end: FloatMatrix,
+    threshold: float,
 ) -> float:
-    devices = len(free)
-    free[:] = window.free
-    for p in range(window.low, window.high):
-        node = order[p]
-        window.end[node // devices, node % devices] = -1.0
-    return play(arrays, strings, order, window.low, window.high, free, window.end, window.tail, threshold)
+    free[:] = 0.0
+    end[:] = -1.0
+    return play(arrays, strings, order, 0, len(order), free, end, tail, threshold)
 
 
 @inlined
@@ -131,7 +109,7 @@ def anneal(
     arrays: BatchArrays,
     where: IntMatrix,
     order: IntArray,
-    window: Window,
+    tail: FloatCube,
     moves: FloatArray,
     candidates: IntMatrix,
     draws: FloatMatrix,
@@ -142,13 +120,14 @@ def anneal(
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
-    ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. Returns the
-    largest end + tail of the best plan and of the last. Stops when ``halt`` is raised.
+    ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. ``tail`` has the
+    least time after the end of a batch, shape (operators, devices, G + 1). Returns the largest end + tail of the best
+    plan and of the last. Stops when ``halt`` is raised.
     """
     strings = new_strings(arrays, where)
-    devices = arrays.seconds.shape[1]
-    free = np.empty(devices)
-    current = _judge(arrays, strings, order, window, free, np.inf)
+    operators, devices = arrays.seconds.shape[:2]
+    free, end = np.empty(devices), np.empty((operators, devices))
+    current = _judge(arrays, strings, order, tail, free, end, np.inf)
     best = current
     best_where[:] = where
     best_order[:] = order
@@ -160,7 +139,7 @@ def anneal(
         if halt[0] != 0:
             break
         draw = draws[m]
-        i = window.operators[int(draw[0] * len(window.operators))]
+        i = int(draw[0] * operators)
         kind = 0
         while moves[kind] <= draw[1]:
             kind += 1
@@ -169,7 +148,7 @@ def anneal(
         if kind == 4:
             at = position[i * devices + strings.where[i, int(draw[2] * where.shape[1])]]
             to = at + int((2.0 * draw[3] - 1.0) * REACH * devices)
-            to = max(window.low, min(window.high - 1, to))
+            to = max(0, min(len(order) - 1, to))
             if to == at:
                 continue
             _slide(order, at, to)
@@ -181,7 +160,7 @@ def anneal(
             _spell(arrays, strings, i, string)
         value = np.inf
         if kind == 4 or (can_run(arrays, strings, i) and not overfull(arrays, strings)):
-            value = _judge(arrays, strings, order, window, free, threshold)
+            value = _judge(arrays, strings, order, tail, free, end, threshold)
         if value <= threshold and value < np.inf:
             current = value
             if kind == 4:
@@ -205,7 +184,7 @@ def climb(
     arrays: BatchArrays,
     where: IntMatrix,
     order: IntArray,
-    window: Window,
+    tail: FloatCube,
     draws: FloatCube,
     halt: IntArray,
     best_where: IntMatrix,
@@ -218,9 +197,9 @@ def climb(
     """
     strings = new_strings(arrays, where)
     operators, granules = where.shape
-    devices = arrays.seconds.shape[1]
-    free = np.empty(devices)
-    current = _judge(arrays, strings, order, window, free, np.inf)
+    operators, devices = arrays.seconds.shape[:2]
+    free, end = np.empty(devices), np.empty((operators, devices))
+    current = _judge(arrays, strings, order, tail, free, end, np.inf)
     flips = draws.shape[1]
     touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
     for m in range(len(draws)):
@@ -239,7 +218,7 @@ def climb(
             possible = possible and can_run(arrays, strings, touched[x] // granules)
         value = np.inf
         if possible and not overfull(arrays, strings):
-            value = _judge(arrays, strings, order, window, free, current)
+            value = _judge(arrays, strings, order, tail, free, end, current)
         if value <= current:
             current = value
             continue

@@ -1,4 +1,4 @@
-"""The default solver of batched mapping: baselines and list schedules, split and whole; bounds; windows; local search.
+"""The default solver of batched mapping: baselines and list schedules, split and whole; bounds; local search.
 
 It runs every list scheduler, so it is never worse than any of them; the first of them uses the best single device. If
 the batch cannot be split, the problem is a placement, and placement's default solver takes over.
@@ -29,7 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register, run_side_by_side
+from opweave.solvers.registry import Feature, find_solver, is_available, named_solver, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -71,12 +71,19 @@ PLACEMENT_SHARE = 0.15
 WHOLE_SHARE = 0.12
 """Share of the time for plans that do not split the batch, by placement's local search."""
 
-ROLLS = 2
-
 INSTANT_CELLS = 24
 """Operators x devices up to which a constraint program finishes before annealing has loaded its compiled loop."""
 
 
+@named_solver(
+    BatchedMapping,
+    "auto",
+    "one device, list schedules split and whole, bounds and local search",
+    kind="plan",
+    proves="bound",
+    features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
+    supports=SUPPORTS,
+)
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Run the solvers of batched mapping in turn."""
     search = _with_lists(problem, run)
@@ -103,7 +110,7 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         if len(cut.modules) > 1:
             with _stage(run, MODULE_SHARE):
                 split(cut, solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
-    search_from(search, rounds=None, rolls=ROLLS)
+    search_from(search, rounds=None)
     return ended(run)
 
 
@@ -115,7 +122,7 @@ def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
 
 
 def search_lane(problem: BatchedMapping, run: Run) -> Outcome:
-    """Search plans only: lists, the whole batch as a placement, then windows and annealing in turn."""
+    """Search plans only: lists, the whole batch as a placement, then annealing."""
     search = _with_lists(problem, run)
     if search is None or run.should_stop():
         return ended(run)
@@ -124,7 +131,7 @@ def search_lane(problem: BatchedMapping, run: Run) -> Outcome:
     if never_splits(search.instance):
         return solve_whole(lane_of_auto(0), problem, run)
     _search_whole(search)
-    search_from(search, rounds=None, rolls=ROLLS)
+    search_from(search, rounds=None)
     return ended(run)
 
 
@@ -137,7 +144,7 @@ def bound_lane(problem: BatchedMapping, run: Run) -> Outcome:
     whole = never_splits(search.instance)
     _more_bounds(search, best, 1.0 if whole else LANE_BOUND_SHARE, UNTIMED_SECONDS)
     if not whole:
-        search_from(search, rounds=None, rolls=1)
+        search_from(search, rounds=None)
         return ended(run)
     cut = None if run.should_stop() else _modular(search)
     if cut is not None:
@@ -247,17 +254,5 @@ def _stage(run: Run, share: float) -> AbstractContextManager[None]:
     return run.share(share, share * UNTIMED_SECONDS)
 
 
-register(
-    Solver(
-        name="auto",
-        problem=BatchedMapping.kind,
-        kind="plan",
-        run=solve_auto,
-        about="one device, list schedules split and whole, bounds, rolling windows and local search",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=SUPPORTS,
-    )
-)
 run_side_by_side(BatchedMapping.kind, "auto", lanes)
 run_side_by_side(BatchedMapping.kind, "local", with_seeds(f"{HOME}.local:solve_local"))

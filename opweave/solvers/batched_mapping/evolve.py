@@ -21,7 +21,7 @@ from opweave.solvers.batched_mapping.baselines import best_device, breadth_first
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -54,7 +54,7 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
             search.arrays,
             where.copy(),
             plan.order.copy(),
-            search.everything(),
+            search.tail,
             _flips(rng, where),
             search.run.halt,
             best,
@@ -82,7 +82,7 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
         share = done / CHUNKS if left is None else 1.0 - left / max(1e-9, left + search.run.elapsed() - began)
         heat = scale * FIRST * (LAST / FIRST) ** min(1.0, share)
         draws = rng.random((STEPS, DRAWS))
-        best = search.annealed(where, order, search.everything(), draws, np.full(STEPS, heat), PAPER_MOVES)
+        best = search.annealed(where, order, draws, np.full(STEPS, heat), PAPER_MOVES)
         done += 1
         report(search.instance, plan_of(search.arrays, *best), search.run)
 
@@ -104,14 +104,10 @@ for _name, _improve, _about in (
     ("ea", evolve, "(1+1) evolutionary algorithm on strings, from every operator's fastest"),
     ("anneal", cool, "simulated annealing of single granules in layer order, from every operator's fastest"),
 ):
-    register(
-        Solver(
-            name=_name,
-            problem=BatchedMapping.kind,
-            kind="algorithm",
-            run=by_best_way(SUPPORTS, "heft")(partial(solve_by, _improve)),
-            about=_about,
-            features=frozenset({Feature.GAP, Feature.CALLBACK}),
-            supports=(*SUPPORTS, NARROWED),
-        )
-    )
+    named_solver(
+        BatchedMapping,
+        _name,
+        _about,
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=(*SUPPORTS, NARROWED),
+    )(by_best_way(SUPPORTS, "heft")(partial(solve_by, _improve)))

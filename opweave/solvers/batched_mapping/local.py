@@ -3,11 +3,6 @@
 A round starts from the best plan so far, at a temperature that is a share of the makespan; warm and cool starts
 alternate. The number of moves in a round depends only on the size of the problem, so the same seed gives the same plan
 unless the time limit cuts it short. A round that would not end in time cools faster.
-
-Rolling windows come before the first rounds of a search that asks for them: two modules are planned at a time, the
-first of them is frozen, and the window moves on. Everything before a window stays fixed, and everything after it counts
-with its least time (tails). Source: the splitting heuristic of Ghannane and Abdelfattah, "DiviML", section IV-B, for
-modules with several channels, where dynamic programming over their ends is too large.
 """
 
 from __future__ import annotations
@@ -23,22 +18,15 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
+from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, anneal
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
-from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of, numbers
-from opweave.solvers.batched_mapping.plans import (
-    BatchPlan,
-    granules_of,
-    order_by_start,
-    plan_of,
-    report,
-)
+from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 ROUND_WORK = 90_000_000
@@ -55,10 +43,6 @@ HEATS = (1.0, 3.0, 0.5, 8.0)
 refine it."""
 
 UNTIMED_ROUNDS = 4
-
-WINDOW = 2
-MOVES_PER_OPERATOR = 3000
-"""Modules in a window, and moves in it per operator."""
 
 
 @dataclass(eq=False)
@@ -106,39 +90,22 @@ class BatchSearch:
         if plan is not None:
             self.consider(plan)
 
-    def everything(self) -> Window:
-        """The whole plan."""
-        operators, devices = self.arrays.seconds.shape[:2]
-        return Window(
-            operators=np.arange(operators),
-            low=0,
-            high=operators * devices,
-            free=np.zeros(devices),
-            end=np.full((operators, devices), -1.0),
-            tail=self.tail,
-        )
-
-    def effort(self, window: Window) -> int:
+    def effort(self) -> int:
         """Nodes and flows that are judged for one move."""
-        return max(1, (window.high - window.low) + len(self.arrays.source) * len(window.free))
-
-    def moves(self, window: Window) -> int:
-        """Moves of one chunk."""
-        return max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
+        return max(1, (self.instance.operators + len(self.arrays.source)) * len(self.instance.devices))
 
     def annealed(
         self,
         where: IntArray,
         order: IntArray,
-        window: Window,
         draws: FloatArray,
         heat: FloatArray,
         moves: FloatArray = SEARCH_MOVES,
     ) -> tuple[IntArray, IntArray]:
         """Make one move for every row of ``draws``, which changes strings and order; return the best of both."""
         best_where, best_order = where.copy(), order.copy()
-        anneal.sized(len(draws) * self.effort(window))(
-            self.arrays, where, order, window, moves, self.strings, draws, heat, self.run.halt, best_where,
+        anneal.sized(len(draws) * self.effort())(
+            self.arrays, where, order, self.tail, moves, self.strings, draws, heat, self.run.halt, best_where,
             best_order,
         )  # fmt: skip
         return best_where, best_order
@@ -147,10 +114,9 @@ class BatchSearch:
         """Run one annealing round from the best plan."""
         self.catch_up()
         assert self.best is not None
-        window = self.everything()
         rng = np.random.default_rng((self.run.seed, number))
-        moves = max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
-        work = moves * self.effort(window)
+        moves = max(1, min(CHUNK_WORK // self.effort(), MOST_MOVES * self.instance.operators))
+        work = moves * self.effort()
         chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK, self.pace * work)
         first = FIRST_HEAT * HEATS[number % len(HEATS)]
         shares = np.geomspace(first, LAST_HEAT, chunks * moves) * self.makespan
@@ -160,52 +126,9 @@ class BatchSearch:
                 return
             began = self.run.elapsed()
             heat = shares[chunk * moves : (chunk + 1) * moves]
-            best = self.annealed(where, order, window, rng.random((moves, DRAWS)), heat)
+            best = self.annealed(where, order, rng.random((moves, DRAWS)), heat)
             self.consider(plan_of(self.arrays, *best))
             self.pace = (self.run.elapsed() - began) / work
-
-    def roll(self, modules: list[Module], number: int) -> None:
-        """Run one pass of windows over the modules from the best plan; ``number`` selects the random numbers."""
-        assert self.best is not None
-        self.run.enter("rolling windows")
-        rng = np.random.default_rng((self.run.seed, 7, number))
-        devices = self.arrays.seconds.shape[1]
-        module_of = numbers([module.operators for module in modules])
-        where, order = self.best.where.copy(), self.best.order
-        order = np.ascontiguousarray(order[np.argsort(module_of[order // devices], kind="stable")])
-        places = np.cumsum([0, *(len(module.operators) * devices for module in modules)])
-        free, end = np.zeros(devices), np.full(self.arrays.seconds.shape[:2], -1.0)
-        for first in range(len(modules)):
-            last = min(len(modules), first + WINDOW)
-            members = np.concatenate([module.operators for module in modules[first:last]])
-            window = Window(members, int(places[first]), int(places[last]), free, end, self.tail)
-            moves = MOVES_PER_OPERATOR * len(members) // (1 + number % 3)
-            heat = np.geomspace(FIRST_HEAT, LAST_HEAT, moves) * self.makespan
-            where, order = self.annealed(where, order, window, rng.random((moves, DRAWS)), heat)
-            free, end = self._after(where, order, window, int(places[first + 1]), modules[first].operators)
-            if self.run.should_stop():
-                return
-        self.consider(plan_of(self.arrays, where, order))
-
-    def _after(
-        self, where: IntArray, order: IntArray, window: Window, place: int, members: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """State of devices and batches after the window's first module, whose nodes move to the window's front."""
-        devices = len(window.free)
-        inside = order[window.low : window.high]
-        own = np.isin(inside // devices, members)
-        order[window.low : window.high] = np.concatenate([inside[own], inside[~own]])
-        end = plan_of(self.arrays, where, order).end
-        end[np.unique(order[place:] // devices)] = -1.0
-        return np.maximum(end.max(axis=0, initial=0.0), 0.0), end
-
-    def rolls_in_time(self, modules: list[Module]) -> bool:
-        """Whether a pass of windows takes at most half of the time left; a pass that is cut short brings no gain."""
-        left = self.run.remaining()
-        sizes = [len(module.operators) for module in modules]
-        windows = sum(sum(sizes[first : first + WINDOW]) ** 2 for first in range(len(sizes)))
-        work = self.effort(self.everything()) / self.instance.operators * MOVES_PER_OPERATOR * windows
-        return left is None or work * self.pace <= left / 2
 
 
 def new_search(
@@ -240,22 +163,16 @@ def started(problem: BatchedMapping, run: Run) -> BatchSearch | None:
     return search
 
 
-def search_from(search: BatchSearch, *, rounds: int | None, rolls: int = 0) -> None:
-    """Run annealing rounds from the best plan (None: until stopped), with windows before the first ``rolls`` of them.
-
-    Without a time limit, there are :data:`UNTIMED_ROUNDS` at most.
-    """
-    run, number, done = search.run, 0, 0
+def search_from(search: BatchSearch, *, rounds: int | None) -> None:
+    """Run annealing rounds from the best plan; None: until stopped, :data:`UNTIMED_ROUNDS` without a time limit."""
+    run, number = search.run, 0
     last = UNTIMED_ROUNDS if rounds is None and run.time_limit is None else rounds
-    modules = modules_of(search.instance, CHANNELS, least=WIDE) if rolls else []
     while search.best is not None and (last is None or number < last) and not run.should_stop():
         search.catch_up()
-        if done < rolls and len(modules) > 1 and search.rolls_in_time(modules):
-            search.roll(modules, done)
         run.enter("annealing")
         number = run.turn("annealing", number) if rounds is None else number
         search.anneal_round(number)
-        number, done = number + 1, done + 1
+        number += 1
 
 
 def ended(run: Run) -> Outcome:
@@ -265,6 +182,12 @@ def ended(run: Run) -> Outcome:
     return Outcome(run.termination() if stopped else Termination.BUDGET, reason=reason)
 
 
+@named_solver(
+    BatchedMapping,
+    "local",
+    "simulated annealing over strings of devices and order, from the best list schedule",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     """Local search from the start and from the list schedules; solver "local"."""
@@ -272,16 +195,3 @@ def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     if search is not None:
         search_from(search, rounds=None)
     return ended(run)
-
-
-register(
-    Solver(
-        name="local",
-        problem=BatchedMapping.kind,
-        kind="algorithm",
-        run=solve_local,
-        about="simulated annealing over strings of devices and order, from the best list schedule",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)

@@ -36,7 +36,7 @@ LEAST = 4
 
 
 CHANNELS, WIDE = 4, 8
-"""For bounds by modules and for windows: most channels, and fewest operators."""
+"""For bounds by modules: most channels, and fewest operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

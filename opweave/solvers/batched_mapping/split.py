@@ -43,7 +43,7 @@ from opweave.solvers.batched_mapping.modules import (
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, Solver, is_available, register
+from opweave.solvers.registry import Feature, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
@@ -177,7 +177,7 @@ class Split:
 
     def _limit(self, most: float, share: float, problems: int) -> float:
         """Time limit in seconds for each of several problems that share a part of the time left."""
-        left, turns = self.search.run.remaining(), -(-problems // self.workers)
+        left, turns = self.search.run.remaining(), max(1, -(-problems // self.workers))
         return most if left is None else min(most, max(LEAST_SECONDS, share * left / turns))
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
@@ -312,6 +312,19 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
         search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
 
 
+@named_solver(
+    BatchedMapping,
+    "split",
+    "MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
+    proves="bound",
+    features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
+    supports=(*SUPPORTS, NARROWED),
+    options={
+        CHANNELS: "most operators whose results cross a cut between two modules",
+        MODULE_SOLVER: "solver of each module: 'search', 'intervals' or 'local'; 'auto' chooses",
+        MODULE_SECONDS: "most seconds for one module",
+    },
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
@@ -328,22 +341,3 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     if not split(work, solver=solver, seconds=seconds):
         search_from(search, rounds=POLISH)
     return ended(run)
-
-
-register(
-    Solver(
-        name="split",
-        problem=BatchedMapping.kind,
-        kind="algorithm",
-        run=solve_split,
-        about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*SUPPORTS, NARROWED),
-        options={
-            CHANNELS: "most operators whose results cross a cut between two modules",
-            MODULE_SOLVER: "solver of each module: 'search', 'intervals' or 'local'; 'auto' chooses",
-            MODULE_SECONDS: "most seconds for one module",
-        },
-    )
-)

@@ -19,7 +19,7 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.reduced import ReducedRun
-from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, register
+from opweave.solvers.registry import find_solver, go_on_with, named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import numbered
 
@@ -82,41 +82,16 @@ def solve_whole(solver: PlacementSolver, problem: BatchedMapping, run: Run) -> O
     return replace(outcome, termination=termination)
 
 
-for _name, _solver, _about, _more in (
-    (
-        "search",
-        by_name("search"),
-        "placement's branch and bound over a small graph; the batch is never split",
-        [NARROWED],
-    ),
-    (
-        "intervals",
-        by_name("intervals"),
-        "local search, then constraint programming over a small graph; the batch is never split",
-        [NARROWED],
-    ),
-    (
-        "whole",
-        by_name("auto"),
-        "the default solver of placement, with the whole batch of an operator on one device",
-        ["on", "uses", "model"],
-    ),
-    (
-        "decompose",
-        by_name("decompose"),
-        "placement's exact decomposition at cut vertices; the batch is never split",
-        [NARROWED],
-    ),
+for _name, _its_name, _more, _about in (
+    ("search", "search", [NARROWED], "placement's branch and bound over a small graph"),
+    ("intervals", "intervals", [NARROWED], "local search, then constraint programming over a small graph"),
+    ("whole", "auto", ["on", "uses", "model"], "the default solver of placement"),
+    ("decompose", "decompose", [NARROWED], "placement's exact decomposition at cut vertices"),
 ):
-    register(
-        Solver(
-            name=_name,
-            problem=BatchedMapping.kind,
-            kind="algorithm",
-            run=partial(solve_whole, _solver),
-            about=_about,
-            proves="bound",
-            features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=("assignment", *SUPPORTS, *_more),
-        )
-    )
+    named_solver(
+        BatchedMapping,
+        _name,
+        f"{_about}; the batch of an operator is never split",
+        proves="bound",
+        supports=("assignment", *SUPPORTS, *_more),
+    )(partial(solve_whole, by_name(_its_name)))

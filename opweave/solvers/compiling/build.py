@@ -26,16 +26,13 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.types import functions
 
 from opweave.solvers.compiling.flatten import Flattener, entry_of
+from opweave.solvers.compiling.lowering import LeanCompiler
 
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Options of numba's ``jit`` for loops."""
 
-HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "pipeline_class": LeanCompiler}
 """Options of numba's ``jit`` for the helpers that loops call."""
-
-OPT_LEVEL = 2
-"""LLVM's level. The third takes 10 to 16 % longer for three loops of placement, in processor seconds; their code is no
-larger, annealing is not faster (12.7 for 11.5 ms a call), and insertion, of a tenth of a millisecond, is a little."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
@@ -43,13 +40,17 @@ _dumps: Any = serialize.dumps
 
 
 class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """Code that is only inlined into other code; it is neither optimised separately nor compiled to machine code."""
+    """Code that is only inlined into other code; it is neither optimised separately nor compiled to machine code.
+
+    It stays apart from what it calls: the loop links all of its helpers, each once.
+    """
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
-    def _optimize_final_module(self) -> None:
-        pass
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        self._finalize_final_module()
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -57,18 +58,34 @@ class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
 
 class _LoopCode(_HelperCode):
-    """The code of a loop and all its helpers, fully optimised; only its entry point is visible from outside."""
+    """The code of a loop and all its helpers, fully optimised; only its entry point is visible from outside.
+
+    Loops that jump about in arrays gain nothing from several elements at a time, nor from bodies that are written out
+    several times: eight loops of five problems run as fast without, and the backend needs half the time.
+    """
+
+    def finalize(self) -> None:
+        for library in self._linking_libraries:  # grows on the way
+            self._linking_libraries += [
+                each for each in library._linking_libraries if each not in self._linking_libraries
+            ]
+        super(_HelperCode, self).finalize()
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if not function.is_declaration and not function.name.startswith("_ZN7cpython"):
                 function.linkage = "internal"
-        passes, builder = self._codegen._module_pass_manager(opt=OPT_LEVEL)
+        wanted = llvmlite.binding.create_pipeline_tuning_options(speed_level=2)
+        wanted.loop_vectorization = wanted.slp_vectorization = False
+        wanted.loop_interleaving = wanted.loop_unrolling = False
+        builder = llvmlite.binding.create_pass_builder(self._codegen._tm, wanted)
+        passes = builder.getModulePassManager()
+        passes.add_refprune_pass()
         passes.run(self._final_module, builder)
 
 
-class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
-    """numba's own pipeline, with :class:`_LoopCode` as the library for the generated code."""
+class _LoopCompiler(LeanCompiler):
+    """The stages of helpers, with :class:`_LoopCode` as the library for the generated code."""
 
     def __init__(self, typing_context: Any, target: Any, library: Any, *rest: Any) -> None:
         code: Any = _LoopCode

@@ -24,10 +24,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from numba.core import types as numba_types
-from numba.extending import overload
-
 from opweave.problems.errors import InvalidInputError
+from opweave.solvers.compiling.lowering import assign
 
 FEW = 28
 """Largest number of arguments; Python calls functions with more arguments in another way."""
@@ -175,6 +173,7 @@ class _Rewriter(ast.NodeTransformer):
         self._space = function.__globals__
         self._flattener = flattener
         self._hints = typing.get_type_hints(function)
+        self._ranges = 0
         self.used: set[str] = set()
         self.helpers: dict[str, Any] = {}
         self.parameters = {
@@ -223,6 +222,36 @@ class _Rewriter(ast.NodeTransformer):
         if len(arguments) > FEW and any(isinstance(inner, ast.IfExp) for each in arguments for inner in ast.walk(each)):
             raise NotFlatError(f"{ast.unparse(node)} branches in a long argument list, which numba does not compile")
         return ast.copy_location(ast.Call(node.func, arguments, []), node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        """Write a loop over a range as a ``while`` loop, for which the compiler needs no iterator."""
+        numbers = self._range(node.iter)
+        if numbers is None or node.orelse or not isinstance(node.target, ast.Name):
+            return typing.cast(ast.stmt, self.generic_visit(node))
+        start, stop, step = numbers
+        self._ranges += 1
+        at, end = f"_at{self._ranges}", f"_end{self._ranges}"
+        advance = ast.BinOp(_named(at), ast.Add(), ast.Constant(step))
+        body: list[ast.stmt] = [ast.Assign([node.target], _named(at)), ast.Assign([ast.Name(at, ast.Store())], advance)]
+        body += [rewritten for statement in node.body for rewritten in _listed(self.visit(statement))]
+        test = ast.Compare(_named(at), [ast.Lt() if step > 0 else ast.Gt()], [_named(end)])
+        before = [
+            ast.Assign([ast.Name(at, ast.Store())], self.visit(start)),
+            ast.Assign([ast.Name(end, ast.Store())], self.visit(stop)),
+        ]
+        return [ast.copy_location(each, node) for each in (*before, ast.While(test, body, []))]
+
+    def _range(self, loop: ast.expr) -> tuple[ast.expr, ast.expr, int] | None:
+        """Start, end and step of a range whose step is written as a number; None for anything else."""
+        if not isinstance(loop, ast.Call) or not isinstance(loop.func, ast.Name) or loop.func.id != "range":
+            return None
+        if "range" in self._space or "range" in self._stores or not 1 <= len(loop.args) <= 3:
+            return None
+        step = 1 if len(loop.args) < 3 else _number(loop.args[2])
+        if step is None or step == 0:
+            return None
+        start, stop = (ast.Constant(0), loop.args[0]) if len(loop.args) == 1 else loop.args[:2]
+        return start, stop, step
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         target, value = node.targets[0], node.value
@@ -323,48 +352,18 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Name(leaf, ast.Load())
 
 
+def _named(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _number(written: ast.expr) -> int | None:
+    """A whole number that is written out; None for anything else."""
+    try:
+        found = ast.literal_eval(written)
+    except ValueError:
+        return None
+    return found if isinstance(found, int) else None
+
+
 def _is_everything(index: ast.expr) -> bool:
     return isinstance(index, ast.Slice) and index.lower is None and index.upper is None and index.step is None
-
-
-def assign(into: Any, value: Any) -> None:
-    """``into[:] = value`` for arrays of one or two dimensions, with less generated code than NumPy's."""
-    into[:] = value
-
-
-_OPTIONS: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
-
-
-@overload(assign, jit_options=_OPTIONS)
-def _assign(into: Any, value: Any) -> Any:
-    if not isinstance(value, numba_types.Array):
-        return _fill if into.ndim == 1 else _fill_rows
-    if into.ndim != value.ndim:
-        return _plain
-    return _copy if into.ndim == 1 else _copy_rows
-
-
-def _plain(into: Any, value: Any) -> None:
-    into[:] = value
-
-
-def _fill(into: Any, value: Any) -> None:
-    for i in range(len(into)):
-        into[i] = value
-
-
-def _fill_rows(into: Any, value: Any) -> None:
-    for i in range(into.shape[0]):
-        for j in range(into.shape[1]):
-            into[i, j] = value
-
-
-def _copy(into: Any, value: Any) -> None:
-    for i in range(len(into)):
-        into[i] = value[i]
-
-
-def _copy_rows(into: Any, value: Any) -> None:
-    for i in range(into.shape[0]):
-        for j in range(into.shape[1]):
-            into[i, j] = value[i, j]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any, ClassVar
@@ -24,18 +23,13 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.horizon import Waits
-from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.problems.errors import (
-    InfeasibleError,
-    InvalidInputError,
-    UnsupportedFeatureError,
-    blaming,
-    named_code,
-)
+from opweave.formulations.modeling.whole import WholeProgram
+from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -153,7 +147,7 @@ def run_engine(
     for choice in [formulation] if formulation is not None else _choices(problem, run, engine):
         written = choice if engine.separates or choice.whole is None else choice.whole
         try:
-            return _solve_as(written, problem, run, engine, known)
+            return _Attempt(problem, run, engine, known, Refusals(problem, written, run.asked)).solve(written)
         except UnsupportedFeatureError as error:  # rows need handles that another formulation may have
             if lacking is None and not isinstance(error, MissingHandleError):
                 raise
@@ -174,29 +168,126 @@ def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[
     return [each for each, count in left.items() if count == min(left.values())]
 
 
-def _solve_as(
-    written: type[Formulation[Any, Any]],
-    problem: Problem[Any, Any],
-    run: Run,
-    engine: Engine,
-    known: Solution | None,
-) -> Outcome:
-    """Run an engine on one formulation."""
-    if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
-        return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
-    outcome: Outcome | None = None
-    refusals = Refusals(problem, written, run.asked)
-    refusals.learn([plan.solution for plan in run.offers], lambda: not run.should_stop())
-    for _ in range(MOST_MODELS):
-        if run.closed():
-            return Outcome(run.termination())
-        program = written(context_of(problem, run, written))
-        latest = with_room(program, partial(_solve_refusing, problem, run, engine, known, refusals))
-        outcome = latest if outcome is None or not latest.infeasible else outcome
-        if run.should_stop() or not too_coarse(run, program):
-            break
-        known = run.best
-    return outcome or Outcome(run.termination())
+@dataclass(eq=False)
+class _Attempt:
+    """One run of an engine on one formulation.
+
+    Attributes
+    ----------
+    known
+        The best solution so far, from which the engine starts.
+    refusals
+        What rules that the model cannot express have objected to.
+    """
+
+    problem: Problem[Any, Any]
+    run: Run
+    engine: Engine
+    known: Solution | None
+    refusals: Refusals
+
+    def solve(self, written: type[Formulation[Any, Any]]) -> Outcome:
+        """Write and solve models until no smaller unit is needed."""
+        run, outcome = self.run, None
+        if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
+            return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
+        self.refusals.learn([plan.solution for plan in run.offers], lambda: not run.should_stop())
+        for _ in range(MOST_MODELS):
+            if run.closed():
+                return Outcome(run.termination())
+            program = written(context_of(self.problem, run, written))
+            latest = with_room(program, self._refusing)
+            outcome = latest if outcome is None or not latest.infeasible else outcome
+            if run.should_stop() or not too_coarse(run, program):
+                break
+            self.known = run.best
+        return outcome or Outcome(run.termination())
+
+    def _refusing(self, formulation: Formulation[Any, Any]) -> tuple[Outcome, Waits | None]:
+        """Solve, and solve again without the plans to which a rule has objected, until it accepts the best one."""
+        run, refusals, known, rounds = self.run, self.refusals, self.known, 0
+        while True:
+            before = len(refusals)
+            outcome, waits = self._once(formulation, known)
+            if not refusals.pending or run.should_stop():
+                unproved = not refusals.exact and outcome.reason is None and not run.closed()
+                return replace(outcome, reason=refusals.reason()) if unproved else outcome, waits
+            rounds += not refusals.exact and run.time_limit is None
+            if len(refusals) == before or rounds > MOST_ROUNDS:
+                return Outcome(Termination.BUDGET, reason=refusals.reason()), waits
+            known = run.best or known
+
+    def _once(self, formulation: Formulation[Any, Any], known: Solution | None) -> tuple[Outcome, Waits | None]:
+        """Write the model and solve it; returns the outcome, and how much longer added rows may make schedules."""
+        run = self.run
+        self.refusals.pending = False
+        try:
+            task = self._task(formulation, known)
+        except InfeasibleError as error:
+            return self._without_solution(formulation, str(error)), None
+        except OutOfTimeError:
+            return Outcome(run.termination(), reason="the time was up before the model was written"), None
+        except TriviallyInfeasibleError:
+            return self._without_solution(formulation), None
+        if run.should_stop():
+            return Outcome(run.termination()), None
+        run.enter(f"{self.engine.name}: {task.program.size}")
+        verdict = self.engine.solve(task)
+        if verdict == "infeasible":
+            return self._without_solution(formulation), task.waits()
+        termination = run.termination()
+        if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
+            termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
+        left_out = verdict != "stopped" and formulation.restricts and self.refusals.exact and not run.closed()
+        return Outcome(termination, reason=_leaves_out(formulation) if left_out else None), None
+
+    def _without_solution(self, formulation: Formulation[Any, Any], reason: str = "") -> Outcome:
+        """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
+        if not self.refusals.exact:
+            return Outcome(reason=self.refusals.reason())
+        if not formulation.restricts:
+            return Outcome(infeasible=True, reason=reason or formulation.why_infeasible(self.problem))
+        return Outcome(reason=f"{_leaves_out(formulation)} and has none itself; try another one")
+
+    def _task(self, formulation: Formulation[Any, Any], known: Solution | None) -> Task:
+        """Build, extend and lay out the model, and start from the known solution."""
+        run = self.run
+        run.enter(f"writing the {formulation.name} model")
+        began = run.elapsed()
+        with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
+            task = self._written(formulation)
+            task.check_added()
+            if known is not None:
+                complaint = task.offer(known)
+                if complaint is not None and known is run.start and not task.program.exact:
+                    raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+            task.take(run.offers)
+        run.build_seconds += run.elapsed() - began
+        return task
+
+    def _written(self, formulation: Formulation[Any, Any]) -> Task:
+        """The model as the engine receives it; it passes through Pyomo only if a user extends it."""
+        problem, run = self.problem, self.run
+        view: PyomoView | None = None
+        program: Program | WholeProgram
+        model = formulation.build(problem)
+        self.refusals.write(formulation, model)
+        if isinstance(formulation, PyomoFormulation):
+            view = model.opweave
+            _extend(model, problem, run)
+        elif isinstance(model, IntervalModel):
+            cost = model.cost
+            _extend(model, problem, run)
+            program = replace(model.program(), own_objective=model.cost is cost)
+        elif run.extend is None:
+            program = to_arrays(model)
+        else:
+            view = to_pyomo(model)
+            view.concrete.problem = problem
+            _extend(view.concrete, problem, run)
+        if view is not None:
+            program = view.program()
+        return Task(self.engine.name, problem, formulation, model, program, run, self.refusals, view)
 
 
 def too_coarse(run: Run, formulation: Any) -> bool:
@@ -219,65 +310,8 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
     return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
 
 
-def _solve_refusing(
-    problem: Problem[Any, Any],
-    run: Run,
-    engine: Engine,
-    known: Solution | None,
-    refusals: Refusals,
-    formulation: Formulation[Any, Any],
-) -> tuple[Outcome, Waits | None]:
-    """Solve, and solve again without the plans to which a rule has objected, until it accepts the best one."""
-    rounds = 0
-    while True:
-        before = len(refusals)
-        outcome, waits = _solve_once(problem, run, engine, known, refusals, formulation)
-        if not refusals.pending or run.should_stop():
-            unproved = not refusals.exact and outcome.reason is None and not run.closed()
-            return replace(outcome, reason=refusals.reason()) if unproved else outcome, waits
-        rounds += not refusals.exact and run.time_limit is None
-        if len(refusals) == before or rounds > MOST_ROUNDS:
-            return Outcome(Termination.BUDGET, reason=refusals.reason()), waits
-        known = run.best or known
-
-
-def _solve_once(
-    problem: Problem[Any, Any],
-    run: Run,
-    engine: Engine,
-    known: Solution | None,
-    refusals: Refusals,
-    formulation: Formulation[Any, Any],
-) -> tuple[Outcome, Waits | None]:
-    """Write the model and solve it; returns the outcome, and how much longer added rows may make schedules."""
-    refusals.pending = False
-    try:
-        task = _task(problem, run, engine, formulation, known, refusals)
-    except InfeasibleError as error:
-        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem), refusals), None
-    except OutOfTimeError:
-        return Outcome(run.termination(), reason="the time was up before the model was written"), None
-    except TriviallyInfeasibleError:
-        return _without_solution(formulation, formulation.why_infeasible(problem), refusals), None
-    if run.should_stop():
-        return Outcome(run.termination()), None
-    run.enter(f"{engine.name}: {task.program.size}")
-    verdict = engine.solve(task)
-    if verdict == "infeasible":
-        return _without_solution(formulation, formulation.why_infeasible(problem), refusals), task.waits()
-    termination = run.termination()
-    if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
-        termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
-    return Outcome(termination), None
-
-
-def _without_solution(formulation: Formulation[Any, Any], reason: str, refusals: Refusals) -> Outcome:
-    """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
-    if not refusals.exact:
-        return Outcome(reason=refusals.reason())
-    if not formulation.restricts:
-        return Outcome(infeasible=True, reason=reason)
-    return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
+def _leaves_out(formulation: Formulation[Any, Any]) -> str:
+    return f"formulation {formulation.name!r} leaves solutions out"
 
 
 def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
@@ -315,52 +349,6 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
         keep_going=lambda: not run.should_stop(),
         defers=True,
     )
-
-
-def _task(
-    problem: Problem[Any, Any],
-    run: Run,
-    engine: Engine,
-    formulation: Formulation[Any, Any],
-    known: Solution | None,
-    refusals: Refusals,
-) -> Task:
-    """Build, extend and lay out the model, and start from the known solution."""
-    run.enter(f"writing the {formulation.name} model")
-    began = run.elapsed()
-    with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
-        task = _written(problem, run, engine.name, formulation, refusals)
-        task.check_added()
-        if known is not None:
-            complaint = task.offer(known)
-            if complaint is not None and known is run.start and not task.program.exact:
-                raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
-        task.take(run.offers)
-    run.build_seconds += run.elapsed() - began
-    return task
-
-
-def _written(
-    problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any], refusals: Refusals
-) -> Task:
-    """The model as the engine receives it; it passes through Pyomo only if a user extends it."""
-    model = formulation.build(problem)
-    refusals.write(formulation, model)
-    if isinstance(formulation, PyomoFormulation):
-        _extend(model, problem, run)
-        view: PyomoView = model.opweave
-        return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
-    if isinstance(model, IntervalModel):
-        cost = model.cost
-        _extend(model, problem, run)
-        program = replace(model.program(), own_objective=model.cost is cost)
-        return Task(engine, problem, formulation, model, program, run, refusals)
-    if run.extend is None:
-        return Task(engine, problem, formulation, model, to_arrays(model), run, refusals)
-    view = to_pyomo(model)
-    view.concrete.problem = problem
-    _extend(view.concrete, problem, run)
-    return Task(engine, problem, formulation, model, view.program(), run, refusals, view)
 
 
 def _extend(model: Any, problem: Problem[Any, Any], run: Run) -> None:

@@ -16,7 +16,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.evolution.encoding import Encoding, encoding_of
 from opweave.solvers.evolution.generations import GENERATIONS, sizes
 from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run, Stepping
 from opweave.solvers.trivial import trivial_bound
 
@@ -148,15 +148,5 @@ def _ended(run: Run, termination: Termination) -> Outcome:
 
 def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
     """Register the solver for a problem that has an encoding."""
-    register(
-        Solver(
-            name="pymoo",
-            problem=problem.kind,
-            kind="algorithm",
-            run=solve_pymoo,
-            about="any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule",
-            features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=(VIOLATIONS,),
-            options=OPTIONS,
-        )
-    )
+    about = "any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule"
+    named_solver(problem, "pymoo", about, supports=(VIOLATIONS,), options=OPTIONS)(solve_pymoo)

@@ -17,16 +17,22 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.memory_layout.greedy import (
     FIRST_GAP,
+    NOWHERE,
     SMALLEST_GAP,
     Places,
+    Taste,
     best_fit,
+    fastest_first,
+    life_of,
     nearest_end,
     place,
-    size_classes,
 )
 from opweave.solvers.memory_layout.plans import contradiction, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
+
+CLASS_BITS = 3
+"""Leading bits of a size class: at most a fifth of a slot is unused."""
 
 Rule = Callable[[LayoutInstance], Places | None]
 
@@ -102,6 +108,45 @@ def executorch(instance: LayoutInstance) -> Places | None:
         offset[each] += at
         at += int(size[each[0]])
     return Places(offset, np.zeros(len(instance), dtype=np.int64)) if at <= instance.capacity[0] else None
+
+
+def size_classes(instance: LayoutInstance) -> Places | None:
+    """An allocator with size classes: a slot of the same class that is free, or a new one; fast, but wasteful.
+
+    Of several pools, every storage takes the fastest that has such a slot or room for one.
+
+    Raises
+    ------
+    NoPlanError
+        With fixed offsets, or storages that have to share a pool or must not.
+    """
+    if len(np.unique(instance.team)) < len(instance) or len(instance.apart):
+        raise NoPlanError("an allocator with size classes knows no storages that belong together or apart")
+    rows, _, _, events = life_of(instance, Taste())
+    step = int(max(instance.alignment.max(initial=1), instance.pool_alignment.max(initial=1)))
+    finest = 2.0 ** (np.frexp(instance.bytes[rows].astype(np.float64))[1] - CLASS_BITS)
+    unit = np.maximum(finest, step).astype(np.int64)  # both are powers of two
+    slot = (-(-instance.bytes[rows] // unit) * unit).tolist()
+    prefer, capacity, count = fastest_first(instance), instance.capacity.tolist(), len(slot)
+    choices = [[p for p in pools if p != NOWHERE] for pools in prefer[rows].tolist()]
+    free: list[dict[int, list[int]]] = [{size: [] for size in slot} for _ in capacity]
+    at, chosen, top = [0] * count, [0] * count, [0] * len(capacity)
+    for event in events:
+        j = event % count
+        if event < count:
+            free[chosen[j]][slot[j]].append(at[j])
+            continue
+        fits = (p for p in choices[j] if free[p][slot[j]] or top[p] + slot[j] <= capacity[p])
+        chosen[j] = p = next(fits, NOWHERE)
+        if p == NOWHERE:
+            return None
+        if free[p][slot[j]]:
+            at[j] = free[p][slot[j]].pop()
+        else:
+            at[j], top[p] = top[p], top[p] + slot[j]
+    offset, pool = np.zeros(len(instance), dtype=np.int64), prefer[:, 0].copy()
+    offset[rows], pool[rows] = at, chosen
+    return Places(offset, pool)
 
 
 def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray) -> int:

@@ -204,10 +204,6 @@ FAR_AWAY = 1 << 60
 """Larger than every number of sections: how far a storage ends from one that is not there."""
 
 
-CLASS_BITS = 3
-"""Leading bits of a size class: at most a fifth of a slot is unused."""
-
-
 class Taste(NamedTuple):
     """How an allocator chooses among free ranges.
 
@@ -245,7 +241,9 @@ def allocated(instance: LayoutInstance, taste: Taste) -> Places | None:
     NoPlanError
         With several pools or fixed offsets, which an allocator does not know.
     """
-    rows, begin, end, events = _life(instance, taste)
+    if len(instance.capacity) > 1:
+        raise NoPlanError("an allocator knows one arena")
+    rows, begin, end, events = life_of(instance, taste)
     size, count = instance.bytes[rows], len(rows)
     step = np.maximum(instance.alignment, instance.pool_alignment[0])[rows].tolist()
     arena = Ranges(end.tolist(), taste.look, taste.waste * float((end - begin).sum()) / max(1.0, float(size.sum())))
@@ -259,36 +257,16 @@ def allocated(instance: LayoutInstance, taste: Taste) -> Places | None:
     return _placed(instance, rows, at, arena.top)
 
 
-def size_classes(instance: LayoutInstance) -> Places | None:
-    """An allocator with size classes: a slot of the same class that is free, or a new one; fast, but wasteful."""
-    rows, _, _, events = _life(instance, Taste())
-    step = int(np.maximum(instance.alignment, instance.pool_alignment[0]).max(initial=1))
-    finest = 2.0 ** (np.frexp(instance.bytes[rows].astype(np.float64))[1] - CLASS_BITS)
-    unit = np.maximum(finest, step).astype(np.int64)  # both are powers of two
-    slot = (-(-instance.bytes[rows] // unit) * unit).tolist()
-    free: dict[int, list[int]] = {size: [] for size in slot}
-    at, top, count = [0] * len(slot), 0, len(slot)
-    for event in events:
-        j = event % count
-        if event < count:
-            free[slot[j]].append(at[j])
-        elif free[slot[j]]:
-            at[j] = free[slot[j]].pop()
-        else:
-            at[j], top = top, top + slot[j]
-    return _placed(instance, rows, at, top)
-
-
-def _life(instance: LayoutInstance, taste: Taste) -> tuple[IntArray, IntArray, IntArray, list[int]]:
+def life_of(instance: LayoutInstance, taste: Taste) -> tuple[IntArray, IntArray, IntArray, list[int]]:
     """The blocks that take space, when they begin and end, and these events in turn: ends, then begins plus a count.
 
     Raises
     ------
     NoPlanError
-        With several pools or fixed offsets, which an allocator does not know.
+        With fixed offsets, which an allocator does not know.
     """
-    if len(instance.capacity) > 1 or (instance.fixed >= 0).any():
-        raise NoPlanError("an allocator knows one arena and no fixed offsets")
+    if (instance.fixed >= 0).any():
+        raise NoPlanError("an allocator knows no fixed offsets")
     rows = np.flatnonzero(instance.solid)
     begin, end = instance.begin[rows], instance.end[rows]
     if taste.backward:

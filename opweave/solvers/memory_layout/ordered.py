@@ -141,8 +141,7 @@ class Joint:
         bound = int(max(scout.bound or 0, layout.live_peak))
         if not outcome.infeasible:
             self._least = bound if self._least is None else min(self._least, bound)
-        if isinstance(scout.best, Layout):
-            report(self.problem, order, scout.best, self.run)
+        report(self.problem, order, scout, self.run)
 
     def _up(self) -> bool:
         return self.run.remaining() == 0.0
@@ -226,16 +225,19 @@ def _moved(instance: OrderingInstance, order: np.ndarray, place: int, noise: np.
     return np.insert(rest, target, v)
 
 
-def report(problem: OrderedLayout, order: Ordering, layout: Layout, run: Run) -> None:
-    """Report an order with its offsets, if the referee accepts them."""
-    plan = OrderedOffsets(order=order.order, offset=layout.offset)
-    judged = problem.evaluate(plan)
-    if judged.feasible and judged.objective is not None:
-        run.found(plan, judged.objective)
+def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> None:
+    """Report an order with the best offsets that a scout has found for it, if they obey the side constraints."""
+    if not isinstance(scout.best, Layout) or scout.objective is None:
+        return
+    plan = OrderedOffsets(order=order.order, offset=scout.best.offset)
+    if not problem.constraints or problem.evaluate(plan).feasible:
+        run.found(plan, scout.objective)
 
 
 def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
+
+    Once the time is up, an allocator comes first: it waits for no compiled loop.
 
     Raises
     ------
@@ -245,12 +247,13 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     order = given_order(problem.ordering)
     layout = problem.layout(order)
     scout = Run()
-    if layout is not None:
-        with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
-            go_on_with(layout, "tflm", scout)
+    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm",):
+        if layout is not None and scout.best is None:
+            with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
+                go_on_with(layout, rule, scout)
     if not isinstance(scout.best, Layout):
         raise NoPlanError("in the listed order, a storage fits nowhere with this rule")
-    report(problem, order, scout.best, run)
+    report(problem, order, scout, run)
     if run.best is None:
         raise NoPlanError("the listed order breaks a rule")
 

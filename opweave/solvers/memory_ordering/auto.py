@@ -13,13 +13,10 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
-from opweave.solvers.memory_ordering.exact import (
-    MOST_STATES,
-    PeakSearch,
-)
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
@@ -36,6 +33,14 @@ QUICK_STATES, QUICK_KICKS = 3_000, 20
 """Limits for the total: of a first search, which settles narrow graphs, and of local search before it."""
 
 
+@named_solver(
+    MemoryOrdering,
+    "auto",
+    "all solvers below, cheapest first, as far as they help",
+    kind="plan",
+    proves="optimum",
+    supports=("order_arcs", "step_rule"),
+)
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak or the total with all solvers that apply."""
     if not only_order_arcs(problem):
@@ -110,17 +115,3 @@ def _under_the_limit(problem: MemoryOrdering, run: Run, most_states: int) -> Out
     # The scout was interrupted in any case, so its outcome does not tell why the run ended; the run does.
     stopped = outcome.termination is Termination.INTERRUPTED
     return replace(outcome, termination=run.termination()) if stopped else outcome
-
-
-register(
-    Solver(
-        name="auto",
-        problem=MemoryOrdering.kind,
-        kind="plan",
-        run=solve_auto,
-        about="all solvers below, cheapest first, as far as they help",
-        proves="optimum",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "step_rule"),
-    )
-)

@@ -31,7 +31,7 @@ from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
 from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, least_footprints
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 STATE_BYTES = 1_000
@@ -179,6 +179,17 @@ def state_budget(run: Run, default: int) -> int:
     return checked_whole("option 'max_states'", run.option("max_states", default), 1)
 
 
+@named_solver(
+    MemoryOrdering,
+    "btsearch",
+    "depth-first search over all states with a dictionary of states seen (MemoriaNova)",
+    proves="optimum",
+    supports=("order_arcs", "step_rule"),
+    options={
+        "plain": "true for the paper's search without the two additions of opweave",
+        "max_states": "largest number of states to remember, a limit on memory",
+    },
+)
 def solve_btsearch(problem: MemoryOrdering, run: Run, most_states: int | None = None) -> Outcome:
     """Search all states for either objective, under limit, order arcs and step rules.
 
@@ -285,21 +296,3 @@ def _why_infeasible(
         f"every order needs at least {peak:,} bytes (the best of them at operator {profile.peak_operator!r}); that is "
         f"{counted(peak - limit, 'byte')} more than the limit of {limit:,}"
     )
-
-
-register(
-    Solver(
-        name="btsearch",
-        problem=MemoryOrdering.kind,
-        kind="algorithm",
-        run=solve_btsearch,
-        about="depth-first search over all states with a dictionary of states seen (MemoriaNova)",
-        proves="optimum",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "step_rule"),
-        options={
-            "plain": "true for the paper's search without the two additions of opweave",
-            "max_states": "largest number of states to remember, a limit on memory",
-        },
-    )
-)

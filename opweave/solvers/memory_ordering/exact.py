@@ -32,7 +32,7 @@ from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Key
 
@@ -323,6 +323,14 @@ class PeakSearch:
         )
 
 
+@named_solver(
+    MemoryOrdering,
+    "exact",
+    "greedy orders, minimum cuts and a two-way search over states; proves the smallest peak",
+    proves="optimum",
+    supports=("order_arcs", "step_rule"),
+    options={"max_states": "largest number of states to remember, a limit on memory"},
+)
 def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak to proven optimality; solver "exact"."""
     if problem.objective == "total" or not only_order_arcs(problem):
@@ -330,6 +338,13 @@ def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     return PeakSearch(problem, run).complete(btsearch.state_budget(run, MOST_STATES))
 
 
+@named_solver(
+    MemoryOrdering,
+    "mincut",
+    "greedy orders rebuilt around minimum cuts, with the L2 bound",
+    proves="bound",
+    supports=("order_arcs",),
+)
 def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
     """Run greedy orders, the L2 bound and min-cut local search, without a search over states; solver "mincut".
 
@@ -344,30 +359,3 @@ def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
     for stage in (peaks.start, peaks.cut, peaks.polish):
         stage()
     return peaks.outcome()
-
-
-register(
-    Solver(
-        name="exact",
-        problem=MemoryOrdering.kind,
-        kind="algorithm",
-        run=solve_exact,
-        about="greedy orders, minimum cuts and a two-way search over states; proves the smallest peak",
-        proves="optimum",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs", "step_rule"),
-        options={"max_states": "largest number of states to remember, a limit on memory"},
-    )
-)
-register(
-    Solver(
-        name="mincut",
-        problem=MemoryOrdering.kind,
-        kind="algorithm",
-        run=solve_mincut,
-        about="greedy orders rebuilt around minimum cuts, with the L2 bound",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs",),
-    )
-)

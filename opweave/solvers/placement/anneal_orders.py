@@ -24,6 +24,9 @@ SHIFT, ALONE, CONNECTED, STRETCH, PRIVATE = 0, 1, 2, 3, 4
 KINDS = np.array([SHIFT] * 9 + [ALONE] * 4 + [CONNECTED] * 3 + [STRETCH] * 3 + [PRIVATE])
 """Kinds of moves, and how many of twenty moves are of each kind."""
 
+DECIDING, REFRESHED = 0.5, 32
+"""Share of moves that begin with an operator on a critical path, and the number of moves for which one serves."""
+
 ROUNDED = 1.0 + 1e-12
 """Moves that change nothing are accepted although an end plus the least time left may be larger by rounding."""
 
@@ -286,6 +289,61 @@ def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float)
     return int(plan.device[v])
 
 
+@inlined
+def deciding(arrays: PlacementArrays, plan: CountedPlan, taken: IntArray, mark: int, found: IntArray) -> int:
+    """Write the operators that decide the makespan to ``found``, each once; return their number.
+
+    They are those of one critical path, and both ends of every transfer on it. Number ``count + f`` is the transfer of
+    flow f. ``taken`` holds ``mark`` for every operator that was written.
+    """
+    count, devices = arrays.seconds.shape
+    cause = np.full(count + len(arrays.source), -1, dtype=np.int64)
+    end = np.zeros(count + len(arrays.source))
+    on = np.full((3, devices), -1, dtype=np.int64)  # what used every device, send port and receive port last
+    copy = np.full((arrays.tensors, devices), -1, dtype=np.int64)
+    node = -1
+    for at in range(count):
+        v = plan.order[at]
+        k = plan.device[v]
+        last = on[0, k]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
+            if last < 0 or end[u] > end[last]:
+                last = u
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            f = arrays.incoming[i]
+            u, t = arrays.source[f], arrays.tensor[f]
+            a = plan.device[u]
+            if a == k:
+                continue
+            sent = copy[t, k] if arrays.model == PORT_TENSOR else -1
+            if sent < 0:
+                sent, before = count + f, u
+                if arrays.model != DELAY:
+                    if on[1, a] >= 0 and end[on[1, a]] > end[before]:
+                        before = on[1, a]
+                    if on[2, k] >= 0 and end[on[2, k]] > end[before]:
+                        before = on[2, k]
+                    on[1, a] = on[2, k] = copy[t, k] = sent
+                cause[sent], end[sent] = before, end[before] + sending(arrays, f, a, k)
+            if last < 0 or end[sent] > end[last]:
+                last = sent
+        cause[v], end[v], on[0, k] = last, (end[last] if last >= 0 else 0.0) + arrays.seconds[v, k], v
+        if node < 0 or end[v] > end[node]:
+            node = v
+    size = 0
+    while node >= 0:
+        first = node if node < count else arrays.source[node - count]
+        second = node if node < count else arrays.target[node - count]
+        for v in (first, second):
+            if taken[v] != mark:
+                taken[v] = mark
+                found[size] = v
+                size += 1
+        node = cause[node]
+    return size
+
+
 @kernel
 def anneal(
     arrays: PlacementArrays,
@@ -308,11 +366,18 @@ def anneal(
     group = np.empty(2 * count + 1, dtype=np.int64)
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
+    decisive, chosen, fresh = np.empty(count, dtype=np.int64), 0, False
     for move in range(-1, len(draws)):  # the first time through, the plan is timed as it stands
         if move >= 0 and halt[0] != 0:
             break
         row = max(move, 0)
+        if row % REFRESHED == 0 and not fresh and move >= 0:
+            chosen, fresh = deciding(arrays, plan, taken, -2 - move, decisive), True
         v = int(draws[row, 0] * count)
+        if draws[row, 0] < DECIDING and chosen > 0:
+            v = decisive[int(draws[row, 0] / DECIDING * chosen)]
+        elif chosen > 0:
+            v = int((draws[row, 0] - DECIDING) / (1.0 - DECIDING) * count)
         kind = KINDS[int(draws[row, 1] * len(KINDS))] if devices > 1 else SHIFT
         threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
         size, at = 0, plan.position[v]
@@ -351,7 +416,7 @@ def anneal(
             value = time_from(arrays, plan, left, kept, trial, first, threshold)
         if value <= threshold:
             accept(arrays, plan, kept, trial, first)
-            current = value
+            current, fresh = value, False
             if value < best or move < 0:
                 best = value
                 best_order[:] = plan.order

@@ -26,7 +26,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
@@ -109,6 +109,15 @@ WHOLE = 0.6
 """Share of operators in one module above which decomposition gains little."""
 
 
+@named_solver(
+    Placement,
+    "auto",
+    "do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
+    kind="plan",
+    proves="bound",
+    supports=SUPPORTS,
+    readings=(None, "transfers='blocking'"),
+)
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
     if problem.reading is not None:
@@ -266,18 +275,3 @@ def is_whole(search: LocalSearch) -> bool:
         return False
     _, windows = modules(search.arrays)
     return max(len(window.inner) for window in windows) >= WHOLE * operators
-
-
-register(
-    Solver(
-        name="auto",
-        problem=Placement.kind,
-        kind="plan",
-        run=solve_auto,
-        about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-        readings=(None, "transfers='blocking'"),
-    )
-)

@@ -40,7 +40,7 @@ class Phase(NamedTuple):
     share: float
 
 
-CHAINS, OPERATORS = Phase(0.015, 0.0005, 0.8), Phase(0.001, 0.0001, 0.2)
+CHAINS, OPERATORS = Phase(0.006, 0.0005, 0.5), Phase(0.0015, 0.0001, 0.5)
 
 
 Start = tuple[IntArray, IntArray]

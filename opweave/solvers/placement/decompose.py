@@ -46,7 +46,7 @@ from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Fact, Key
@@ -372,6 +372,13 @@ class Decomposition:
         return Lifted(tuple(raised))
 
 
+@named_solver(
+    Placement,
+    "decompose",
+    "exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
+    proves="bound",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
@@ -387,17 +394,3 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
-
-
-register(
-    Solver(
-        name="decompose",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_decompose,
-        about="exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)

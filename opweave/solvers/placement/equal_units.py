@@ -37,7 +37,7 @@ from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import Unit, units_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
@@ -306,6 +306,14 @@ def plan_units(problem: Placement, run: Run) -> bool:
     return True
 
 
+@named_solver(
+    Placement,
+    "units",
+    "equal modules get plans from a short list, chosen by an integer program with memory at its price",
+    proves="bound",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_units(problem: Placement, run: Run) -> Outcome:
     """Search plans of equal units; solver "units"."""
@@ -316,17 +324,3 @@ def solve_units(problem: Placement, run: Run) -> Outcome:
     if run.bound is not None and run.bound_source is not None:
         Best(run).report(run.bound, run.bound_source)  # the plan came later, and may differ by rounding alone
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
-
-
-register(
-    Solver(
-        name="units",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_units,
-        about="equal modules get plans from a short list, chosen by an integer program with memory at its price",
-        proves="bound",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)

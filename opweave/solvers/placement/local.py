@@ -31,7 +31,7 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespa
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.plans import fits, no_plan_found, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -215,6 +215,9 @@ def more_list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
 
 
+@named_solver(
+    Placement, "local", "hub descent and simulated annealing over order and assignment", supports=(*SUPPORTS, NARROWED)
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
@@ -226,19 +229,6 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
-
-
-register(
-    Solver(
-        name="local",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_local,
-        about="hub descent and simulated annealing over order and assignment",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)
 
 
 MOST_HUBS = 400

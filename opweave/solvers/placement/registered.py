@@ -1,5 +1,7 @@
 """All solvers of placement: importing this module registers them."""
 
+# ruff: noqa: F401
+
 from opweave.solvers import staged
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
@@ -17,21 +19,3 @@ from opweave.solvers.placement import (
     tabu,
 )
 from opweave.solvers.placement.blocking import auto as blocking
-
-__all__ = [
-    "auto",
-    "baselines",
-    "blocking",
-    "decompose",
-    "engines",
-    "equal_units",
-    "evolution",
-    "lanes",
-    "language",
-    "layers",
-    "local",
-    "moirai",
-    "small",
-    "staged",
-    "tabu",
-]

@@ -21,7 +21,7 @@ from opweave.solvers.placement.local import empty_search, list_plans, search_fro
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import no_plan_found, report
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
@@ -38,6 +38,14 @@ LOCAL_SHARE, LOCAL_SECONDS, LAST_SECONDS = 0.15, 1.0, 20.0
 limit."""
 
 
+@named_solver(
+    Placement,
+    "search",
+    "branch and bound over a small graph; a large one is decomposed",
+    proves="bound",
+    supports=(*SUPPORTS, NARROWED),
+    options={NODES: "most nodes of the search, whatever the time, so that every machine gives the same plan"},
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_search(problem: Placement, run: Run) -> Outcome:
     """Start from HEFT's plan and the energetic bound, then branch and bound over a small graph; solver "search"."""
@@ -64,6 +72,13 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
     return _ended(problem, run, over=False)
 
 
+@named_solver(
+    Placement,
+    "intervals",
+    "local search, then constraint programming from its plan",
+    proves="bound",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     """Run a short local search and the energetic bound, then constraint programming between them; solver "intervals".
@@ -99,27 +114,3 @@ def _energetic(arrays: PlacementArrays, run: Run) -> float:
 def _ended(problem: Placement, run: Run, *, over: bool) -> Outcome:
     reason = no_plan_found(problem) if run.best is None else None
     return Outcome(run.termination() if over or run.closed() else Termination.BUDGET, reason=reason)
-
-
-for _name, _run, _about, _options in (
-    (
-        "search",
-        solve_search,
-        "branch and bound over a small graph; a large one is decomposed",
-        {NODES: "most nodes of the search, whatever the time, so that every machine gives the same plan"},
-    ),
-    ("intervals", solve_by_intervals, "local search, then constraint programming from its plan", {}),
-):
-    register(
-        Solver(
-            name=_name,
-            problem=Placement.kind,
-            kind="algorithm",
-            run=_run,
-            about=_about,
-            proves="bound",
-            features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=(*SUPPORTS, NARROWED),
-            options=_options,
-        )
-    )

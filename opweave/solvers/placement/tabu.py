@@ -21,7 +21,7 @@ from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_s
 from opweave.solvers.placement.plans import Plan, no_plan_found
 from opweave.solvers.placement.ranks import upward_rank
 from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
@@ -95,6 +95,12 @@ def _round(search: LocalSearch, arrays: PlacementArrays, plan: CountedPlan, numb
             search.consider(order, device)
 
 
+@named_solver(
+    Placement,
+    "tabu",
+    "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "heft")
 def solve_tabu(problem: Placement, run: Run) -> Outcome:
     """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
@@ -111,16 +117,3 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
-
-
-register(
-    Solver(
-        name="tabu",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_tabu,
-        about="tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)

@@ -11,15 +11,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.spec import SCHEMA_VERSION, Many
 from opweave.solvers.arguments import checked_time_limit, checked_whole
-from opweave.solvers.questions.answers import (
-    Answer,
-    Answers,
-    Lesson,
-    Report,
-    improved,
-    reporting,
-    unsolved,
-)
+from opweave.solvers.questions.answers import Answer, Answers, Lesson, Report, improved, reporting, unsolved
 from opweave.solvers.questions.genetic_front import genetic_front
 from opweave.solvers.questions.measured import asked, unit_of_measure
 from opweave.solvers.questions.moving_limits import MovingLimits

@@ -46,11 +46,17 @@ class Requirement(Tagged, ABC):
     def drop(self, draft: Draft) -> None:
         """Leave the requirement out."""
 
+    @property
+    def left_out(self) -> str | None:
+        """The words for leaving it out; None if that is no change that anyone can make."""
+        return f"without {self.name}"
+
     def changes(self, problem: AnyProblemType) -> Iterator[Change]:
         """The ways to relax it that have no amount."""
-        draft = Draft(problem)
-        self.drop(draft)
-        yield Change(f"without {self.name}", draft)
+        if self.left_out is not None:
+            draft = Draft(problem)
+            self.drop(draft)
+            yield Change(self.left_out, draft)
 
 
 class Measured(Requirement):

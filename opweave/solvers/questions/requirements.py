@@ -111,9 +111,9 @@ class Memory(Measured):
     def relax(self, draft: Draft, more: int) -> None:
         draft.change_device(self.device, "memory_bytes", self.bytes + more)
 
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        """None: no device has memory without limit."""
-        yield from ()
+    @property
+    def left_out(self) -> None:
+        """No device has memory without limit."""
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
         assert isinstance(problem, MeasuresMemory)
@@ -145,10 +145,9 @@ class Setting(Requirement):
     def drop(self, draft: Draft) -> None:
         draft.fields[self.field] = self.free
 
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        draft = Draft(problem)
-        self.drop(draft)
-        yield Change(f"without {self.field}" if self.free is None else f"{self.field}={self.free!r}", draft)
+    @property
+    def left_out(self) -> str | None:
+        return f"without {self.field}" if self.free is None else f"{self.field}={self.free!r}"
 
 
 class Limit(Setting, Measured):
@@ -171,9 +170,9 @@ class Limit(Setting, Measured):
     def relax(self, draft: Draft, more: int) -> None:
         draft.fields[self.field] = self.value + self._sign * more
 
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        """None: a relaxation by the least amount says more."""
-        yield from ()
+    @property
+    def left_out(self) -> None:
+        """A relaxation by the least amount says more."""
 
     def excess(self, problem: AnyProblemType, plan: Solution) -> int:
         if self.field in USED:
@@ -238,9 +237,9 @@ class Inputs(Measured):
     def relax(self, draft: Draft, more: int) -> None:
         draft.fields["batch"] = self.batch - more
 
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        """None: a batch has some inputs."""
-        yield from ()
+    @property
+    def left_out(self) -> None:
+        """A batch has some inputs."""
 
     def monotone(self, problem: AnyProblemType) -> bool:
         """A batch may lie in a gap of the batch sizes."""
@@ -287,10 +286,9 @@ class MissingLink(Requirement):
     def drop(self, draft: Draft) -> None:
         draft.links.add((self.source, self.target))
 
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        draft = Draft(problem)
-        self.drop(draft)
-        yield Change(f"a link from {self.source!r} to {self.target!r}", draft)
+    @property
+    def left_out(self) -> str:
+        return f"a link from {self.source!r} to {self.target!r}"
 
 
 def requirements_of(problem: AnyProblemType) -> tuple[Requirement, ...]:

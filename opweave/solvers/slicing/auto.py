@@ -9,7 +9,7 @@ from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register
+from opweave.solvers.registry import find_solver, is_available, named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
@@ -45,6 +45,14 @@ BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 """For the bounds: share of the time limit, and seconds without one."""
 
 
+@named_solver(
+    Slicing,
+    "auto",
+    "baselines, bounds, annealing and the integer program, in the order of their cost",
+    kind="plan",
+    proves="bound",
+    supports=SUPPORTS,
+)
 def solve_auto(problem: Slicing, run: Run) -> Outcome:
     """Run the solvers of slicing in turn."""
     search = local_search(problem, run)
@@ -108,17 +116,3 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
         with run.share(GENETIC_SHARE):
             find_solver(problem, "genetic").run(problem, run)
         search.adopt()
-
-
-register(
-    Solver(
-        name="auto",
-        problem=Slicing.kind,
-        kind="plan",
-        run=solve_auto,
-        about="baselines, bounds, annealing and the integer program, in the order of their cost",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-    )
-)

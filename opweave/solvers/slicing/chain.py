@@ -19,7 +19,7 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.compiled import kernel
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, operator_seconds
 from opweave.solvers.slicing.plans import judged, report, rounded, running_order
@@ -92,6 +92,14 @@ def states_of(instance: SlicingInstance, v: int, grid: int) -> tuple[IntArray, I
     )
 
 
+@named_solver(
+    Slicing,
+    "chain",
+    "dynamic programming over a grid of shares, for models without branches",
+    features=frozenset(),
+    supports=(*SUPPORTS, NARROWED),
+    options={"grid": "number of equal shares to hand out to the devices; 0 for as many as fit the number of devices"},
+)
 @by_best_way(SUPPORTS, "proportional")
 def solve_chain(problem: Slicing, run: Run) -> Outcome:
     """The best plan on a grid of shares; solver "chain"."""
@@ -148,18 +156,3 @@ def _finest(devices: int) -> int:
     while comb(grid + devices, devices - 1) <= MOST_STATES and grid < 64:
         grid += 1
     return grid
-
-
-register(
-    Solver(
-        name="chain",
-        problem=Slicing.kind,
-        kind="algorithm",
-        run=solve_chain,
-        about="dynamic programming over a grid of shares, for models without branches",
-        supports=(*SUPPORTS, NARROWED),
-        options={
-            "grid": "number of equal shares to hand out to the devices; 0 for as many as fit the number of devices"
-        },
-    )
-)

@@ -20,7 +20,7 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.evolution.generations import Generation, by_objective, evolve, sizes
 from opweave.solvers.evolution.objectives import Objectives
 from opweave.solvers.evolution.slicing import LiteralEncoding, SlicingEncoding, knows
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 
@@ -29,7 +29,20 @@ CHROMOSOMES: dict[str, Callable[[LocalSearch], SlicingEncoding]] = {
     "paper": LiteralEncoding,
 }
 
+OPTIONS = {
+    "population": "number of plans in a generation",
+    "generations": "number of generations; 0 for as many as the time limit allows",
+    "seeded": "whether the first generation contains the baselines",
+}
 
+
+@named_solver(
+    Slicing,
+    "genetic",
+    "genetic search with pymoo's operators on whole populations, seeded with the baselines",
+    supports=(VIOLATIONS,),
+    options=OPTIONS | {"chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points"},
+)
 def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     """Minimise the latency; solver "genetic"."""
     chromosome = str(run.option("chromosome", "shares"))
@@ -57,23 +70,3 @@ def keep_fastest(encoding: SlicingEncoding, run: Run, now: Generation) -> None:
     seconds = float(now.objectives[i, 0])
     if now.violation[i] == 0 and (run.objective is None or seconds < run.objective):
         run.found(encoding.decode(now.genes[i]), seconds)
-
-
-OPTIONS = {
-    "population": "number of plans in a generation",
-    "generations": "number of generations; 0 for as many as the time limit allows",
-    "seeded": "whether the first generation contains the baselines",
-}
-
-register(
-    Solver(
-        name="genetic",
-        problem=Slicing.kind,
-        kind="algorithm",
-        run=solve_genetic,
-        about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(VIOLATIONS,),
-        options=OPTIONS | {"chromosome": "'shares' for the share of each device, 'paper' for the paper's cut points"},
-    )
-)

@@ -19,7 +19,7 @@ from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
@@ -224,22 +224,15 @@ def ended(run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
+@named_solver(
+    Slicing,
+    "local",
+    "simulated annealing over cuts, shares, device sets and dimensions",
+    supports=(*SUPPORTS, NARROWED),
+)
 @by_best_way(SUPPORTS, "proportional")
 def solve_local(problem: Slicing, run: Run) -> Outcome:
     """Anneal from the baselines and the start; solver "local"."""
     search = local_search(problem, run)
     search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     return ended(run)
-
-
-register(
-    Solver(
-        name="local",
-        problem=Slicing.kind,
-        kind="algorithm",
-        run=solve_local,
-        about="simulated annealing over cuts, shares, device sets and dimensions",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),
-    )
-)

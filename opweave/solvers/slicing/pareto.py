@@ -14,7 +14,7 @@ from opweave.solvers.arguments import checked_options, checked_time_limit, check
 from opweave.solvers.evolution.generations import Generation, by_fronts, evolve, sizes
 from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives
 from opweave.solvers.evolution.slicing import SlicingEncoding
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.genetic import OPTIONS, keep_fastest
 from opweave.solvers.slicing.local import ended, local_search
@@ -121,21 +121,14 @@ def _search(problem: Slicing, run: Run) -> tuple[SlicingEncoding, Generation]:
     return encoding, front
 
 
+@named_solver(
+    Slicing,
+    "nsga2",
+    "latency against peak memory; returns the fastest plan (pareto_front returns all)",
+    supports=SUPPORTS,
+    options={name: about for name, about in OPTIONS.items() if name != "seeded"},
+)
 def solve_nsga2(problem: Slicing, run: Run) -> Outcome:
     """The fastest plan of the front; solver "nsga2"."""
     _search(problem, run)
     return ended(run)
-
-
-register(
-    Solver(
-        name="nsga2",
-        problem=Slicing.kind,
-        kind="algorithm",
-        run=solve_nsga2,
-        about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-        options={name: about for name, about in OPTIONS.items() if name != "seeded"},
-    )
-)

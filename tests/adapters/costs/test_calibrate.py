@@ -122,6 +122,7 @@ def convolution(depth: int, dtype: str = "float32", *, last: bool = False) -> Op
         (1, "float32", ("Conv depthwise", "Conv")),
         (8, "float32", ("Conv grouped", "Conv")),
         (32, "int8", ("Conv signed", "Conv")),
+        (32, "uint8", ("Conv unsigned", "Conv")),
         (1, "int8", ("Conv signed depthwise", "Conv depthwise", "Conv signed", "Conv")),
     ],
 )
@@ -165,7 +166,8 @@ def test_calibrations_come_back_from_json() -> None:
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from opweave.adapters.costs.calibration_cases import LIKE, case_models, cases
+    from opweave.adapters.costs.calibration_cases import LIKE, cases
+    from opweave.adapters.costs.case_models import case_models
     from opweave.adapters.onnx.read import from_onnx
 
     calibration = ow.calibrate(each=1, repeats=1)

@@ -6,6 +6,7 @@ import math
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -65,6 +66,45 @@ def test_the_runtime_agrees_to_the_byte(tmp_path: Path, seed: int) -> None:
     feeds = random_feeds(onnx.load(path), seed)
     run = profiled_run(tmp_path / "planned.onnx", onnx_session_options(), feeds, runs=1)
     assert run.peak_bytes in (ow.onnx.onnx_arena(path, ordering).peak_bytes, None)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("signs", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_runtime_agrees_on_8_bit_convolutions(tmp_path: Path, signs: tuple[str, str], last: int) -> None:
+    pytest.importorskip("onnxruntime")
+    from opweave.adapters.onnx.session import onnx_session_options, profiled_run, random_feeds
+
+    model = quantized_net(signs, last)
+    onnx.save(model, tmp_path / "net.onnx")
+    order = ow.Ordering(order=[op.id for op in ow.load(tmp_path / "net.onnx").operators])
+    run = profiled_run(tmp_path / "net.onnx", onnx_session_options(), random_feeds(model, 0), runs=1)
+    assert run.peak_bytes == ow.onnx.onnx_arena(tmp_path / "net.onnx", order).peak_bytes
+
+
+def quantized_net(signs: tuple[str, str], last: int) -> onnx.ModelProto:
+    """Four convolutions: of an image with 3 channels, in groups, depthwise, and pointwise without whole lanes."""
+    helper, kinds = onnx.helper, {name: np.dtype(name) for name in signs}
+    zeros = {"s": np.float32(0.01), "z": np.zeros((), kinds[signs[0]]), "n": np.zeros((), kinds[signs[1]])}
+    held = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in zeros.items()]
+    nodes, made = [], "x"
+    for place, (shape, group, window) in enumerate(
+        (((64, 3), 1, 3), ((32, 32), 2, 3), ((32, 1), 32, 5), ((20, 32), 1, 1))
+    ):
+        weights = np.ones((*shape, window, window), kinds[signs[1]])
+        held.append(onnx.numpy_helper.from_array(weights, f"w{place}"))
+        reads = [made, "s", "z", f"w{place}", "s", "n", "s", "z"]
+        made, pads = f"y{place}", [window // 2] * 4
+        domain, more = ("com.microsoft", {"channels_last": 1}) if last else ("", {})
+        nodes.append(
+            helper.make_node("QLinearConv", reads, [made], made, domain=domain, pads=pads, group=group, **more)
+        )
+    kind = helper.np_dtype_to_tensor_dtype(kinds[signs[0]])
+    sizes = [(1, 30, 30, channels) if last else (1, channels, 30, 30) for channels in (3, 20)]
+    values = [helper.make_tensor_value_info(name, kind, size) for name, size in zip(("x", made), sizes, strict=True)]
+    graph = helper.make_graph(nodes, "net", values[:1], values[1:], held)
+    domains = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
 
 
 def draw_rows(seed: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import helper  # noqa: E402
 
-from opweave.adapters.onnx.scratch import Scratch, kernel_scratch  # noqa: E402
+from opweave.adapters.onnx.scratch import Scratch, kernel_scratch, packed_bytes  # noqa: E402
 from opweave.adapters.onnx.sizes import Sized  # noqa: E402
 
 BYTES = {"float32": 4, "int64": 8}
@@ -79,14 +80,39 @@ def test_recurrent_layers(
         (1, "int8", 64, 3, 56_448),
         (1, "int8", 1, 3, 56_448),
         (1, "uint8", 1, 3, 200_704 + 56_448),
+        (1, "int8", 3, 3, 200_704 + 21_168),  # no whole lanes
     ],
 )
 def test_convolutions_of_integers(last: int, weight: str, depth: int, window: int, wanted: int) -> None:
     image = sized((1, 28, 28, 64) if last else (1, 64, 28, 28), "uint8")
-    scale, zero, given = sized(()), sized((), "uint8"), {"pads": [window // 2] * 4, "group": 64 // depth}
+    scale, zero = sized(()), sized((), "uint8")
+    given = {"pads": [window // 2] * 4, "group": 64 if depth == 1 else 1}
     weights = sized((64, depth, window, window), weight)
     inputs = (image, scale, zero, weights, scale, zero, scale, zero)
     assert scratch("QLinearConv", image, *inputs, channels_last=last, **given).bytes == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "image", "weights", "group", "wanted"),
+    [
+        ("QLinearConv", (1, 512, 13, 13, "uint8"), (1000, 512, 1, 1, "int8"), 1, 1008 * 512),
+        ("QLinearConv", (1, 16, 14, 14, "uint8"), (20, 16, 1, 1, "int8"), 1, 0),  # 20 is no multiple of 8
+        ("QLinearConv", (1, 3, 13, 13, "uint8"), (64, 3, 3, 3, "int8"), 1, 0),
+        ("QLinearConv", (1, 64, 13, 13, "int8"), (64, 64, 3, 3, "int8"), 1, 0),
+        ("QLinearConv", (1, 64, 13, 13, "uint8"), (64, 1, 3, 3, "int8"), 64, 576),
+        ("QLinearConv", (1, 24, 13, 13, "uint8"), (24, 1, 3, 3, "int8"), 24, 0),
+        ("QLinearConv", (1, 16, 14, 14, "uint8"), (32, 8, 3, 3, "int8"), 2, 0),
+        ("ConvTranspose", (1, 16, 8, 8, "float32"), (16, 8, 2, 2, "float32"), 1, 2048),
+        ("Conv", (1, 16, 8, 8, "float32"), (16, 16, 1, 1, "float32"), 1, 0),
+    ],
+)
+def test_weights_in_the_arena(
+    kind: str, image: tuple[Any, ...], weights: tuple[Any, ...], group: int, wanted: int
+) -> None:
+    node = helper.make_node(kind, ["x"] * (8 if kind == "QLinearConv" else 2), ["y"], group=group)
+    first, second = sized(image[:-1], image[-1]), sized(weights[:-1], weights[-1])
+    assert packed_bytes(node, [first, None, None, second] if kind == "QLinearConv" else [first, second]) == wanted
+    assert packed_bytes(node, [first, None, None, None]) == packed_bytes(node, [first]) == 0
 
 
 def test_other_kernels() -> None:

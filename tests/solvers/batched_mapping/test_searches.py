@@ -175,6 +175,16 @@ def test_intervals_solve_the_modules():
     assert result.gap < 1e-6
 
 
+def test_modules_without_time_to_write_them_bound_nothing():
+    problem = stacked(SMALL)
+    search = new_search(problem, lower(problem), Run(time_limit=60.0))
+    begin(search)
+    work = Split(search, 1)
+    work.relax("search", 10.0)
+    assert work.join("bound")[0] == 0.0
+    assert work.open_plan() is None
+
+
 def test_modules_with_open_ends_bound_every_part():
     search = new_search(stacked(SMALL), lower(stacked(SMALL)), Run())
     begin(search)

@@ -57,6 +57,19 @@ def test_size_classes_share_slots_and_waste_at_most_a_fifth_of_each() -> None:
     assert offset == {"a": 0, "d": 20, "b": 0, "c": 21}
 
 
+def test_size_classes_take_the_fastest_pool_with_room() -> None:
+    """The fast pool holds two slots: c takes that of a, and d, which fits nowhere else, the slow pool."""
+    rows = (("a", 0, 2, 16), ("b", 0, 9, 16), ("c", 2, 9, 15), ("d", 2, 9, 16))
+    layout = ow.MemoryLayout(
+        lifetimes=problem(*rows).lifetimes,
+        pools=[ow.Pool(name="slow", speed=1e9), ow.Pool(name="fast", bytes=40, speed=1e10)],
+        objective="traffic",
+    )
+    plan = ow.solve(layout, solver="size_classes").solution
+    assert dict(plan.pool) == {"a": "fast", "b": "fast", "c": "fast", "d": "slow"}
+    assert plan.offset["c"] != plan.offset["b"]
+
+
 def test_an_allocator_lays_out_thousands_of_storages_in_seconds() -> None:
     """Seconds of the processor, because others may use it as well."""
     noise = np.random.default_rng(0)

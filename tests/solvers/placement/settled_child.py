@@ -6,6 +6,7 @@ from time import perf_counter
 
 from opweave.solvers.engines.child import Send
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.rolling import Sweep, roll
 from opweave.solvers.placement.bounds.settled import Stage, refutes, settle_in_stages
 
 
@@ -15,6 +16,13 @@ def settle_all(work: list[tuple[PlacementArrays, tuple[Stage, ...]]], send: Send
         values: list[object] = []
         settle_in_stages(arrays, perf_counter() + 20.0, stages, values.append)
         send(max(values))  # type: ignore[type-var]
+
+
+def roll_all(work: list[tuple[PlacementArrays, tuple[Stage, ...], tuple[Sweep, ...]]], send: Send) -> None:
+    """Send the best bound of every problem after small windows were settled and larger ones rolled."""
+    for arrays, stages, sweeps in work:
+        tries = settle_in_stages(arrays, perf_counter() + 20.0, stages, lambda _: None)
+        send(max(roll(arrays, tries, sweeps)))
 
 
 def refute_all(work: list[tuple[PlacementArrays, float]], send: Send) -> None:

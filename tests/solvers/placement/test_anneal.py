@@ -13,13 +13,8 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
-from opweave.solvers.placement.anneal import (
-    DRAWS,
-    anneal_assignment,
-    counted_plan,
-    order_for,
-)
-from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, deciding, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
@@ -66,6 +61,25 @@ def test_memory_is_respected(method) -> None:
     everywhere = np.ones(len(problem.graph.operators), dtype=np.int64)
     best = best_of(method, problem, everywhere, 1.0)
     assert best >= best_of(method, layered_problem(3, 3), everywhere, 1.0) - 1e-9
+
+
+@pytest.mark.parametrize("transfers", ["delay", "one_port_edge", "one_port_tensor"])
+@pytest.mark.parametrize("seed", range(4))
+def test_operators_that_decide_nothing_may_end_sooner(seed: int, transfers: str) -> None:
+    problem = small_problem(seed, most_operators=12).model_copy(update={"transfers": transfers})
+    instance = lower(problem)
+    arrays = arrays_of(instance, problem)
+    order = topological_order(instance.after).astype(np.int64)
+    usable = np.where(np.isfinite(arrays.seconds), np.random.default_rng(seed).random(arrays.seconds.shape), np.inf)
+    device = usable.argmin(axis=1).astype(np.int64)
+    plan, found = counted_plan(arrays, order, device, instance.cluster), np.empty_like(order)
+    number = deciding(arrays, plan, np.full(len(order), -1, dtype=np.int64), 0, found)
+    whole = plan_of(arrays, order, device).makespan
+    assert 0 < number == len(set(found[:number].tolist()))
+    for v in sorted({*order.tolist()} - {*found[:number].tolist()}):
+        seconds = arrays.seconds.copy()
+        seconds[v] = 0.0
+        assert plan_of(arrays._replace(seconds=seconds), order, device).makespan == pytest.approx(whole)
 
 
 def test_stretches_reach_the_better_device() -> None:

@@ -14,6 +14,7 @@ from opweave.solvers.placement.bounds import settled
 from opweave.solvers.placement.bounds.best import settle_in_child
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.rolling import Sweep
 from opweave.solvers.placement.bounds.settled import Stage, Step
 from opweave.solvers.placement.module_intervals import available, shortest_alone
 from opweave.solvers.placement.module_search import search_module
@@ -59,6 +60,24 @@ def test_links_inside_windows_keep_the_bound_below_the_optimum() -> None:
         found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
         assert found.proved
         assert bound <= found.makespan * (1 + 1e-9)
+
+
+def test_no_rolled_bound_exceeds_the_optimum() -> None:
+    sweeps = (Sweep(2, 1, 0.05), Sweep(4, 2, 0.1))
+    problems = [small_problem(seed, most_operators=6, scale=10.0 ** (seed - 3)) for seed in range(8)]
+    found = _in_child("roll_all", [(_net(each), SMALL_STAGES[:1], sweeps) for each in problems])
+    for problem, bound in zip(problems, found, strict=True):
+        optimum, _ = best_placement(problem)
+        assert optimum is not None
+        assert bound <= optimum * (1 + 1e-9)
+
+
+def test_windows_that_hold_all_ancestors_are_rolled_to_the_optimum() -> None:
+    problem, no_stage = layered_problem(2, 3), ()
+    (bound,) = _in_child("roll_all", [(_net(problem), no_stage, (Sweep(20, 1, 0.1), Sweep(20, 1, 0.1)))])
+    found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
+    assert found.proved
+    assert 0.99 * found.makespan <= bound <= found.makespan * (1 + 1e-9)
 
 
 def test_layers_are_settled_almost_exactly() -> None:

@@ -23,7 +23,7 @@ from opweave.solvers.placement.blocking.bounds import carrying, heaviest, prove
 from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, orders, units_of, with_branches_apart
 from opweave.solvers.placement.blocking.search import DRAWS, anneal_calls
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run, clock
 
@@ -243,6 +243,14 @@ def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
         raise NoPlanError("the plan does not fit")
 
 
+@named_solver(
+    Placement,
+    "calls",
+    "blocking calls: cuts of orders, annealing, bounds over paths, and HiGHS on small problems",
+    proves="bound",
+    supports=SUPPORTS,
+    readings=(READING,),
+)
 def solve_calls(problem: Placement, run: Run) -> Outcome:
     """Search plans and prove bounds until they meet or the time is up."""
     search = CallSearch(problem, run)
@@ -322,19 +330,6 @@ def _ended(problem: Placement, run: Run) -> Outcome:
 
 _SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
 
-register(
-    Solver(
-        name="calls",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_calls,
-        about="blocking calls: cuts of orders, annealing, bounds over paths, and HiGHS on small problems",
-        proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-        readings=(READING,),
-    )
-)
 for _name, (_rule, _about) in RULES.items():
     register_rule(
         Placement,

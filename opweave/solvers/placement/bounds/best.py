@@ -153,7 +153,7 @@ def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
 
 
 def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
-    """Let a child process raise chains of windows of several sizes (:mod:`.settled`), once for all lanes."""
+    """Let a child process settle and roll windows (:mod:`.settled`, :mod:`.rolling`), once for all lanes."""
     if run.should_stop() or (run.exchange is not None and not run.exchange.claim(("settled windows",))):
         return
     run.enter("milestones: settled windows")
@@ -166,7 +166,7 @@ def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
     with suppress(EngineError):  # the bounds that were heard before still hold
         run_in_child(
             "cp-sat",
-            "opweave.solvers.placement.bounds.settled:settle",
+            "opweave.solvers.placement.bounds.rolling:settle",
             (arrays, time() + seconds),
             ChildLimits(),
             hear=hear,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter, time
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
-    Stage(70, 0.95, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
+    Stage(70, 0.3, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
 )
 """Small windows are settled almost exactly; large ones see more of what branches share."""
 
@@ -62,20 +62,15 @@ MOVES, HOT, COLD = 300, 0.03, 0.0005
 CLOSE = 0.995
 """Share of a length at which a bound is close enough for it not to be tried."""
 
+JOINS = 3
+"""Rounds in which links and arcs raise heads and tails: links of one chain lead to those of another."""
+
 HALVINGS = 2
 """Tries of one step: the length itself, and then halfway between it and the bound."""
 
 
-def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
-    """Raise the chains of all stages and send every bound of the makespan; runs in the child.
-
-    ``work`` is a problem, whose memory is not seen, and the time at which to end, in seconds since the epoch.
-    """
-    settle_in_stages(work[0], perf_counter() + work[1] - time(), STAGES, send)
-
-
-def settle_in_stages(arrays: PlacementArrays, end: float, stages: Sequence[Stage], send: Send) -> None:
-    """Raise the chains of stages until a moment of the clock."""
+def settle_in_stages(arrays: PlacementArrays, end: float, stages: Sequence[Stage], send: Send) -> Tries:
+    """Raise the chains of stages until a moment of the clock; return what was tried."""
     tries = Tries(end)
     for stage in stages:
         chain = milestones_of(arrays, (stage.most,))
@@ -86,6 +81,8 @@ def settle_in_stages(arrays: PlacementArrays, end: float, stages: Sequence[Stage
                 send(value)
             send(joined_bound(arrays, tries.links + links_of(chain)))
         tries.links += links_of(chain)
+    tries.end = end
+    return tries
 
 
 def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[float]:
@@ -115,7 +112,11 @@ class Tries:
 
     def late(self) -> bool:
         """Whether no more may be tried."""
-        return perf_counter() >= self.end
+        return self.left() <= 0.0
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.end - perf_counter()
 
     def raise_to(self, pair: Pair, step: Step) -> None:
         """Refute a share of the best plan's length, or else half of what is missing."""
@@ -125,13 +126,13 @@ class Tries:
             self.plans[pair] = max(annealed_length(arrays), float(block.values[a, b]))
             if not math.isfinite(self.plans[pair]):
                 return
-            _learn(block, a, b, block.refuted(a, b, 0, self.end - perf_counter()))
+            _learn(block, a, b, block.refuted(a, b, 0, self.left()))
             _learn(block, a, b, longest(arrays, led_by(arrays, reach_of(arrays), inside)))
         length = step.length * self.plans[pair]
         for _ in range(HALVINGS):
             if block.values[a, b] >= CLOSE * length or self.late():
                 return
-            refuted = refutes(arrays, inside, length, step.work, self.end - perf_counter())
+            refuted = refutes(arrays, inside, length, step.work, self.left())
             if refuted:
                 _learn(block, a, b, length)
                 return
@@ -144,9 +145,19 @@ def _learn(block: Block, a: int, b: int, value: float) -> None:
     block.learn(a, b, int(block.levels[a, b]), value)
 
 
-def refutes(arrays: PlacementArrays, links: list[Link], length: float, work: float, seconds: float) -> bool | None:
-    """Whether no plan is as short as the length, without memory; None when CP-SAT does not tell in time."""
-    within, reach = _narrowed(arrays, links, length)
+def refutes(
+    arrays: PlacementArrays,
+    links: list[Link],
+    length: float,
+    work: float,
+    seconds: float,
+    known: Reach | None = None,
+) -> bool | None:
+    """Whether no plan is as short as the length, without memory; None when CP-SAT does not tell in time.
+
+    ``known`` are valid heads and tails to begin with.
+    """
+    within, reach = _narrowed(arrays, links, length, known)
     model = None if within is None else net_intervals(within, length, 0.0, reach)
     if model is None:
         return True
@@ -168,9 +179,11 @@ def refutes(arrays: PlacementArrays, links: list[Link], length: float, work: flo
     return False if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
 
 
-def _narrowed(arrays: PlacementArrays, links: list[Link], length: float) -> tuple[PlacementArrays | None, Reach | None]:
+def _narrowed(
+    arrays: PlacementArrays, links: list[Link], length: float, reach: Reach | None
+) -> tuple[PlacementArrays | None, Reach | None]:
     """The problem with the devices that a plan as short as the length can use; None when there is no such plan."""
-    most, reach = length * (1.0 + SUMMATION), None
+    most = length * (1.0 + SUMMATION)
     while True:
         reach = led_by(arrays, reach_of(arrays, known=reach), links)
         seconds = np.where(reach.heads + arrays.seconds + reach.tails <= most, arrays.seconds, np.inf)
@@ -234,10 +247,17 @@ def links_inside(links: list[Link], operators: IntArray) -> list[Link]:
 
 def joined_bound(arrays: PlacementArrays, links: list[Link]) -> float:
     """The largest bound from heads and tails to which all links contribute."""
-    reach = led_by(arrays, reach_of(arrays), links)
+    reach = joined_reach(arrays, links, reach_of(arrays))
     ends = [_led(arrays.seconds, reach.heads, u, block.values) for u, v, block in links if v is None]
     starts = [_led(arrays.seconds, reach.tails, v, block.values.T) for u, v, block in links if u is None]
-    return max(longest(arrays, reach_of(arrays, known=reach)), *(float(times.min()) for times in ends + starts))
+    return max(longest(arrays, reach), *(float(times.min()) for times in ends + starts))
+
+
+def joined_reach(arrays: PlacementArrays, links: list[Link], reach: Reach) -> Reach:
+    """Heads and tails that links and arcs raise in turn."""
+    for _ in range(JOINS):
+        reach = reach_of(arrays, known=led_by(arrays, reach, links))
+    return reach
 
 
 def led_by(arrays: PlacementArrays, reach: Reach, links: list[Link]) -> Reach:

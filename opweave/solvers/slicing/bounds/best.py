@@ -19,7 +19,7 @@ from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
@@ -136,22 +136,16 @@ def _by_speed(blocks: Blocks) -> float:
     return float(np.where(instant_device | (speed <= 0.0), 0.0, 1.0 / np.maximum(speed, 1e-30)).sum())
 
 
+@named_solver(
+    Slicing,
+    "bound",
+    "lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
+    proves="bound",
+    features=frozenset({Feature.CALLBACK}),
+    supports=(*SUPPORTS, NARROWED),
+)
 def solve_bound(problem: Slicing, run: Run) -> Outcome:
     """Compute bounds only; solver "bound"."""
     instance = lower_unless_short(problem, running_order(problem, run))
     prove(bounding(problem, instance), run, cell_steps(run))
     return Outcome(run.termination())
-
-
-register(
-    Solver(
-        name="bound",
-        problem=Slicing.kind,
-        kind="algorithm",
-        run=solve_bound,
-        about="lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
-        proves="bound",
-        features=frozenset({Feature.CALLBACK}),
-        supports=(*SUPPORTS, NARROWED),  # a bound without a rule is one with it
-    )
-)
