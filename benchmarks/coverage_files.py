@@ -4,9 +4,10 @@ Run ``python -m benchmarks.coverage_files PATH ...`` for wheels of published pac
 tried), model files (``.onnx``, ``.tflite``, ``.xml``) and folders of these. Without paths, and with ``--smoke``, it
 takes the models that onnxruntime and the tests bring.
 
-* ONNX: an order is planned for the file as it is, run by ONNX Runtime with its optimiser off, and the live bytes are
-  compared with the prediction at every step. "predicted" is the peak with the scratch memory of kernels, "arena" the
-  most that the runtime's allocator had handed out, and "error" how far the prediction is below it.
+* ONNX: an order is planned for the file as it is (with ``--optimised``, also for what ONNX Runtime's optimiser makes
+  of it), run by ONNX Runtime as planned, and the live bytes are compared with the prediction at every step. "predicted"
+  and "arena" are the bytes that the runtime's allocator hands out at most, with the scratch memory of kernels, as
+  predicted and as measured; "error" is the difference.
 * TensorFlow Lite and OpenVINO: all shapes and element types are compared with those of the interpreter or of OpenVINO,
   if these are installed.
 
@@ -30,7 +31,7 @@ import numpy as np
 
 import opweave as ow
 from benchmarks.coverage import advised_dims
-from benchmarks.tables import kilobytes, show
+from benchmarks.tables import show
 
 ENDINGS = (".onnx", ".tflite", ".xml")
 IMAGES = ((224, 224), (48, 320), (64, 224))
@@ -126,22 +127,30 @@ class Row(NamedTuple):
     checked: str = "-"
     predicted: object = "-"
     arena: object = "-"
-    error: str = "-"
+    error: object = "-"
     note: str = ""
 
 
-def row(name: str, path: Path) -> Row:
-    """Load a file, and check the graph with the runtime that the file is for."""
+def rows_of(name: str, path: Path, *, optimised: bool) -> Iterator[Row]:
+    """Load a file, and check the graph with the runtime that the file is for; perhaps also its optimised form."""
     last = "no size fits"
     for dims in sizes_tried(path):
         began = time.process_time()
         try:
             graph = ow.load(path, dims=dims)
             seconds = f"{time.process_time() - began:.2f}"
-            return CHECKS[path.suffix](Row(name, "yes", len(graph.operators), seconds), path, graph, dims)
+            found = CHECKS[path.suffix](Row(name, "yes", len(graph.operators), seconds), path, graph, dims)
+            break
         except ow.OpweaveError as error:
             last = str(error)
-    return Row(name, "no", note=last.split(": ", 1)[-1][:70])
+    else:
+        yield Row(name, "no", note=last.split(": ", 1)[-1][:70])
+        return
+    yield found
+    if optimised and path.suffix == ".onnx":
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ow.OpweaveError):
+            changed = ow.onnx.optimize(path, Path(folder) / path.name, dims=dims)
+            yield from rows_of(f"{name}, optimised", changed, optimised=False)
 
 
 def check_onnx(found: Row, path: Path, _: ow.OpGraph, dims: Mapping[str, int]) -> Row:
@@ -156,10 +165,23 @@ def check_onnx(found: Row, path: Path, _: ow.OpGraph, dims: Mapping[str, int]) -
     arena, predicted = memory.allocator_peak, memory.predicted_arena
     return found._replace(
         checked=f"{memory.equal_steps} of {len(memory.predicted)}{'' if verified.passed else ', NOT as planned'}",
-        predicted=kilobytes(predicted),
-        arena=kilobytes(arena),
-        error="-" if not arena else f"{100 * (arena - predicted) / arena:.0f} %",
+        predicted=predicted or "-",
+        arena=arena or "-",
+        error=_error(predicted, arena),
     )
+
+
+def _error(predicted: int | None, arena: int | None) -> str:
+    if not arena or predicted is None:
+        return "-"
+    return "exact" if predicted == arena else f"{100 * (predicted - arena) / arena:+.2f} %"
+
+
+def arenas(rows: Sequence[Row]) -> str:
+    """How many arenas are as predicted."""
+    errors = [each.error for each in rows if each.error != "-"]
+    near = sum(error == "exact" or abs(float(str(error).split()[0])) <= NEAR for error in errors)
+    return f"{errors.count('exact')} of {len(errors)} arenas are predicted to the byte, {near} within {NEAR} %"
 
 
 def check_tflite(found: Row, path: Path, graph: ow.OpGraph, dims: Mapping[str, int]) -> Row:
@@ -226,9 +248,12 @@ def check_openvino(found: Row, path: Path, graph: ow.OpGraph, dims: Mapping[str,
     return found._replace(checked=f"{equal} of {len(pairs)}")
 
 
+NEAR = 5
+"""Per cent by which a prediction may be wrong."""
+
 CHECKS = {".onnx": check_onnx, ".tflite": check_tflite, ".xml": check_openvino}
 
-HEADER = ("model", "ok", "operators", "seconds", "as predicted", "predicted KB", "arena KB", "error", "note")
+HEADER = ("model", "ok", "operators", "seconds", "as predicted", "predicted", "arena", "error", "note")
 
 
 def shipped() -> list[Path]:
@@ -245,15 +270,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=Path, help="wheels, model files, or folders of model files")
     parser.add_argument("--smoke", action="store_true", help="only the files that are at hand")
+    parser.add_argument("--optimised", action="store_true", help="also what ONNX Runtime's optimiser makes of the files")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         paths = shipped() if arguments.smoke or not arguments.paths else arguments.paths
-        rows = [row(name, path) for name, path in files_of(paths, Path(folder))]
+        files = files_of(paths, Path(folder))
+        rows = [row for each in files for row in rows_of(*each, optimised=arguments.optimised)]
     show(
         f"files: {sum(each.ok == 'yes' for each in rows)} of {len(rows)} load",
         HEADER,
         rows,
-        note="As predicted: steps (ONNX) or tensors (others) that are as the runtime has them.",
+        note=f"As predicted: steps (ONNX) or tensors (others) that are as the runtime has them. {arenas(rows)}.",
     )
 
 

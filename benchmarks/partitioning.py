@@ -1,9 +1,9 @@
 """Plans beside published ones: instances of dnn-partitioning, and one input at a time on a home cluster.
 
-Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart calls latency loads ties``;
-``--smoke`` takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that
-the environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device
-Placement of DNN Graph Operators" (NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
+Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart calls latency loads ties
+training``; ``--smoke`` takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the
+folder that the environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for
+Device Placement of DNN Graph Operators" (NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
 """
 
 from __future__ import annotations
@@ -271,9 +271,80 @@ def ties(*, smoke: bool) -> None:
     )
 
 
+def passes(graph: ow.OpGraph) -> list[ow.Colocate]:
+    """Ties of the backward operators that read what a layer's forward operator saved: its output, or its input."""
+    readers: dict[str, list[ow.Operator]] = {}
+    for op in graph.operators:
+        for tensor in op.inputs:
+            readers.setdefault(tensor, []).append(op)
+
+    def behind(tensor: str, kind: str) -> list[ow.Operator]:
+        return [op for op in readers.get(tensor, ()) if kind in op.kind]
+
+    ties = []
+    for op in graph.operators:
+        found: list[ow.Operator] = []
+        if op.kind.startswith("aten.native_layer_norm."):
+            found = behind(op.outputs[0], "backward")
+        elif op.kind.startswith("aten.embedding."):
+            found = behind(op.inputs[-1], "backward")
+        elif op.kind.startswith("aten.addmm."):
+            found = [mm for t in behind(op.inputs[-1], "aten.t.") for mm in behind(t.outputs[0], "aten.mm.")]
+        if found:
+            ties.append(ow.Colocate(ops=[op.id, *(each.id for each in found)]))
+    return ties
+
+
+def training_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Every layer on one device with its backward pass."""
+    path = INSTANCES / "throughput-inputs_LayerGraphs_bert24_training.json.gz"
+    problems = [("bert24, accelerators", ow.load_problem(path))] if path.exists() else []
+    if not smoke:
+        graph = ow.load(GRAPHS / "torch" / "gpt3_330m.train.json.gz")
+        whole = sum(parameter.bytes for parameter in graph.parameters)
+        for faster in (1.0, 100.0):
+            cluster = home(4, 1.5 * whole)
+            links = {"rates": tuple(faster * rate for rate in cluster.rates or ()), "latency": 0.002 / faster}
+            cluster = cluster.model_copy(update=links)
+            problem = ow.Pipeline(
+                graph=graph,
+                cluster=cluster,
+                costs=ow.Costs.roofline(graph, cluster),
+                memory="parameters",
+                max_visits=2,
+                constraints=passes(graph),
+            )
+            problems.append((f"gpt3_330m, home, links x{faster:.0f}", problem))
+    for name, problem in problems:
+        began = time.process_time()
+        result = ow.solve(problem, time_limit=60)
+        spent = time.process_time() - began
+        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
+        bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
+        gap = "-" if result.gap is None else percent(result.gap)
+        yield name, len(problem.graph.operators), len(problem.constraints), value, bound, gap, f"{spent:.1f}"
+
+
+def training(*, smoke: bool) -> None:
+    """Forward and backward passes together."""
+    show(
+        "Training: ms between results, every layer on one device with its backward pass",
+        ("graph, devices", "operators", "ties", "ms", "bound", "gap", "CPU s"),
+        training_rows(smoke=smoke),
+    )
+
+
 def main() -> None:
     """Run the parts named on the command line."""
-    parts = {"throughput": throughput, "apart": apart, "calls": calls, "latency": latency, "loads": loads, "ties": ties}
+    parts = {
+        "throughput": throughput,
+        "apart": apart,
+        "calls": calls,
+        "latency": latency,
+        "loads": loads,
+        "ties": ties,
+        "training": training,
+    }
     run_parts(__doc__, parts, lambda: None)
 
 

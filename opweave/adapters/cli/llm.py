@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -92,6 +93,9 @@ def llm_command(
             show_default=False,
         ),
     ] = None,
+    smallest: Annotated[
+        bool, typer.Option("--smallest", help="With --types: the fewest bytes; --slowest limits a token.")
+    ] = False,
     machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False,
     settings: Settings,
 ) -> int:
@@ -119,10 +123,15 @@ def llm_command(
         if fitting is None:
             return NOTHING_FOUND
         question = replace(question, work=fitting)
-    elif slowest is not None:
+    elif slowest is not None and not smallest:
         raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
+    if smallest and types is None:
+        raise InvalidInputError("--smallest asks for the smallest mix of types; say with --types what they lose")
     if types is not None:
-        mix = _typed(console, question, types, model, limit, quiet=settings.as_json)
+        from opweave.solvers.language.joint import fastest_mix, smallest_mix
+
+        search = partial(smallest_mix, seconds=slowest) if smallest else fastest_mix
+        mix = _typed(console, question, types, model, partial(search, time_limit=limit), quiet=settings.as_json)
         if mix.result is None or settings.as_json:
             return NOTHING_FOUND if mix.result is None else VERIFIED
         question = replace(question, model=mix.model)
@@ -175,27 +184,28 @@ def _longest(
     return question.work.model_copy(update={"context": found.context}) if found.context else None
 
 
-def _typed(console: Console, question: Question, table: Path, file: Path, limit: float, *, quiet: bool) -> FastestMix:
+def _typed(
+    console: Console,
+    question: Question,
+    table: Path,
+    file: Path,
+    search: Callable[..., FastestMix],
+    *,
+    quiet: bool,
+) -> FastestMix:
     """Choose the types of the groups together with their places, and say which, in words or as JSON."""
     from opweave.adapters.error_messages import validated
     from opweave.adapters.files import place, read_json
     from opweave.adapters.llm.words import types_in_words
     from opweave.adapters.runtimes import llama_quantize_command
-    from opweave.solvers.language.joint import LossTable, fastest_mix
+    from opweave.solvers.language.joint import LossTable
 
     data = read_json(table)
     if not isinstance(data, Mapping):
         raise InvalidInputError(f'{place(table)}: it is not an object with "budget" and "loss"')
     losses = validated(LossTable, data, place(table))
-    found = fastest_mix(
-        question.model,
-        question.rig,
-        question.work,
-        losses.loss,
-        losses.budget,
-        constraints=question.constraints,
-        time_limit=limit,
-    )
+    asked = (question.model, question.rig, question.work, losses.loss, losses.budget)
+    found = search(*asked, constraints=question.constraints)
     if quiet:
         typer.echo(found.model_dump_json(exclude={"model"}))
         return found

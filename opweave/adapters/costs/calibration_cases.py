@@ -64,7 +64,7 @@ def _side(draw: np.random.Generator) -> int:
 
 def _channels(draw: np.random.Generator, side: int) -> int:
     """Feature maps with many channels are small and large ones have few, as in networks; at most 3 MB."""
-    return int(min(2 ** draw.uniform(4, 10.5), 800_000 // side**2) // 8 * 8) or 8
+    return int(min(2 ** draw.uniform(3, 10.5), 800_000 // side**2) // 8 * 8) or 8
 
 
 def _map(draw: np.random.Generator) -> tuple[int, ...]:
@@ -81,13 +81,13 @@ def _steps(draw: np.random.Generator) -> int:
 
 
 def _pointwise(draw: np.random.Generator) -> Case:
-    side = _pick(draw, 7, 10, 14, 20, 28, 40, 56, 80)
+    side = _pick(draw, 7, 8, 10, 14, 16, 20, 28, 32, 40, 56, 80)
     wide, narrow = _channels(draw, side), _channels(draw, side)
     return Case("Conv", [(1, wide, side, side)], [(narrow, wide, 1, 1)])
 
 
 def _spatial(draw: np.random.Generator) -> Case:
-    side = _pick(draw, 7, 10, 14, 20, 28, 40, 56, 80)
+    side = _pick(draw, 7, 8, 10, 14, 16, 20, 28, 32, 40, 56, 80)
     wide = min(_channels(draw, side), 512)
     stride = _pick(draw, 1, 1, 1, 2)
     high, broad = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (1, 3))[_pick(draw, *range(7))]
@@ -96,26 +96,33 @@ def _spatial(draw: np.random.Generator) -> Case:
 
 
 def _grouped(draw: np.random.Generator) -> Case:
-    side, groups, width = _pick(draw, 7, 14, 28, 56), _pick(draw, 2, 4, 8, 16, 32), _pick(draw, 8, 16, 24)
+    side, groups, width = _pick(draw, 7, 8, 14, 16, 28, 32, 56), _pick(draw, 2, 4, 8, 16, 32), _pick(draw, 8, 16, 24)
     sizes = {"pads": [1] * 4, "group": groups}
     return Case("Conv", [(1, groups * width, side, side)], [(groups * width, width, 3, 3)], sizes)
 
 
 def _first(draw: np.random.Generator) -> Case:
-    side, kernel = _pick(draw, 128, 160, 192, 256), _pick(draw, 3, 5, 7)
+    side, kernel = _pick(draw, 32, 64, 128, 160, 192, 256), _pick(draw, 3, 5, 7)
     sizes = {"pads": [kernel // 2] * 4, "strides": [2, 2]}
     return Case("Conv", [(1, 3, side, side)], [(_pick(draw, 16, 32, 64), 3, kernel, kernel)], sizes)
 
 
-def _first_of_integers(draw: np.random.Generator) -> Case:
-    case, zero = _first(draw), np.array(128, np.uint8)
-    filters = draw.integers(-127, 127, case.weights[0], np.int8)
-    weights: list[tuple[int, ...] | np.ndarray] = [SCALE, zero, filters, SCALE, np.array(0, np.int8), SCALE, zero]
-    return Case("QLinearConv", case.inputs, weights, case.attributes, element="uint8")
+def _first_of_integers(*, last: bool) -> Callable[[np.random.Generator], Case]:
+    def make(draw: np.random.Generator) -> Case:
+        case, zero = _first(draw), np.array(128, np.uint8)
+        filters = draw.integers(-127, 127, case.weights[0], np.int8)
+        weights: list[tuple[int, ...] | np.ndarray] = [SCALE, zero, filters, SCALE, np.array(0, np.int8), SCALE, zero]
+        if not last:
+            return Case("QLinearConv", case.inputs, weights, case.attributes, element="uint8")
+        batch, channels, *area = case.inputs[0]
+        given = case.attributes | {"channels_last": 1}
+        return Case("QLinearConv", [(batch, *area, channels)], weights, given, domain=MICROSOFT, element="uint8")
+
+    return make
 
 
 def _depthwise(draw: np.random.Generator) -> Case:
-    side, kernel, stride = _pick(draw, 7, 14, 28, 56, 80, 112), _pick(draw, 3, 3, 3, 5), _pick(draw, 1, 1, 2)
+    side, kernel, stride = _pick(draw, 7, 8, 14, 16, 28, 32, 56, 80, 112), _pick(draw, 3, 3, 3, 5), _pick(draw, 1, 1, 2)
     wide = _channels(draw, side)
     sizes = {"pads": [kernel // 2] * 4, "strides": [stride] * 2, "group": wide}
     return Case("Conv", [(1, wide, side, side)], [(wide, 1, kernel, kernel)], sizes)
@@ -273,12 +280,13 @@ def _pool_of_bytes(element: str, *, last: bool) -> Callable[[np.random.Generator
 
 
 def _joined_bytes(element: str) -> Callable[[np.random.Generator], Case]:
-    """Each input has its scale and zero; those of the result come first."""
+    """Each input has its scale and zero; those of the result come first, and its scale is another one."""
 
     def make(draw: np.random.Generator) -> Case:
         count, zero = _pick(draw, 2, 2, 3, 4), np.array(128 if element == "uint8" else 0, element)
-        order = [count, count + 1, *(each for place in range(count) for each in (place, count, count + 1))]
-        return Case("QLinearConcat", [_map(draw)] * count, [SCALE, zero], {"axis": 1}, 1, MICROSOFT, element, order)
+        order = [count + 2, count + 1, *(each for place in range(count) for each in (place, count, count + 1))]
+        constants = [SCALE, zero, np.array(0.02, np.float32)]
+        return Case("QLinearConcat", [_map(draw)] * count, constants, {"axis": 1}, 1, MICROSOFT, element, order)
 
     return make
 
@@ -348,7 +356,7 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
         for separable in (False, True)
         for last in (False, True)
     },
-    _first_of_integers: 6,
+    **{_first_of_integers(last=last): 6 for last in (False, True)},
     **{_pool_of_bytes(element, last=last): 8 for element in ("uint8", "int8") for last in (False, True)},
     **{
         maker(element): 8 for element in ("uint8", "int8") for maker in (_joined_bytes, _added_bytes, _transposed_bytes)

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from opweave.problems.language.served import serving_flow
     from opweave.problems.language.workload import Part, Workload, parts
     from opweave.solvers.language.baselines import OtherSplit, other_splits
-    from opweave.solvers.language.joint import FastestMix, LossTable, fastest_mix, in_types
+    from opweave.solvers.language.joint import FastestMix, LossTable, SmallestMix, fastest_mix, smallest_mix
     from opweave.solvers.language.mix import QuantisedMix, quantised_mix
+    from opweave.solvers.language.mixing import in_types
     from opweave.solvers.language.questions import (
         InBlocks,
         LongestContext,
@@ -60,6 +61,7 @@ __all__ = [
     "QuantisedMix",
     "Reserve",
     "Rig",
+    "SmallestMix",
     "Spread",
     "Weights",
     "Workload",
@@ -85,6 +87,7 @@ __all__ = [
     "read",
     "reserve_bytes",
     "serving_flow",
+    "smallest_mix",
     "steady_stream",
     "this_machine",
     "typical_efficiency",
@@ -114,6 +117,7 @@ __getattr__, __dir__ = lazily(
         "QuantisedMix": f"{_SOLVERS}.mix",
         "Reserve": f"{_DATA}.reserves",
         "Rig": f"{_DATA}.rig",
+        "SmallestMix": f"{_SOLVERS}.joint",
         "Spread": f"{_DATA}.published",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
@@ -124,7 +128,7 @@ __getattr__, __dir__ = lazily(
         "fastest_pass": f"{_DATA}.posed",
         "fastest_request": f"{_DATA}.posed",
         "holdings": "held",
-        "in_types": f"{_SOLVERS}.joint",
+        "in_types": f"{_SOLVERS}.mixing",
         "language_costs": f"{_DATA}.costs",
         "language_figure": "picture",
         "language_graph": f"{_DATA}.graph",
@@ -139,6 +143,7 @@ __getattr__, __dir__ = lazily(
         "read": "reading",
         "reserve_bytes": f"{_DATA}.reserves",
         "serving_flow": f"{_DATA}.served",
+        "smallest_mix": f"{_SOLVERS}.joint",
         "steady_stream": f"{_DATA}.posed",
         "this_machine": "machine",
         "typical_efficiency": f"{_DATA}.published",

@@ -89,6 +89,8 @@ def plan_in_words(
 
 def types_in_words(found: FastestMix, budget: float) -> str:
     """Say which types a model's groups have, what they lose, and what is proved; or why there are none."""
+    from opweave.solvers.language.joint import SmallestMix
+
     if found.result is None:
         return f"There is no mix of types: {found.reason}."
     chosen: dict[tuple[str, str], list[int]] = {}
@@ -101,10 +103,12 @@ def types_in_words(found: FastestMix, budget: float) -> str:
         word = WORDS[role]  # type: ignore[index]  # the last word of an id is a role
         said.setdefault(kind, []).append(word if every else f"{word} of {ranges(layers)}")
     kinds = "; ".join(f"{kind}: {joined(words)}" for kind, words in said.items()) or "as they are"
-    proof = "proved: no mix within it is faster"
-    if not found.proved:
-        proof = f"no mix within it is faster than {precise_seconds(found.bound or 0.0)}"
-    return f"Types: {kinds}. They lose {found.lost:.4g} of at most {budget:.4g}; {proof}."
+    least = found.bound or 0.0
+    small = isinstance(found, SmallestMix)
+    better, limit = ("smaller", readable_bytes(int(least))) if small else ("faster", precise_seconds(least))
+    proof = f"proved: no mix within it is {better}" if found.proved else f"no mix within it is {better} than {limit}"
+    size = f" The weights take {readable_bytes(found.model.parameter_bytes)}." if small else ""
+    return f"Types: {kinds}. They lose {found.lost:.4g} of at most {budget:.4g}; {proof}.{size}"
 
 
 def _speed(work: Workload, result: Result[Schedule]) -> str:

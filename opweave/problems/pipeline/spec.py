@@ -78,6 +78,11 @@ class Stages(Solution):
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Devices of the stages that run each operator."""
+        return self._where
+
+    @cached_property
+    def _where(self) -> Mapping[str, frozenset[str]]:
+        # every side constraint asks for them
         where: dict[str, set[str]] = {}
         for stage in self.stages:
             for name in stage.operators:

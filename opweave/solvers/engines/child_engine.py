@@ -94,7 +94,13 @@ def _asked_to_stop(task: Task) -> bool:
 
 
 def report(task: Task, news: News | Answer) -> None:
-    """Report what an engine has found: a solution, a bound, or both."""
+    """Report what an engine has found: a solution, a bound, or both.
+
+    Once the gap is closed, nothing counts any more: how much an engine says until it stops depends on the machine's
+    load, and the same seed gives the same result.
+    """
+    if task.run.closed():
+        return
     if news.values is not None:
         task.incumbent(news.values)
     if news.bound is not None:
@@ -113,8 +119,9 @@ def judge(engine: str, task: Task, answer: Answer | None) -> Verdict:
     if answer.verdict == "solved":
         if answer.values is None:
             raise EngineError(f"{engine} calls the model solved but has no solution")
-        if answer.bound is None:  # it has at least proved the requested gap
+        if answer.bound is None and not task.run.closed():  # it has at least proved the requested gap
             objective = task.program.objective(answer.values)
             task.bound(objective - task.run.gap * abs(objective))
-        task.settled(answer.values)
+        if not task.run.closed():
+            task.settled(answer.values)
     return answer.verdict

@@ -79,7 +79,7 @@ class Counting:
         for _ in range(MOST_NARROWINGS):
             before = self.run.objective
             if before is not None:
-                self.program.narrow(before)
+                self._narrow(float(before))
             self._tighten()
             if self.run.should_stop():
                 break
@@ -89,7 +89,7 @@ class Counting:
                 break
         self.run.enter("proof")
         none = self.run.objective is None
-        ceiling = CERTAIN * self.chain.longest if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
+        ceiling = CERTAIN * self._most() if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
         proof = self._proved(ceiling)
         if none:
             if proof >= ceiling * (1.0 - SHARP):
@@ -104,6 +104,14 @@ class Counting:
         if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
             for name in ("one_device", "fill"):
                 go_on_with(self.problem, name, self.run)
+
+    def _narrow(self, known: float) -> None:
+        """Leave out what is worse than a known plan."""
+        self.program.narrow(known)
+
+    def _most(self) -> float:
+        """The greatest objective that a plan may have."""
+        return self.chain.longest
 
     def _tighten(self) -> None:
         """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""

@@ -94,6 +94,7 @@ class CountProgram:
         self.chain = chain
         self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0
+        self._lightest = False
         count, devices = len(chain.stretches), chain.devices
         self._columns = 0
         self.hand = self._new((count + 1) * devices).reshape(count + 1, devices)
@@ -137,6 +138,10 @@ class CountProgram:
             upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
         for memory in self._memories:
             upper[memory.together] = memory.most
+        if self._lightest:
+            cost[:] = 0.0
+            for columns, sizes in self._stored():
+                cost[columns] = sizes[:, None] / self.unit
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
@@ -349,6 +354,29 @@ class CountProgram:
         amounts, columns = (np.concatenate([each[k].ravel() for each in lost]) for k in (0, 1))
         scale = FULL / max(most, float(amounts.max(initial=0.0)), TINY)
         self.most.put(self.most.open(np.full(1, most * scale * (1.0 + MORE_LOSS))), columns, amounts * scale)
+
+    def lighten(self, seconds: float | None) -> None:
+        """Minimise bytes from now on, in at most so many seconds; ``unit`` is then in bytes."""
+        self._lightest = True
+        heaviest = sum(float(columns.shape[1] * sizes.sum()) for columns, sizes in self._stored())
+        self.unit = heaviest / SECONDS or 1.0
+        if seconds is None:
+            return
+        self.ceiling = seconds * (1.0 + SLACK)
+        terms = [(self.chain.first_seconds, self.first)]
+        for row, places in zip(self.modules, self.place, strict=True):
+            terms += [(module.seconds, options) for module, options in zip(row, places, strict=True)]
+        amounts, columns = (np.concatenate([each[k].ravel() for each in terms]) for k in (0, 1))
+        short = amounts <= self.ceiling  # what is longer is left out
+        limit = self.most.open(np.full(1, FULL * (1.0 + MORE_LOSS)))
+        self.most.put(limit, columns[short], amounts[short] * (FULL / max(seconds, TINY)))
+
+    def _stored(self) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Columns that count what is stored on every device, and its bytes."""
+        yield self.first, self.chain.first_bytes.astype(np.float64)
+        for modules, counted in zip(self.modules, self.on, strict=True):
+            for module, on in zip(modules, counted, strict=True):
+                yield on, module.bytes.astype(np.float64)
 
     def _order(self, twins: Sequence[Sequence[int]]) -> None:
         """Rows that order devices which can be swapped."""

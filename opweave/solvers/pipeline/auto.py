@@ -19,8 +19,7 @@ from opweave.solvers.pipeline.lattice_search import LatticeSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.pipeline.visits import VisitSearch
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, Solver, go_on_with, register
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -63,7 +62,7 @@ def _searched(
 ) -> Outcome:
     """Try one device first, then the search that suits the objective."""
     if problem.max_visits != 1 and instance.names and instance.devices:
-        return VisitSearch(problem, run, partial(_search, joint=joint)).search()
+        return go_on_with(problem, "visits", run)
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
@@ -87,13 +86,16 @@ def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint:
             # the points and devices stay the same, so plans do
             instance = best.instance = lower(problem, run.objective)
             best.value = value_of(instance, best.plan)
-        outcome = _search(problem, instance, best, joint)
+        outcome = search_chain(problem, instance, best, joint)
         if best.plan is None or instance.blur <= SHARP * best.value or run.should_stop():
             break
     return outcome
 
 
-def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
+def search_chain(
+    problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch] = BottleneckSearch
+) -> Outcome:
+    """Run the search that suits the objective on given arrays; every device has one stage."""
     run = best.run
     if problem.cuts == "ideals" or problem.delivery == "host":
         return LatticeSearch(problem, instance, run, best).search()

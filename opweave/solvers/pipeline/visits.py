@@ -1,51 +1,63 @@
-"""Plans where a device may have several stages: mirrored orders, then local search.
+"""Plans where a device may have several stages: mirrored orders, annealing, and proofs.
 
 A tied embedding is a common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
 first and the last stage. Training is another: forward and backward pass of a layer are on one device. In both, devices
 are visited in mirrored order. So the order is folded where the ties meet, and what is a pair of stages becomes one
-stage of a chain, for which the search for chains is exact. Where cuts lie in one order, programs over walks prove
-bounds (:mod:`~opweave.solvers.pipeline.walks`), and often the optimum.
+stage of a chain, for which the search for chains is exact. With a common memory that is the whole problem
+(:mod:`~opweave.solvers.pipeline.mirrored`). Where cuts lie in one order, plans are annealed
+(:mod:`~opweave.solvers.pipeline.layouts`), labels refute thresholds where links are slow
+(:mod:`~opweave.solvers.pipeline.revisits`), and programs over walks prove bounds where they are fast
+(:mod:`~opweave.solvers.pipeline.walks`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import PipelineInstance, lower
-from opweave.problems.arrays import IntMatrix
+from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower
 from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.assignments import Assignments, units_of
+from opweave.solvers.pipeline.auto import search_chain
+from opweave.solvers.pipeline.blocks import BlockMaker
 from opweave.solvers.pipeline.exact import is_too_long
-from opweave.solvers.pipeline.plans import Best, Plan
-from opweave.solvers.registry import go_on_with
+from opweave.solvers.pipeline.folding import Layout, folded, folds_of, unfolded
+from opweave.solvers.pipeline.layouts import LayoutArrays, anneal_layout
+from opweave.solvers.pipeline.mirrored import mirrored
+from opweave.solvers.pipeline.plans import Best
+from opweave.solvers.pipeline.revisits import FOUND, NOTHING, SHARES, Revisits
+from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
+from opweave.solvers.pipeline.walks import SLACK
+from opweave.solvers.registry import Feature, Solver, go_on_with, register
 from opweave.solvers.run import Outcome, Run
 
 SINGLE_SHARE, SINGLE_SECONDS = 0.2, 5.0
 """Share of the time for plans with one stage for each device, and seconds when there is no time limit."""
 
-FIRST_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.2, 0.7, 20.0
-"""Shares of the time for the search before the proof, and for the proof, and its seconds when there is no limit."""
+FIRST_SHARE, THRESHOLD_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.15, 0.5, 0.5, 20.0
+"""Shares of the time left for the search before the proofs and for both proofs, and their seconds without a limit."""
+
+NEAR, LOWEST = 0.005, 0.01
+"""Relative difference of thresholds that are not told apart, and the lowest one tested, as a share of the best plan."""
 
 STALE, ANNEALINGS = 400, 3
 """Changes in a row without a better plan, and annealings, after which the search ends when there is no time limit."""
 
+STEPS, PLAIN_STEPS = 100_000, 300
+"""Moves of one annealing, compiled or not."""
+
+HOT = (0.05, 0.01, 0.2, 0.002)
+"""First temperatures of annealings, in turn, as shares of the objective."""
+
+MOST_STAGES = 64
+"""Most stages while annealing."""
+
 LARGEST_CHANGE = 0.2
 """Share of the points by which a cut moves at most."""
-
-TAILS, TAIL_SHARE = 4, 0.1
-"""Most last stages that are tried for tied operators, and how far from them they begin, as a share of the points."""
-
-Layout = list[tuple[int, int]]
-"""The point where each stage ends, and its device."""
-
-Fold = list[tuple[int, int]]
-"""Pairs of points, from the two ends of the order to one point in the middle."""
 
 
 @dataclass(eq=False)
@@ -54,16 +66,17 @@ class VisitSearch:
 
     problem: Pipeline
     run: Run
-    chain: Callable[[Pipeline, PipelineInstance, Best], Outcome]
-    """Searches plans with one stage for each device, on given arrays."""
 
     def __post_init__(self) -> None:
         apart = tuple(each for each in self.problem.constraints if not means(each, Colocate))
         self._apart = self.problem.model_copy(update={"max_visits": 1, "constraints": apart})
+        self._annealed = 0
         self.instance: PipelineInstance = lower(self._apart)  # a Colocate forbids no cut here
 
     def search(self) -> Outcome:
         """Search until time is up."""
+        if self._unmirrored():
+            return Outcome(self.run.termination())
         single = self._single()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
@@ -72,13 +85,30 @@ class VisitSearch:
             self._change(single, rng)
         else:
             with self.run.share(FIRST_SHARE):
-                self._change(single, rng)
+                self._anneal(single)
+            if not self._over() and self._has_thresholds():
+                with self.run.share(THRESHOLD_SHARE, PROOF_SECONDS):
+                    self._test_thresholds()
             if not self._over():
                 with self.run.share(PROOF_SHARE, PROOF_SECONDS):
                     go_on_with(self.problem, "walks", self.run)
             if not self._over() and self.run.time_limit is not None:
-                self._change(self.run.best if isinstance(self.run.best, Stages) else single, rng)
+                self._anneal(single)
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
+
+    def _unmirrored(self) -> bool:
+        """Solve training as inference where that is the same; whether nothing is left to do."""
+        smaller = mirrored(self.problem)
+        if smaller is None:
+            return False
+        self.run.enter("pairs of forward and backward operators")
+        scout = Run(time_limit=self.run.remaining(), seed=self.run.seed)
+        go_on_with(smaller.problem, "auto", scout)
+        if isinstance(scout.best, Stages):
+            self._report(smaller.unfolded(self.problem, scout.best))
+        if scout.bound is not None:
+            self.run.proved(scout.bound, scout.bound_source or "pairs of forward and backward operators")
+        return self._over()
 
     def _single(self) -> Stages | None:
         """The best plan found with one stage for each device, or in mirrored order."""
@@ -109,8 +139,8 @@ class VisitSearch:
             if self._over():
                 return
             scout = Run(time_limit=seconds, seed=self.run.seed)
-            known = Best(folded(self.instance, fold), scout)
-            self.chain(self._apart, known.instance, known)
+            known = Best(folded(self._apart, self.instance, fold), scout)
+            search_chain(self._apart, known.instance, known)
             if known.plan is not None:
                 self._report(self._stages(unfolded(fold, known.plan)))
 
@@ -139,6 +169,58 @@ class VisitSearch:
             assignments.where = assignments.anneal(self.run, rng)
             self._report(assignments.stages(assignments.where))
             done += 1
+
+    def _has_thresholds(self) -> bool:
+        """Whether :mod:`~opweave.solvers.pipeline.revisits` can test thresholds."""
+        problem = self.problem
+        usual = problem.objective == "bottleneck" and problem.channel == "dedicated" and problem.load == "overlap"
+        return usual and problem.max_replicas == 1 and problem.stage_limit <= MOST_LABELLED
+
+    def _test_thresholds(self) -> None:
+        """Test just below the best plan, which is improved or proved; then bisect for a better bound."""
+        self.run.enter("thresholds with several stages")
+        blocks = BlockMaker(self.problem, self.instance)
+        tests = Revisits(blocks, self.run.halt)
+        high = math.inf
+        while self.run.objective and not self._over():
+            top = math.nextafter(float(self.run.objective) * (1.0 - SLACK), 0.0)
+            low = max(float(self.run.bound or 0.0), LOWEST * top)
+            limit = top if high > top else math.sqrt(low * high)
+            if high <= top and high < low * (1.0 + NEAR):
+                break
+            before = self.run.objective
+            for shares in SHARES:
+                answer, layout = tests.test(limit, shares)
+                if answer == FOUND:
+                    self._report(self._stages(layout))
+                if answer != FOUND or self.run.objective != before or self._over():
+                    break
+            self.run.proved(blocks.least, "loads shared out")
+            if answer == NOTHING:
+                self.run.proved(limit, "labels of walks")
+            elif self.run.objective == before:
+                high = limit
+
+    def _anneal(self, single: Stages | None) -> None:
+        """Anneal the best layout, and layouts from scratch, in turn."""
+        self.run.enter("devices with several stages")
+        arrays = LayoutArrays.of(self.problem, self.instance)
+        room, scale = min(self.problem.stage_limit, MOST_STAGES), float(self.instance.elapsed.max()) or 1.0
+        stale = 0
+        while not self._over() and (stale < ANNEALINGS or self.run.time_limit is not None):
+            known = self.run.best if isinstance(self.run.best, Stages) else single
+            layout = self._first(known)
+            steps = STEPS if anneal_layout.is_fast(100 * STEPS) else PLAIN_STEPS
+            ends, devices = np.zeros((2, max(room, len(layout)) + 1), dtype=np.int64)
+            ends[: len(layout)], devices[: len(layout)] = np.array(layout).T
+            start = scale if self.run.objective is None else float(self.run.objective)
+            heat = np.array([HOT[self._annealed % len(HOT)] * start, 10.0 * scale, steps])
+            moves = anneal_layout.sized(100 * steps)
+            count = moves(arrays, ends, devices, len(layout), heat, self.run.seed + self._annealed, self.run.halt)[1]
+            self._annealed += 1
+            before = self.run.objective
+            self._report(self._stages(list(zip(ends[:count].tolist(), devices[:count].tolist(), strict=True))))
+            stale = 0 if self.run.objective != before else stale + 1
 
     def _change(self, single: Stages | None, rng: np.random.Generator) -> None:
         """Move cuts, exchange devices, insert and remove stages."""
@@ -206,96 +288,6 @@ def beyond_links(problem: Pipeline) -> bool:
     return problem.cuts == "ideals" or problem.delivery == "host"
 
 
-def folds_of(problem: Pipeline, instance: PipelineInstance) -> Iterator[Fold]:
-    """Ways to fold the order so that tied operators meet; none if ties do not lie inside each other."""
-    last, points, sent = instance.last, np.arange(instance.last + 1)[:, None], instance.sent
-    sides, spans = _sides(problem, instance)
-    low, high = int(sides[:, 1].max(initial=0)), int(sides[:, 2].min(initial=last - 1))
-    if low >= high or (np.diff(sides[np.lexsort((-sides[:, 2], sides[:, 1])), 2]) > 0).any():
-        return
-    near, far = (sides[:, 1] < points).sum(axis=1), (sides[:, 2] >= points).sum(axis=1)
-    spans = np.concatenate([spans, sides[:, :2], sides[:, 2:]])
-    free = np.asarray(~((spans[:, 0] < points) & (points <= spans[:, 1])).any(axis=1))
-    cheapest = {0: last}
-    for count in range(1, len(sides)):
-        there = np.flatnonzero(free & (far == count) & (points[:, 0] > high))
-        if len(there):
-            cheapest[count] = int(there[sent[there].argmin()])
-    outer = [(a, cheapest[near[a]]) for a in range(low + 1) if free[a] and near[a] in cheapest]
-    tails = np.flatnonzero(free[: high + 1])
-    tails = tails[tails > max(low, high - 1 - int(TAIL_SHARE * last))]
-    cheap = tails[np.argsort(sent[tails], kind="stable")][:TAILS]
-    for tail in dict.fromkeys([*tails[-1:].tolist(), *cheap.tolist()]):
-        yield [*outer, *((a, tail) for a in range(low + 1, tail + 1) if free[a])]
-
-
-def _sides(problem: Pipeline, instance: PipelineInstance) -> tuple[IntMatrix, IntMatrix]:
-    """Of ties across the middle, the first and last pieces on the near side and on the far side; spans of the others.
-
-    The middle is that of the widest gap between tied pieces. Shapes (ties, 4) and (others, 2).
-    """
-    place, ends = {name: k for k, name in enumerate(instance.names)}, instance.position
-    rules = [each.ops for each in problem.constraints if means(each, Colocate)]
-    tied = [np.unique([np.searchsorted(ends, place[op], side="right") - 1 for op in ops]) for ops in rules]
-    gaps = [(int(step), int(k)) for each in tied for step, k in zip(np.diff(each), each, strict=False) if step > 1]
-    step, begin = max(gaps, default=(0, instance.last))
-    parts = [(each[each <= begin + step // 2], each[each > begin + step // 2]) for each in tied]
-    sides = [(a[0], a[-1], b[0], b[-1]) for a, b in parts if len(a) and len(b)]
-    spans = [(each[0], each[-1]) for each, (a, b) in zip(tied, parts, strict=True) if not (len(a) and len(b))]
-    return np.array(sides, dtype=np.int64).reshape(-1, 4), np.array(spans, dtype=np.int64).reshape(-1, 2)
-
-
-def folded(instance: PipelineInstance, fold: Fold) -> PipelineInstance:
-    """Arrays of a folded order: a stage between two of its points runs what lies between both in front and behind.
-
-    A transfer counts as the larger of both; what a stage in the middle sends back to an early device is left out.
-    """
-    front, back = np.array(fold, dtype=np.int64).T
-    position, both = instance.position, back[:-1] > back[1:]
-    runs = [
-        np.r_[position[a] : position[b], position[d] : position[c]]
-        for a, b, c, d in zip(front[:-1], front[1:], back[:-1], back[1:], strict=True)
-    ]
-    order, sizes = np.concatenate(runs), np.cumsum([0, *map(len, runs)])
-    seconds = np.ascontiguousarray(instance.seconds[:, order])
-    elapsed = np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)], axis=1)[:, sizes]
-    memory = np.array(instance.memory)
-    memory = np.cumsum([0, *(np.diff(memory[front]) - np.diff(memory[back]))]).astype(np.int64)
-    refused = np.cumsum([np.zeros(len(seconds), dtype=int), *(instance.reach[:, :-1] <= np.arange(instance.last)).T], 0)
-    blocked = refused[front[1:]] - refused[front[:-1]] + refused[back[:-1]] - refused[back[1:]]
-    points = np.arange(len(fold))
-    reach = np.empty((len(seconds), len(fold)), dtype=np.int64)
-    for v, capacity in enumerate(instance.capacity.tolist()):
-        room = np.searchsorted(memory, memory + min(capacity, int(memory[-1])), side="right") - 1
-        walls = np.append(np.flatnonzero(blocked[:, v]), len(fold) - 1)
-        reach[v] = np.maximum(points, np.minimum(room, walls[np.searchsorted(walls, np.minimum(points, walls[-1]))]))
-    sent = np.maximum(instance.sent[front], np.where(np.append(both, False), instance.sent[back], 0.0))
-    return replace(
-        instance,
-        names=tuple(instance.names[k] for k in order.tolist()),
-        position=sizes,
-        sent=sent,
-        seconds=seconds,
-        elapsed=np.ascontiguousarray(elapsed),
-        reach=reach,
-        memory=memory,
-    )
-
-
-def unfolded(fold: Fold, plan: Plan) -> Layout:
-    """The stages of a plan on a folded order."""
-    cuts = [0, *plan.cuts]
-    ends = [fold[cut][0] for cut in cuts[1:]]
-    ends += [fold[cut][1] for cut in cuts[::-1]]
-    layout: Layout = []
-    for end, v in zip(ends, [*plan.devices, *plan.devices[-2::-1]], strict=True):
-        if layout and layout[-1][1] == v:
-            layout[-1] = (end, v)
-        elif not layout or end > layout[-1][0]:
-            layout.append((end, v))
-    return layout
-
-
 def _mended(ends: list[int], devices: list[int], last: int) -> Layout:
     """Ends in ascending order, without empty stages and without two in a row on one device."""
     ends = [*np.clip(ends[:-1], 1, max(1, last - 1)).tolist(), last]
@@ -310,3 +302,24 @@ def _mended(ends: list[int], devices: list[int], last: int) -> Layout:
     if layout[-1][0] < last:
         layout[-1] = (last, layout[-1][1])
     return layout
+
+
+def solve_visits(problem: Pipeline, run: Run) -> Outcome:
+    """Search plans where devices may have several stages."""
+    if problem.max_visits == 1 or not problem.running_order or not problem.usable_devices:
+        return go_on_with(problem.model_copy(update={"max_visits": 1}), "exact", run)
+    return VisitSearch(problem, run).search()
+
+
+register(
+    Solver(
+        name="visits",
+        problem=Pipeline.kind,
+        kind="plan",
+        run=solve_visits,
+        about="devices with several stages: folded orders, annealing, thresholds refuted by labels, walks",
+        proves="optimum",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        supports=SUPPORTS,
+    )
+)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,21 +46,67 @@ def without_ties(problem: Pipeline) -> Pipeline:
     return problem.model_copy(update={"max_visits": 1, "max_stages": None, "min_stages": 1, "constraints": apart})
 
 
+class Sendable(NamedTuple):
+    """Tensors that may be sent, and who reads them.
+
+    Attributes
+    ----------
+    bytes, maker
+        Bytes after compression, and the piece that makes each tensor. A graph input that arrives at the first stage
+        counts as made by the first piece. Shape (tensors,).
+    tensor, reader
+        Pairs of a tensor and a piece that reads it. Shape (pairs,).
+    """
+
+    bytes: FloatArray
+    maker: IntArray
+    tensor: IntArray
+    reader: IntArray
+
+    @classmethod
+    def of(cls, problem: Pipeline, instance: PipelineInstance) -> Sendable:
+        """Find them; tensors that nobody sends have no pairs."""
+        arrays, index = problem.graph.arrays, problem.graph.operator_index
+        piece = np.zeros(len(index), dtype=np.int64)
+        order = [index[name] for name in instance.names]
+        piece[order] = np.repeat(np.arange(instance.last), np.diff(instance.position))
+        maker = np.where(arrays.producer < 0, 0, piece[arrays.producer])
+        tensor, reader = arrays.reads.items, piece[arrays.reads.heads()]
+        kept = (arrays.producer[tensor] >= 0) | (problem.inputs == "first")
+        return cls(arrays.tensor_bytes / problem.compression, maker, tensor[kept], reader[kept])
+
+
 def surely_sent(problem: Pipeline, instance: PipelineInstance) -> FloatArray:
     """Bytes that any change of devices at a point sends: what is made right before it and read behind it at once.
 
     Shape (points,).
     """
-    graph, ends = problem.graph, instance.position
-    piece = {name: int(np.searchsorted(ends, k, side="right")) - 1 for k, name in enumerate(instance.names)}
-    made = dict.fromkeys(graph.inputs, 0) if problem.inputs == "first" else {}
-    made |= {tensor: piece[op.id] for op in graph.operators for tensor in op.outputs}
-    sent = np.zeros(instance.last + 1)
-    over = {(tensor, piece[op.id]) for op in graph.operators for tensor in op.inputs}
-    for tensor, reader in over:
-        if made.get(tensor, reader) + 1 == reader:
-            sent[reader] += graph.tensors[graph.tensor_index[tensor]].bytes
-    return np.minimum(sent / problem.compression, instance.sent)
+    found = Sendable.of(problem, instance)
+    direct = np.unique(found.tensor[found.reader == found.maker[found.tensor] + 1])
+    sent = np.bincount(found.maker[direct] + 1, found.bytes[direct], minlength=instance.last + 1)
+    return np.minimum(sent, instance.sent)
+
+
+def pieces_by_name(instance: PipelineInstance) -> dict[str, int]:
+    """The piece of every operator."""
+    pieces = np.repeat(np.arange(instance.last), np.diff(instance.position))
+    return dict(zip(instance.names, pieces.tolist(), strict=True))
+
+
+def tied_pieces(problem: Pipeline, instance: PipelineInstance) -> list[list[int]]:
+    """Groups of pieces on one device, in ascending order (``Colocate``)."""
+    piece = pieces_by_name(instance)
+    return [sorted({piece[op] for op in rule.ops}) for rule in problem.constraints if means(rule, Colocate)]
+
+
+def shared_parameters(problem: Pipeline, instance: PipelineInstance) -> list[tuple[int, IntArray]]:
+    """Bytes of every parameter that several operators read, and the pieces that do."""
+    graph, piece = problem.graph, pieces_by_name(instance)
+    users: dict[str, list[int]] = {}
+    for name in instance.names:
+        for each in dict.fromkeys(graph.operators[graph.operator_index[name]].parameters):
+            users.setdefault(each, []).append(piece[name])
+    return [(graph.parameter_bytes[name], np.unique(each)) for name, each in users.items() if len(each) > 1]
 
 
 @dataclass(eq=False)
@@ -110,7 +157,7 @@ class Walk:
         change = on.size + np.arange(len(point))
         point = point + 1
         sending = np.where(source == target, 0.0, self.send[point, source, target]) / self.unit
-        shared = self._shared()
+        shared = shared_parameters(self.problem, self.instance)
         held = int(change[-1] + 1 if len(change) else on.size) + np.arange(len(shared) * devices)
         columns = on.size + len(change) + len(held) + 1
         most, equal = SparseRows(), SparseRows()
@@ -119,10 +166,11 @@ class Walk:
             rows = equal.open(np.zeros(there_on.size))
             equal.put(rows, there_on.ravel(), -1.0)
             equal.put(rows[(point - 1) * devices + ends], change, 1.0)
-        for first, second in self._ties():
-            rows = equal.open(np.zeros(devices))
-            equal.put(rows, on[first], 1.0)
-            equal.put(rows, on[second], -1.0)
+        for group in tied_pieces(self.problem, self.instance):
+            for other in group[1:]:
+                rows = equal.open(np.zeros(devices))
+                equal.put(rows, on[group[0]], 1.0)
+                equal.put(rows, on[other], -1.0)
         self._limits(most, on, (source, target, change))
         self._memory(most, on, held.reshape(len(shared), devices), shared)
         cost = self._times(most, on, (point, change, sending), columns)
@@ -131,26 +179,6 @@ class Walk:
         upper[on] = may
         upper[-1] = 2.0
         return LinearProgram.of(cost, upper, most, equal), on
-
-    def _ties(self) -> list[tuple[int, int]]:
-        """Pairs of pieces on one device."""
-        place = {name: k for k, name in enumerate(self.instance.names)}
-        found = set()
-        for rule in self.problem.constraints:
-            if means(rule, Colocate):
-                ends = self.instance.position
-                mine = sorted({int(np.searchsorted(ends, place[op], side="right")) - 1 for op in rule.ops})
-                found |= {(mine[0], other) for other in mine[1:]}
-        return sorted(found)
-
-    def _shared(self) -> list[tuple[int, IntArray]]:
-        """Bytes of every parameter that several operators read, and the pieces that do."""
-        graph, ends = self.problem.graph, self.instance.position
-        users: dict[str, list[int]] = {}
-        for k, name in enumerate(self.instance.names):
-            for each in dict.fromkeys(graph.operators[graph.operator_index[name]].parameters):
-                users.setdefault(each, []).append(int(np.searchsorted(ends, k, side="right")) - 1)
-        return [(graph.parameter_bytes[name], np.unique(each)) for name, each in users.items() if len(each) > 1]
 
     def _limits(self, most: SparseRows, on: IntMatrix, changes: tuple[IntArray, IntArray, IntArray]) -> None:
         """How often devices are entered, and how many stages there are."""

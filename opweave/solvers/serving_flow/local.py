@@ -34,8 +34,9 @@ class Round(NamedTuple):
 
 
 AIMED, SHORT, LONG = Round(200_000, 0.01, 3e-4, 1.0), Round(20_000, 0.1, 0.003, 0.0), Round(200_000, 0.1, 0.003, 0.0)
-ROUNDS = (AIMED, SHORT, AIMED, LONG)
-"""Rounds in turn. They begin with the best plan, except that every second one with an aim begins with the first."""
+ROUNDS = (SHORT, AIMED, LONG, AIMED)
+"""Rounds in turn, the first to have any plan. They begin with the best one, except that every second one with an aim
+begins with what was given."""
 
 RAISED, LOWERED = 1.02, 0.97
 """How an aim changes that was reached, and one that was not."""
@@ -77,9 +78,9 @@ def climb(instance: ServingInstance, blocks: Blocks, run: Run, rounds: int) -> N
     known = instance.blocks(run.best) if isinstance(run.best, LayerBlocks) else blocks
     best, highest = np.asarray(known, dtype=np.int64), 0.0
     aim = 0.0 if plain else _free(limits_of(instance, WIDE), first.copy(), np.zeros((0, DRAWS)), np.zeros(0), 0.0)[1]
-    for number, kind in enumerate(islice(cycle(ROUNDS[1::2] if plain else ROUNDS), rounds)):
+    for number, kind in enumerate(islice(cycle(ROUNDS[::2] if plain else ROUNDS), rounds)):
         aimed = aim * kind.aim
-        now, done, reached = (first if aimed and number % 4 == 0 else best).copy(), 0, 0.0
+        now, done, reached = (first if aimed and number % 4 == 1 else best).copy(), 0, 0.0
         while done < kind.steps and not (aimed and reached >= aim * (1.0 - CLOSE)):
             if run.should_stop() or _close(run):
                 return

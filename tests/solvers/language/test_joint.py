@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import fastest_pass, whole_layers
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.workload import Workload, parts
-from opweave.solvers.language.joint import fastest_mix, in_types
+from opweave.solvers.language.joint import fastest_mix, in_types, smallest_mix
 from opweave.solvers.language.mix import quantised_mix
 from tests.oracles.chain import best_chain
 from tests.solvers.language.models import DENSE, EXPERTS, model_of
@@ -70,6 +71,43 @@ def test_every_mix_in_every_place_agrees(
     assert found.lost <= budget * (1 + 1e-9)
     assert found.bound <= optimum * (1 + 1e-9)
     assert found.result.objective == pytest.approx(optimum, rel=1e-6)
+    assert found.proved
+
+
+def least_bytes(
+    model: LanguageModel, rig: Rig, loss: dict[str, dict[str, float]], budget: float, most: float
+) -> int | None:
+    """The fewest bytes of weights of all mixes that have places in which a pass takes at most so many seconds."""
+    rows = {part.id: loss[part.role] for part in parts(model, WORK) if part.role in loss}
+    known = []
+    for mix in product(*(row.items() for row in rows.values())):
+        if sum(lost for _, lost in mix) <= budget:
+            typed = in_types(model, {name: kind for name, (kind, _) in zip(rows, mix, strict=True)})
+            seconds = best_chain(fastest_pass(typed, rig, WORK))
+            known += [typed.parameter_bytes] if seconds is not None and seconds <= most * (1 + 1e-9) else []
+    return min(known, default=None)
+
+
+@settings(max_examples=4, deadline=None)
+@given(question=questions(), factor=st.sampled_from([None, 1.0, 1.3]))
+def test_the_smallest_mix_agrees_with_every_mix(
+    question: tuple[LanguageModel, Rig, dict[str, dict[str, float]], float], factor: float | None
+) -> None:
+    model, rig, loss, budget = question
+    fastest = best_mix(*question)
+    most = None if factor is None or fastest is None else factor * fastest
+    optimum = least_bytes(*question, np.inf if most is None else most)
+    found = smallest_mix(model, rig, WORK, loss, budget, seconds=most, time_limit=20)
+    if optimum is None:
+        assert found.result is None
+        assert found.reason
+        return
+    assert found.result is not None
+    assert found.result.verified
+    assert found.lost <= budget * (1 + 1e-9)
+    assert most is None or found.result.objective <= most * (1 + 1e-6)
+    assert found.bound <= optimum * (1 + 1e-9)
+    assert found.model.parameter_bytes == optimum
     assert found.proved
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.solvers.pipeline.folding import folded, folds_of, unfolded
 from opweave.solvers.pipeline.plans import Plan
-from opweave.solvers.pipeline.visits import folded, folds_of, unfolded
 from opweave.solvers.pipeline.walks import surely_sent, without_ties
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import wide_pipelines
@@ -63,7 +63,7 @@ def test_an_order_is_folded_where_tied_operators_meet() -> None:
     instance = lower(without_ties(problem))
     fold = next(folds_of(problem, instance))
     assert fold == [(0, 6), (1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
-    around = folded(instance, fold)
+    around = folded(problem, instance, fold)
     assert around.names == ("o0", "o5", "o1", "o2", "o3", "o4")
     assert around.elapsed[0].tolist() == [0.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     assert unfolded(fold, Plan((1, 3), (2, 0, 1))) == [(1, 2), (3, 0), (5, 1), (6, 2)]

@@ -55,6 +55,9 @@ LARGEST, GROWTH = 160, 1.3
 FIRST, LEAST = 0.006, 0.001
 """First step above the bound, and the least for which a try is worth its time, as shares of the bound."""
 
+FAR = 3.0
+"""Most first steps from the length of a plan through an operator to the first that is tried for it."""
+
 TRIES, UNDECIDED = 7, 2
 """Most tries for one operator in a sweep, and most of them that do not end in time."""
 
@@ -97,7 +100,7 @@ class Heads:
         bound = longest(self.arrays, self.reach)
         first = low = float(self.lengths()[v])
         high, step = np.inf, FIRST * bound
-        length, window = max(low, bound) + step, self._window(v)
+        length, window = min(bound + step, low + FAR * step), self._window(v)
         undecided = 0
         for _ in range(TRIES):
             if length - low <= LEAST * bound or undecided == UNDECIDED or tries.late():
@@ -131,9 +134,9 @@ class Heads:
         return refutes(arrays, links, length, work, tries.left(), known)
 
     def _window(self, v: int) -> IntArray:
-        """The ancestors of an operator with the largest heads, predecessors first."""
+        """The ancestors of an operator that start last, predecessors first; those with slack count as earlier."""
         found = self.order[self.ancestors[self.order, v] & (self.order != v)]
-        last = np.argsort(-self.reach.heads[found].min(axis=1), kind="stable")[: self.most]
+        last = np.argsort(-(self.reach.heads.min(axis=1) + self.lengths())[found], kind="stable")[: self.most]
         near: IntArray = found[np.sort(last)]
         return near
 
