@@ -1,9 +1,9 @@
 """Benchmarks of memory layout: public instances, orders of real graphs, large traces, pools.
 
-Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs large pools``; ``--smoke`` is
-for a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0), ``A.1048576.csv`` etc., in the
-folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of the processor, and loops are
-compiled before.
+Run ``python -m benchmarks.memory_layout`` for everything, or name parts: ``public graphs families large pools``;
+``--smoke`` is for a few small ones. ``public`` needs the instances of google/minimalloc (Apache-2.0),
+``A.1048576.csv`` etc., in the folder that the environment variable ``OPWEAVE_MINIMALLOC`` names. Times are seconds of
+the processor, and loops are compiled before.
 """
 
 from __future__ import annotations
@@ -121,6 +121,56 @@ def graphs(*, smoke: bool) -> None:
     )
 
 
+def family(shape: str, storages: int, seed: int) -> ow.MemoryLayout:
+    """Random storages with alignment: nested as in training, a sliding window, or bursts that begin together."""
+    noise, begin = np.random.default_rng(seed), np.arange(storages)
+    if shape == "nested":
+        short = noise.random(storages) < 0.5
+        end = np.where(short, begin + noise.integers(1, 5, storages), 2 * storages - begin + noise.integers(-3, 4))
+    elif shape == "windows":
+        end = begin + noise.integers(1, 40, storages)
+    else:
+        begin = 10 * noise.integers(0, storages // 20, storages)
+        end = begin + noise.geometric(0.05, storages)
+    size = 1 + (64 * noise.lognormal(3.0, 1.2, storages)).astype(np.int64)
+    step = noise.choice([1, 16, 64], storages)
+    rows = zip(begin.tolist(), end.tolist(), size.tolist(), step.tolist(), strict=True)
+    return ow.MemoryLayout(
+        lifetimes=[ow.Lifetime(id=f"s{k}", begin=b, end=e, bytes=s, alignment=a) for k, (b, e, s, a) in enumerate(rows)]
+    )
+
+
+def family_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """What rules and ``auto`` leave above the bound."""
+    for shape in ("nested", "windows", "bursts"):
+        for count in (60,) if smoke else (300, 1_000):
+            problem = family(shape, count, seed=count)
+            rules = [ow.solve(problem, solver=rule).objective or 0 for rule in RULES]
+            began = time.process_time()
+            result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
+            seconds = time.process_time() - began
+            best = f"{100 * (min(rules) / (result.bound or 1) - 1):.1f} %"
+            yield (
+                shape,
+                count,
+                problem.live_peak,
+                best,
+                result.objective,
+                result.status.value,
+                percent(result.gap),
+                f"{seconds:.2f}",
+            )
+
+
+def families(*, smoke: bool) -> None:
+    """Three shapes of lifetimes."""
+    show(
+        "Random families with alignment of 1, 16 or 64 bytes",
+        ("lifetimes", "storages", "live peak", "best rule", "arena", "status", "gap", "seconds"),
+        family_rows(smoke=smoke),
+    )
+
+
 def large_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Many storages."""
     for count in (1_000,) if smoke else (1_000, 10_000, 60_000):
@@ -178,7 +228,9 @@ def pools(*, smoke: bool) -> None:
 
 def main() -> None:
     """Run the parts named on the command line."""
-    run_parts(__doc__, {"public": public, "graphs": graphs, "large": large, "pools": pools}, warm_up)
+    run_parts(
+        __doc__, {"public": public, "graphs": graphs, "families": families, "large": large, "pools": pools}, warm_up
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Run ``python -m benchmarks.model_files``; ``--smoke`` leaves out what llama.cpp 
 * vLLM's cut of Llama-3-70B on eight L4 (https://github.com/vllm-project/vllm/pull/6920): blocks of cache;
 * published tokens per second on devices with a data sheet, and what the median share of their bandwidth predicts;
 * if ``llama-cpp-python`` is installed: bytes of tensors and caches of generated models, and seconds for a token on one
-  and two threads (one: of the processor; two: of the clock), next to what a roofline predicts from the first model.
+  and two threads (one: of the processor; two: of the clock), next to two predictions: from the bandwidth of the first
+  model, and from the first three models, with a time for each byte, each number and each layer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from time import perf_counter, thread_time
 from types import ModuleType
 from typing import NamedTuple
+
+import numpy as np
 
 import opweave as ow
 from benchmarks.models.hybrid_gguf import hybrids
@@ -161,12 +164,13 @@ def _keys(
 def generated() -> Iterator[Net]:
     """Models whose weights are zeros: their speed is that of any numbers."""
     dense = _keys("llama", 12, 2048, 16, 4, 128, feed_forward_length=5632)
-    for kind, name in ((Q8_0, "q8_0"), (Q4_0, "q4_0"), (F16, "f16")):
+    for kind, name in ((Q8_0, "q8_0"), (Q4_0, "q4_0")):
         yield Net(f"dense, {name}", "llama", dense, _dense(2048, 5632, 512, 12, kind))
-    yield Net("dense, q8_0, caches q8_0", "llama", dense, _dense(2048, 5632, 512, 12, Q8_0), "q8_0", 8192)
     sparse = _keys("qwen3moe", 6, 1024, 8, 2, 128, expert_count=32, expert_used_count=4, feed_forward_length=512)
     sparse["qwen3moe.expert_feed_forward_length"] = 512
     yield Net("32 experts, q8_0", "qwen3moe", sparse, _sparse(1024, 512, 256, 6, 32))
+    yield Net("dense, f16", "llama", dense, _dense(2048, 5632, 512, 12, F16))
+    yield Net("dense, q8_0, caches q8_0", "llama", dense, _dense(2048, 5632, 512, 12, Q8_0), "q8_0", 8192)
     windows = {"attention.sliding_window": 512, "feed_forward_length": 4096}
     gemma = _keys("gemma3", 12, 1024, 4, 2, 256, **windows)
     yield Net("windows, q4_0", "gemma3", gemma, _gemma(1024, 4096, 12), "f16", 8192)
@@ -230,9 +234,9 @@ def _token(llama: ModuleType, context: object, number: int, clock: Callable[[], 
 
 
 def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iterator[dict[str, object]]:
-    """Bytes and seconds of generated models; the first one's seconds give the bandwidth for all others."""
+    """Bytes and seconds of generated models; the seconds of the first three give those of the others."""
     llama.llama_backend_init()
-    bandwidth: dict[int, float] = {}
+    known: dict[int, list[tuple[float, float, float, float]]] = {count: [] for count in threads}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.gguf"
         for net in generated():
@@ -240,16 +244,21 @@ def beside_llama_cpp(llama: ModuleType, threads: Sequence[int] = (1, 2)) -> Iter
             model = ow.llm.read(path)
             work = ow.llm.Workload(context=net.context, keys=net.keys_type, values=net.keys_type)
             short = work.model_copy(update={"context": TOKENS // 2})
-            read = sum(part.read_bytes for part in ow.llm.parts(model, short))
+            parts = ow.llm.parts(model, short)
+            read, numbers = sum(part.read_bytes for part in parts), sum(part.flops for part in parts) / 2.0
             found = measured(llama, path, net, threads)
             held = sum(work.held_bytes(layer.cache) for layer in model.layers)
             row: dict[str, object] = {"model": net.name, "weights MB": found.weights / 1e6}
             row |= {"bytes off": model.parameter_bytes - found.weights, "caches MiB": found.cache / 2**20}
             row["caches off MiB"] = round((held - found.cache) / 2**20, 2)
             for count, seconds in found.seconds.items():
-                bandwidth.setdefault(count, read / seconds)
-                predicted = read / bandwidth[count]
-                row |= {f"ms, {count} threads": 1e3 * seconds, f"error {count} %": 100 * (predicted / seconds - 1)}
+                known[count] = [*known[count], (read, numbers, len(model.layers), seconds)][:3]
+                rows = np.asarray(known[count])
+                costs = np.linalg.lstsq(rows[:, :3], rows[:, 3])[0]
+                summed = float(costs @ (read, numbers, len(model.layers)))
+                row |= {f"ms, {count} threads": 1e3 * seconds}
+                row |= {f"bytes {count} %": 100 * (read * rows[0, 3] / rows[0, 0] / seconds - 1)}
+                row |= {f"sums {count} %": 100 * (summed / seconds - 1)}
             yield row
 
 

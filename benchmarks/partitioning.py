@@ -297,8 +297,14 @@ def passes(graph: ow.OpGraph) -> list[ow.Colocate]:
 
 def training_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Every layer on one device with its backward pass."""
-    path = INSTANCES / "throughput-inputs_LayerGraphs_bert24_training.json.gz"
-    problems = [("bert24, accelerators", ow.load_problem(path))] if path.exists() else []
+    path, problems = (
+        INSTANCES / "throughput-inputs_LayerGraphs_bert24_training.json.gz",
+        list[tuple[str, ow.Pipeline]](),
+    )
+    if path.exists():
+        read = ow.load_problem(path)
+        assert isinstance(read, ow.Pipeline)
+        problems.append(("bert24, accelerators", read))
     if not smoke:
         graph = ow.load(GRAPHS / "torch" / "gpt3_330m.train.json.gz")
         whole = sum(parameter.bytes for parameter in graph.parameters)

@@ -45,20 +45,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from opweave import interrupts as _interrupts  # noqa: F401  (before what takes long to import)
-from opweave.adapters import clusters
-from opweave.adapters.costs.calibrate import calibrate
-from opweave.adapters.graphs.lifetimes import load_lifetimes
-from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
-from opweave.adapters.report.progress_figure import progress_figure
-from opweave.adapters.report.views import explain
-from opweave.adapters.verify.report import Verification
-from opweave.adapters.verify.verify import verify
-from opweave.formulations.build import build_model, read_solution
-from opweave.formulations.export.write import ModelFile, write_model
-from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, register_formulation
-from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
@@ -103,23 +89,16 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
-from opweave.solvers.compiling.warm import Warmed, warm
-from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
-from opweave.solvers.engines.listed import FormulationInfo, list_formulations
-from opweave.solvers.evolution.ask import pymoo_problem
-from opweave.solvers.own import solver_for
-from opweave.solvers.questions.compare import Comparison, compare
-from opweave.solvers.questions.conflict import Conflict, Proof, conflict
-from opweave.solvers.questions.mend import Mend
-from opweave.solvers.questions.pareto import Front, pareto
-from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
-    from opweave.adapters import keras, llm, onnx, runtimes, torch
+    from opweave.adapters import clusters, keras, llm, onnx, runtimes, torch
+    from opweave.adapters.costs.calibrate import calibrate
+    from opweave.adapters.graphs.lifetimes import load_lifetimes
+    from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
     from opweave.adapters.onnx import (
         Piece as Piece,
     )
@@ -138,6 +117,8 @@ if TYPE_CHECKING:
     from opweave.adapters.onnx import (
         split_onnx as split_onnx,
     )
+    from opweave.adapters.report.progress_figure import progress_figure
+    from opweave.adapters.report.views import explain
     from opweave.adapters.runtimes import (
         Group as Group,
     )
@@ -159,6 +140,24 @@ if TYPE_CHECKING:
     from opweave.adapters.torch import split_torch as split_torch
     from opweave.adapters.torch import trace_step as trace_step
     from opweave.adapters.torch import trace_training as trace_training
+    from opweave.adapters.verify.report import Verification
+    from opweave.adapters.verify.verify import verify
+    from opweave.formulations.build import build_model, read_solution
+    from opweave.formulations.export.write import ModelFile, write_model
+    from opweave.formulations.expressions import express
+    from opweave.formulations.formulation import Formulation, register_formulation
+    from opweave.formulations.modeling.linear import Linear
+    from opweave.formulations.modeling.model import LinearModel
+    from opweave.solvers.compiling.warm import Warmed, warm
+    from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
+    from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+    from opweave.solvers.evolution.ask import pymoo_problem
+    from opweave.solvers.own import solver_for
+    from opweave.solvers.questions.compare import Comparison, compare
+    from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+    from opweave.solvers.questions.mend import Mend
+    from opweave.solvers.questions.pareto import Front, pareto
+    from opweave.solvers.questions.sweep import Sweep, sweep
     from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
@@ -297,18 +296,49 @@ __all__ = [
 _NAMESPACES = ("keras", "onnx", "runtimes", "torch")
 """Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
 
-_LAZY = (*_NAMESPACES, "llm")
+_LAZY = (*_NAMESPACES, "clusters", "llm")
 """Modules that are imported on first use."""
+
+_HOMES = {
+    "adapters.costs.calibrate": ("calibrate",),
+    "adapters.graphs.lifetimes": ("load_lifetimes",),
+    "adapters.load": ("geometry", "load", "load_costs", "load_problem", "load_result"),
+    "adapters.report.progress_figure": ("progress_figure",),
+    "adapters.report.views": ("explain",),
+    "adapters.verify.report": ("Verification",),
+    "adapters.verify.verify": ("verify",),
+    "formulations.build": ("build_model", "read_solution"),
+    "formulations.export.write": ("ModelFile", "write_model"),
+    "formulations.expressions": ("express",),
+    "formulations.formulation": ("Formulation", "register_formulation"),
+    "formulations.modeling.linear": ("Linear",),
+    "formulations.modeling.model": ("LinearModel",),
+    "solvers.compiling.warm": ("Warmed", "warm"),
+    "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
+    "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
+    "solvers.evolution.ask": ("pymoo_problem",),
+    "solvers.own": ("solver_for",),
+    "solvers.questions.compare": ("Comparison", "compare"),
+    "solvers.questions.conflict": ("Conflict", "Proof", "conflict"),
+    "solvers.questions.mend": ("Mend",),
+    "solvers.questions.pareto": ("Front", "pareto"),
+    "solvers.questions.sweep": ("Sweep", "sweep"),
+    "solvers.slicing.pareto": ("pareto_front",),
+}
+"""Names that solving does not need, by the modules that they are imported from on first use."""
+
+_LAYERS = ("adapters", "formulations", "problems", "solvers")
 
 
 def __getattr__(name: str) -> object:
-    """Import what belongs to frameworks on first use, so that ``import opweave`` stays fast."""
+    """Import what solving does not need on first use, so that ``import opweave`` stays fast."""
     if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
-    if name == "pareto_front":
-        from opweave.solvers.slicing.pareto import pareto_front
-
-        return pareto_front
+    if name in _LAYERS:
+        return importlib.import_module(f"opweave.{name}")
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"opweave.{module}"), name)
     for namespace in () if name.startswith("_") else _NAMESPACES:
         home = importlib.import_module(f"opweave.adapters.{namespace}")
         if name in home.__all__:
@@ -318,7 +348,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """The names of the public face."""
-    return [*_PUBLIC, "solvers", "formulations", "problems", "adapters"]
+    return [*_PUBLIC, *_LAYERS]
 
 
 _PUBLIC = tuple(__all__)

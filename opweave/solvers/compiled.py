@@ -9,7 +9,7 @@ seconds to compile it, and these seconds must not be taken from a user's time li
 * A loop that is not on disk is compiled by another process beside the solve
   (:mod:`~opweave.solvers.compiling.child`). The solve goes on with the plain version. Each call of :meth:`Kernel.sized`
   checks whether the compiled version has arrived, and then uses it. Both versions give the same result.
-* Every loop has one signature, given by its annotations (:mod:`~opweave.solvers.compiling.signature`), so
+* Every loop has one signature, given by its annotations (:mod:`~opweave.solvers.compiling.build`), so
   ``opweave warm`` can compile all loops in advance.
 * Code on disk is named by a fingerprint of everything that it depends on
   (:mod:`~opweave.solvers.compiling.fingerprint`), including helpers in other files and constants, so it is never out
@@ -81,7 +81,7 @@ class Kernel(Generic[Arguments, Value]):
     @cached_property
     def signature(self) -> tuple[Any, ...]:
         """The types of the arguments, as numba types."""
-        from opweave.solvers.compiling.signature import signature_of  # numba takes a while to import
+        from opweave.solvers.compiling.build import signature_of  # numba takes a while to import
 
         return signature_of(self.plain)
 

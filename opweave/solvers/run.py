@@ -20,9 +20,8 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.allowance import STOP_SECONDS, Allowance
+from opweave.solvers.allowance import STOP_SECONDS, WATCH, Allowance
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
-from opweave.solvers.watch import WATCH
 
 logger = logging.getLogger("opweave")
 

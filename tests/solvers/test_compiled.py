@@ -23,8 +23,8 @@ from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiled import WORTH_COMPILING, WORTH_LOADING, Kernel, kernel
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import BESIDE, Beside
+from opweave.solvers.compiling.build import signature_of
 from opweave.solvers.compiling.child import compile_loop
-from opweave.solvers.compiling.signature import signature_of
 from opweave.solvers.compiling.warm import all_kernels
 from tests.test_conformance import ENGINES_IN_CHILD_PROCESSES, SUBJECTS
 

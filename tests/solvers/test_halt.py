@@ -101,13 +101,13 @@ def test_halted_searches_over_strings_keep_the_plan_that_they_were_given() -> No
     best_where, best_order = where.copy(), order.copy()
     draws, heat = np.full((1_000, BATCHED_DRAWS), 0.3), np.full(1_000, 1e9)
     best, _ = anneal_batched.plain(
-        search.arrays, where.copy(), order.copy(), search.everything(), SEARCH_MOVES, search.strings, draws, heat,
+        search.arrays, where.copy(), order.copy(), search.tail, SEARCH_MOVES, search.strings, draws, heat,
         raised(), best_where, best_order,
     )  # fmt: skip
     assert (best_where == where).all()
     assert (best_order == order).all()
     flips = np.zeros((1_000, 1, 2))
-    assert climb.plain(search.arrays, where.copy(), order, search.everything(), flips, raised(), best_where) == best
+    assert climb.plain(search.arrays, where.copy(), order, search.tail, flips, raised(), best_where) == best
     assert (best_where == where).all()
 
 

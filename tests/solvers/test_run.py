@@ -6,8 +6,8 @@ import threading
 import time
 import weakref
 
+from opweave.solvers.allowance import Watch
 from opweave.solvers.run import Run
-from opweave.solvers.watch import Watch
 
 
 def _wait_for(run: Run, value: int, seconds: float = 2.0) -> bool:

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.completion import solver_names
-from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.cli.output import say, tell
 from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, OutputOption, dimensions
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
 from opweave.adapters.error_messages import plain
 from opweave.adapters.example_inputs import fed
 from opweave.adapters.files import check_writable
-from opweave.adapters.load import load_problem, load_result, save
+from opweave.adapters.load import load_problem, load_result
 from opweave.problems.units import readable
 
 
@@ -74,15 +74,7 @@ def conflict_command(
     problem = load_problem(spec)
     with live_progress(Console(stderr=True), problem.unit, "conflict") as observer:
         found = conflict(problem, time_limit=time_limit, solver=solver, seed=seed, progress=observer)
-    if output is not None:
-        save(found, output)
-    if as_json:
-        typer.echo(found.model_dump_json())
-    else:
-        console = stdout()
-        for line in found.explain().splitlines():
-            console.print(plain(line), markup=False, highlight=False)
-        name_files(console, [] if output is None else [output])
+    tell(found, output, lambda console: say(console, found.explain()), as_json=as_json)
     return VERIFIED if found.status == "feasible" else NOTHING_FOUND
 
 
@@ -111,13 +103,5 @@ def verify_command(
     found = verify(
         model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads, **given
     )
-    if output is not None:
-        save(found, output)
-    if as_json:
-        typer.echo(found.model_dump_json())
-    else:
-        console = stdout()
-        for table in verification_tables(found):
-            console.print(table)
-        name_files(console, [] if output is None else [output])
+    tell(found, output, lambda console: console.print(*verification_tables(found), sep="\n"), as_json=as_json)
     return VERIFIED if found.passed else NOTHING_FOUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,11 @@ import typer
 from rich.console import Console
 
 from opweave.adapters.error_messages import plain
+from opweave.adapters.load import save
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from pydantic import BaseModel
     from rich.table import Table
 
 PIPED_WIDTH = 120
@@ -31,6 +33,32 @@ def name_files(console: Console, files: Sequence[Path]) -> None:
     """Name the files that were written, if any."""
     if files:
         console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
+
+
+def tell(
+    found: BaseModel,
+    output: Path | None,
+    show: Callable[[Console], None],
+    write: Callable[[], Sequence[Path | None]] = tuple,
+    *,
+    as_json: bool,
+) -> None:
+    """Write what was found to a file, then other files, then standard output: as JSON, or as ``show`` does."""
+    if output is not None:
+        save(found, output)
+    more = write()
+    if as_json:
+        typer.echo(found.model_dump_json())
+        return
+    console = stdout()
+    show(console)
+    name_files(console, [file for file in (output, *more) if file is not None])
+
+
+def say(console: Console, text: str) -> None:
+    """Print text as it is, line by line."""
+    for line in text.splitlines():
+        console.print(plain(line), markup=False, highlight=False)
 
 
 def print_rows(rows: Sequence[DataclassInstance], table: Table, *, as_json: bool) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.cli.output import say, tell
 from opweave.adapters.cli.settings import JsonOption, OutputOption, Settings, option_value, pairs
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
-from opweave.adapters.error_messages import plain
 from opweave.adapters.files import check_writable
-from opweave.adapters.load import load_problem, save
+from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
 from opweave.problems.units import parse_bytes, read_rate
@@ -144,16 +143,14 @@ def _tell(found: Answered, output: Path | None, plot: Path | None, report: Path 
     """Write the files and show the table; the exit status says whether any solution was found."""
     from opweave.adapters.report.questions import explain, table_of
 
-    if output is not None:
-        save(found, output)
-    if plot is not None:
-        found.plot(plot)
-    page = None if report is None else found.report(report)
-    if as_json:
-        typer.echo(found.model_dump_json())
-    else:
-        console = stdout()
+    def show(console: Console) -> None:
         console.print(table_of(found))
-        console.print(plain(explain(found)), markup=False, highlight=False)
-        name_files(console, [file for file in (output, plot, page) if file is not None])
+        say(console, explain(found))
+
+    def write() -> Sequence[Path | None]:
+        if plot is not None:
+            found.plot(plot)
+        return plot, None if report is None else found.report(report)
+
+    tell(found, output, show, write, as_json=as_json)
     return VERIFIED if any(row.solution is not None for row in found.rows) else NOTHING_FOUND

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Sequence
+from pathlib import Path
+
 from rich.console import Console
 
-from opweave.adapters.cli.output import name_files, stdout
+from opweave.adapters.cli.output import say, tell
 from opweave.adapters.cli.settings import Settings
-from opweave.adapters.error_messages import plain
-from opweave.adapters.load import AnyProblem, save
+from opweave.adapters.load import AnyProblem
 from opweave.adapters.report.views import view_of
 
 VERIFIED, NOTHING_FOUND = 0, 1
@@ -26,19 +27,15 @@ def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
         result = solve(problem, **settings.of_solve, progress=observer)
     view = showing(problem, result)
-    files = []
-    if settings.output is not None:
-        save(result, settings.output)
-        files.append(settings.output)
-    if settings.report is not None:
-        files += write_report(view, settings.report)
-    if settings.as_json:
-        typer.echo(result.model_dump_json())
-    else:
-        console = stdout()
+
+    def show(console: Console) -> None:
         console.print(result_table(view))
         for section in view.sections():
             console.print(section_table(section))
-        console.print(plain(view.explain()), markup=False, highlight=False)
-        name_files(console, files)
+        say(console, view.explain())
+
+    def write() -> Sequence[Path | None]:
+        return () if settings.report is None else write_report(view, settings.report)
+
+    tell(result, settings.output, show, write, as_json=settings.as_json)
     return VERIFIED if result.verified else NOTHING_FOUND

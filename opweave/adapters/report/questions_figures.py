@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
@@ -152,31 +152,22 @@ def _ticks(axes: Axes, main: str, values: Sequence[OptionValue], places: dict[Op
     axes.set_xticks([places[value] for value in ticks], [_clean(readable_value(main, value)) for value in ticks])
 
 
+def _bound_style(look: Look) -> dict[str, Any]:
+    return {"color": look.colour, "linestyle": "--", "linewidth": 0.6 * look.width, "zorder": look.order}
+
+
+def _plan_style(look: Look, label: str) -> dict[str, Any]:
+    line = {"color": look.colour, "linestyle": look.style, "linewidth": look.width, "zorder": look.order}
+    return {**line, "marker": look.marker, "markersize": look.size, "label": _clean(label)}
+
+
 def _curve(axes: Axes, rows: Sequence[Answer], at: Sequence[float], look: Look, label: str, factor: float) -> None:
     """Draw plans, bounds below them, and a cross where it is proved that there is no plan."""
     nan = float("nan")
     plans = [nan if row.objective is None else row.objective / factor for row in rows]
     bounds = [nan if row.bound is None else row.bound / factor for row in rows]
-    axes.plot(
-        at,
-        bounds,
-        color=look.colour,
-        linestyle="--",
-        dashes=look.dashes[1],
-        linewidth=0.6 * look.width,
-        zorder=look.order,
-    )
-    axes.plot(
-        at,
-        plans,
-        color=look.colour,
-        linestyle=look.style,
-        linewidth=look.width,
-        marker=look.marker,
-        markersize=look.size,
-        zorder=look.order,
-        label=_clean(label),
-    )
+    axes.plot(at, bounds, dashes=look.dashes[1], **_bound_style(look))
+    axes.plot(at, plans, **_plan_style(look, label))
     for place, row in zip(at, rows, strict=True):
         if row.status is Status.INFEASIBLE:
             foot = axes.get_xaxis_transform()
@@ -240,21 +231,8 @@ def _stairs(
     at = [_number(row.values[across]) / scale[across][0] for row in ordered]
     plans = [_number(row.values[goal]) / scale[goal][0] for row in ordered]
     bounds = [float("nan") if row.bound is None else row.bound / scale[goal][0] for row in ordered]
-    axes.step(
-        at, bounds, where="post", color=look.colour, linestyle="--", linewidth=0.6 * look.width, zorder=look.order
-    )
-    axes.step(
-        at,
-        plans,
-        where="post",
-        color=look.colour,
-        linestyle=look.style,
-        linewidth=look.width,
-        marker=look.marker,
-        markersize=look.size,
-        zorder=look.order,
-        label=_clean(label),
-    )
+    axes.step(at, bounds, where="post", **_bound_style(look))
+    axes.step(at, plans, where="post", **_plan_style(look, label))
 
 
 def _impossible(axes: Axes, found: Front, across: str, factor: float, known: Sequence[float]) -> None:

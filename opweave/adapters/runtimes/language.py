@@ -83,13 +83,9 @@ def exchanged(model: LanguageModel, homes: Mapping[str, str]) -> dict[str, str]:
 
     Examples
     --------
-    >>> from opweave.problems.language.model import Cache, Layer, Weights
-    >>> attention, mlp = (Weights(role=role, bytes=8, elements=4) for role in ("attention", "feed_forward"))
-    >>> layer = Layer(groups=[attention, mlp], cache=Cache(key_width=2, value_width=2))
-    >>> table, head = (Weights(role=role, bytes=8, elements=4) for role in ("embedding", "head"))
-    >>> tiny = LanguageModel(
-    ...     name="tiny", layers=[layer] * 4, embedding=table, head=head, hidden_bytes=4, vocabulary=16
-    ... )
+    >>> from opweave.adapters.llm.config_read import from_config
+    >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
+    >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 4, **sizes}, "tiny")
     >>> homes = {f"layers.{n}.{role}": "gpu" for n in range(4) for role in ("attention", "feed_forward")}
     >>> found = exchanged(tiny, homes | {"layers.2.feed_forward": "cpu"})
     >>> [name for name, device in found.items() if device == "cpu"]

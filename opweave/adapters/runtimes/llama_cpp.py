@@ -62,13 +62,9 @@ def llama_cpp_command(
 
     Examples
     --------
-    >>> from opweave.problems.language.model import Cache, Layer, Weights
-    >>> attention, mlp = (Weights(role=role, bytes=8, elements=4) for role in ("attention", "feed_forward"))
-    >>> layer = Layer(groups=[attention, mlp], cache=Cache(key_width=2, value_width=2))
-    >>> table, head = (Weights(role=role, bytes=8, elements=4) for role in ("embedding", "head"))
-    >>> tiny = LanguageModel(
-    ...     name="tiny", layers=[layer] * 3, embedding=table, head=head, hidden_bytes=4, vocabulary=16
-    ... )
+    >>> from opweave.adapters.llm.config_read import from_config
+    >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
+    >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 3, **sizes}, "tiny")
     >>> homes = {"embedding": "cpu", "layers.0.attention": "cpu", "layers.0.feed_forward": "cpu", "head": "gpu"}
     >>> homes |= {f"layers.{n}.{role}": "gpu" for n in (1, 2) for role in ("attention", "feed_forward")}
     >>> llama_cpp_command(tiny, homes, host="cpu")
@@ -108,13 +104,9 @@ def llama_quantize_command(
 
     Examples
     --------
-    >>> from opweave.problems.language.model import Cache, Layer, Weights
-    >>> attention, mlp = (Weights(role=role, bytes=8, elements=4) for role in ("attention", "feed_forward"))
-    >>> layer = Layer(groups=[attention, mlp], cache=Cache(key_width=2, value_width=2))
-    >>> table, head = (Weights(role=role, bytes=8, elements=4) for role in ("embedding", "head"))
-    >>> tiny = LanguageModel(
-    ...     name="tiny", layers=[layer] * 3, embedding=table, head=head, hidden_bytes=4, vocabulary=16
-    ... )
+    >>> from opweave.adapters.llm.config_read import from_config
+    >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
+    >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 3, **sizes}, "tiny")
     >>> types = {f"layers.{n}.feed_forward": "q4_k" if n else "q6_k" for n in range(3)} | {"head": "q4_k"}
     >>> print(llama_quantize_command(tiny, types).replace(" --", "\n--"))
     llama-quantize

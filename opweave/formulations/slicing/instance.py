@@ -21,8 +21,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.formulations.slicing.limits import binding_limits, rules_by_memory
-from opweave.formulations.slicing.shortage import shortage
+from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory, shortage
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph import Operator

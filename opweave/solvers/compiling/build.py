@@ -6,25 +6,35 @@ out wrappers around helpers, saves more than half of the backend's time. The sta
 splitting records (:mod:`~opweave.solvers.compiling.flatten`), and by remembering what an operator gives: numba asks all
 of its rules for it again whenever an array is indexed, which took a fifth of the whole time.
 
+Less is written before the backend, too (:mod:`~opweave.solvers.compiling.lowering`).
+
+The compiler's types of a loop's arguments are read from its annotations. ``IntArray`` and similar types have one
+dimension; the matrix and cube types of :mod:`opweave.problems.arrays` have more. Arrays are contiguous and writable.
+``int``, ``float`` and ``bool`` are scalars. A ``NamedTuple`` of all these is a record.
+
 All names in the machine code except one are private to it. One process loads code that several processes compiled, and
 numba numbers its functions from the start in each of them.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 import secrets
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import llvmlite.binding
 import numba
-from numba.core import bytecode, compiler, compiler_lock, registry, serialize
+import numpy as np
+from numba.core import bytecode, compiler, compiler_lock, registry, serialize, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.types import functions
 
+from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiling.flatten import Flattener, entry_of
 from opweave.solvers.compiling.lowering import LeanCompiler
 
@@ -204,3 +214,49 @@ def _flat_stub(count: int) -> Callable[..., Any]:
     made: dict[str, Any] = {}
     exec(f"def loop({', '.join(f'a{i}' for i in range(count))}): pass", made)
     return made["loop"]  # type: ignore[no-any-return]
+
+
+SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
+
+
+def signature_of(function: Callable[..., object]) -> tuple[Any, ...]:
+    """The types of a function's arguments.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument has no annotation, or one that compiled loops do not support.
+
+    Examples
+    --------
+    >>> from opweave.problems.arrays import FloatMatrix
+    >>> def scaled(matrix: FloatMatrix, factor: float) -> None: ...
+    >>> signature_of(scaled)
+    (Array(float64, 2, 'C', False, aligned=True), float64)
+    """
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = []
+    for name in inspect.signature(function).parameters:
+        try:
+            found.append(_type_of(hints[name]))
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(f"argument {name} of {function.__qualname__}: no type for {error}") from None
+    return tuple(found)
+
+
+def _type_of(hint: Any) -> Any:
+    dimensions = 1
+    if typing.get_origin(hint) is Annotated:
+        hint, dimensions = typing.get_args(hint)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is np.ndarray:
+        scalar = typing.get_args(arguments[1])[0]
+        return types.Array(numba.from_dtype(np.dtype(scalar)), dimensions, "C")
+    if origin is tuple:
+        return types.BaseTuple.from_types([_type_of(each) for each in arguments])
+    if hasattr(hint, "_fields"):
+        fields = typing.get_type_hints(hint, include_extras=True)
+        return types.BaseTuple.from_types([_type_of(fields[name]) for name in hint._fields], hint)
+    raise TypeError(hint)

@@ -24,8 +24,7 @@ from opweave.solvers.language.layout import Layers, layers_of
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import carry_out as general
-from opweave.solvers.placement.baselines import one_device
-from opweave.solvers.placement.fill import fill
+from opweave.solvers.placement.baselines import fill, one_device
 from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, shortage
 from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import CarryOut, NoPlanError, register_rule

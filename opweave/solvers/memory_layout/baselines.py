@@ -44,7 +44,7 @@ def first_fit(instance: LayoutInstance) -> Places | None:
 
 def tflm(instance: LayoutInstance) -> Places | None:
     """TensorFlow Lite Micro, and TVM and IREE alike: the largest storage first, into the lowest gap."""
-    return place(instance, _largest_and_last_first(instance), FIRST_GAP)
+    return place(instance, _largest_and_last_first(instance.bytes), FIRST_GAP)
 
 
 def by_size(instance: LayoutInstance) -> Places | None:
@@ -93,7 +93,7 @@ def executorch(instance: LayoutInstance) -> Places | None:
     size = -(-np.where(instance.end > instance.begin, instance.bytes, 0) // step) * step
     objects: list[list[int]] = []
     inside = np.zeros(len(instance), dtype=np.int64)
-    for j in _largest_and_last_first(instance).tolist():
+    for j in _largest_and_last_first(size).tolist():
         below = [_reach(instance, each, j, inside + size) for each in objects]
         turns = next((n for n, reached in enumerate(below) if reached == 0), None)
         layers = (n for n, each in enumerate(objects) if below[n] + size[j] <= size[each[0]])
@@ -156,9 +156,9 @@ def _reach(instance: LayoutInstance, standing: list[int], j: int, top: IntArray)
     return int(top[rows[together]].max(initial=0))
 
 
-def _largest_and_last_first(instance: LayoutInstance) -> IntArray:
+def _largest_and_last_first(size: IntArray) -> IntArray:
     """Blocks by size, the largest first; of equal ones, the last in the list comes first, as in both runtimes."""
-    return np.lexsort([-np.arange(len(instance)), -instance.bytes])
+    return np.lexsort([-np.arange(len(size)), -size])
 
 
 def _lifetime(instance: LayoutInstance) -> IntArray:

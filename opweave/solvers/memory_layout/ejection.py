@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import earliest_from
@@ -35,15 +35,16 @@ NOISE = 0.02
 HEAVIEST = 0.2
 """Share of the steps that put back the heaviest storage; the others put back any one."""
 
-STEP = 40
-"""Sections of a storage, on average, with which a step takes twice as long as one of very short storages."""
+WORTH = 16
+"""Storages that a step looks at while the exact search looks at one storage in a section."""
 
 NOWHERE = -1
 """Offset of a storage for which there is none."""
 
+UP, DOWN = 0, 1
 STANDING, WAITING, LUCK = 0, 1, 2
 LARGEST_LUCK = 2147483647
-"""Random numbers are whole ones below this."""
+"""Random numbers are whole ones up to this, which has all bits of its length."""
 
 
 class Crowd(NamedTuple):
@@ -57,16 +58,17 @@ class Crowd(NamedTuple):
         The lowest offset of each standing storage, where it ends there, and the highest offset. Shape (storages,).
     weight, area
         What it costs to drive it out, now and at first. Shape (storages,).
-    order
-        The standing storages, from below to above.
     by_top, by_highest
-        The standing storages, sorted.
+        The standing storages, sorted; the first is an order from below to above.
     waiting
         The others.
     below, above
         What can be in the way of one storage, sorted by top and by highest offset.
-    skyline
-        What is taken in every section. Shape (sections,).
+    level, following
+        How much is taken in a step of the skyline, and where the next one begins, at the section where this one does;
+        ``following`` is 0 where no step begins. Shape (sections,).
+    known
+        Where the step began in which a storage's first section was, from below and from above. Shape (2, storages).
     scalars
         Number of storages with places, number of those without, and the last random number.
     """
@@ -77,13 +79,14 @@ class Crowd(NamedTuple):
     highest: IntArray
     weight: FloatArray
     area: FloatArray
-    order: IntArray
     by_top: IntArray
     by_highest: IntArray
     waiting: IntArray
     below: IntArray
     above: IntArray
-    skyline: IntArray
+    level: IntArray
+    following: IntArray
+    known: IntMatrix
     scalars: IntArray
 
 
@@ -96,8 +99,8 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
     rows = np.flatnonzero(at >= 0)
     plain = (space.after - space.first) * space.size.astype(np.float64)
     area: FloatArray = np.where(space.fixed >= 0, FIXED, plain / plain.mean())
-    lowest, top, highest, order, by_top, by_highest, waiting, below, above = np.zeros((9, count), dtype=np.int64)
-    order[: len(rows)] = by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
+    lowest, top, highest, by_top, by_highest, waiting, below, above = np.zeros((8, count), dtype=np.int64)
+    by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
     waiting[: count - len(rows)] = np.flatnonzero(at < 0)
     scalars = np.asarray([len(rows), count - len(rows), 1 + seed * 7919 % (LARGEST_LUCK - 1)], dtype=np.int64)
     return Crowd(
@@ -107,13 +110,14 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
         highest=highest,
         weight=area.copy(),
         area=area,
-        order=order,
         by_top=by_top,
         by_highest=by_highest,
         waiting=waiting,
         below=below,
         above=above,
-        skyline=np.zeros(space.sections, dtype=np.int64),
+        level=np.zeros(space.sections, dtype=np.int64),
+        following=np.zeros(space.sections, dtype=np.int64),
+        known=np.zeros((2, count), dtype=np.int64),
         scalars=scalars,
     )
 
@@ -121,8 +125,8 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
 @inlined
 def _chance(now: Crowd) -> float:
     """A random number between 0 and 1."""
-    now.scalars[LUCK] = now.scalars[LUCK] * 16807 % LARGEST_LUCK
-    return float(now.scalars[LUCK] / LARGEST_LUCK)
+    now.scalars[LUCK] = (now.scalars[LUCK] * 1103515245 + 12345) & LARGEST_LUCK
+    return float(now.scalars[LUCK] / (LARGEST_LUCK + 1))
 
 
 @inlined
@@ -138,36 +142,64 @@ def _sort(rows: IntArray, used: int, key: IntArray) -> None:
 
 
 @inlined
+def _step_at(now: Crowd, way: int, j: int, section: int) -> int:
+    """Where the step of the skyline begins that has a section; tried first is where it began for storage j before."""
+    start = now.known[way, j]
+    if start > section or now.following[start] <= section:
+        start = section
+        while now.following[start] == 0:
+            start -= 1
+        now.known[way, j] = start
+    return int(start)
+
+
+@inlined
+def _latest_to(space: Space, j: int, end: int) -> int:
+    """The highest offset that storage j may have to end at ``end`` or below: aligned, or the given one."""
+    if space.fixed[j] >= 0:
+        return int(space.fixed[j])
+    unit, at = space.alignment[j], end - space.size[j]
+    return int(at) if unit == 1 else int(at // unit * unit)
+
+
+@inlined
 def _push(space: Space, now: Crowd, height: int) -> None:
-    """Work out the lowest and the highest offsets within the height."""
+    """Work out the lowest and the highest offsets within the height.
+
+    What is taken in every section is a skyline of steps, from below, and then from above. A storage draws one step, so
+    few are drawn for each storage, however long it lives.
+    """
     used = now.scalars[STANDING]
-    for t in range(len(now.skyline)):
-        now.skyline[t] = 0
-    for n in range(used):
-        j = now.order[n]
-        line = now.skyline[space.first[j] : space.after[j]]
-        at = 0
-        for t in range(len(line)):
-            at = max(at, line[t])
-        at = earliest_from(space, j, at)
-        top = at + space.size[j]
-        now.lowest[j], now.top[j] = at, top
-        for t in range(len(line)):
-            line[t] = top
-    for t in range(len(now.skyline)):
-        now.skyline[t] = height
-    for n in range(used - 1, -1, -1):
-        j = now.order[n]
-        line = now.skyline[space.first[j] : space.after[j]]
-        at = height
-        for t in range(len(line)):
-            at = min(at, line[t])
-        at = (at - space.size[j]) // space.alignment[j] * space.alignment[j]
-        if space.fixed[j] >= 0:
-            at = space.fixed[j]
-        now.highest[j] = at
-        for t in range(len(line)):
-            line[t] = at
+    for way in (UP, DOWN):
+        now.following[:] = 0
+        now.following[0], now.level[0] = space.members_start.size - 1, 0
+        for n in range(used):
+            j = now.by_top[n] if way == UP else now.by_top[used - 1 - n]
+            first, after = space.first[j], space.after[j]
+            start = _step_at(now, way, j, first)
+            last, held = start, now.level[start]
+            beyond = now.following[start]
+            while beyond < after:
+                if last > start:
+                    now.following[last] = 0
+                last, beyond = beyond, now.following[beyond]
+                held = max(held, now.level[last])
+            if way == UP:
+                at = earliest_from(space, j, held)
+                now.lowest[j], now.top[j] = at, at + space.size[j]
+                held = now.top[j]
+            else:
+                at = _latest_to(space, j, height - held)
+                now.highest[j] = at
+                held = height - at
+            level = now.level[last]
+            if last > start:
+                now.following[last] = 0
+            if beyond > after:
+                now.following[after], now.level[after] = beyond, level
+            if start < first:
+                now.following[start] = first
+            now.following[first], now.level[first] = after, held
     _sort(now.by_top, used, now.top)
     _sort(now.by_highest, used, now.highest)
 
@@ -215,9 +247,11 @@ def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, upward: 
     held = 0.0
     for n in range(near + 1):
         if upward == 1:
-            at = 0 if n == 0 else (now.top[now.below[n - 1]] + unit - 1) // unit * unit
+            at = 0 if n == 0 else now.top[now.below[n - 1]]
         else:
-            at = last if n == near else (now.highest[now.above[n]] - size) // unit * unit
+            at = last if n == near else now.highest[now.above[n]] - size
+        if unit > 1:
+            at = (at + (unit - 1) * upward) // unit * unit
         if at < 0 or at > last:
             continue
         while begun < near and now.highest[now.above[begun]] < at + size:
@@ -250,36 +284,28 @@ def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int) -> None:
 
 
 @inlined
-def _left(now: Crowd, rows: IntArray, j: int) -> int:
-    """Drop what was driven out from rows, and append storage j; return their number."""
-    k = 0
-    for n in range(now.scalars[STANDING]):
-        if now.stands[rows[n]] == 1:
-            rows[k] = rows[n]
-            k += 1
-    rows[k] = j
-    return k + 1
-
-
-@inlined
 def _insert(now: Crowd, j: int, at: int) -> None:
-    """Put storage j above everything that can end at an offset or below it."""
-    used = _left(now, now.by_top, j)
-    _left(now, now.by_highest, j)
-    low, high = 0, 0
+    """Drop what was driven out, and put storage j above everything that ends at an offset or below it."""
+    used, low = 0, 0
     for n in range(now.scalars[STANDING]):
-        i = now.order[n]
-        if now.stands[i] == 1 and now.top[i] <= at:
-            now.order[low] = i
-            low += 1
-        elif now.stands[i] == 1:
-            now.above[high] = i
-            high += 1
-    now.order[low] = j
-    for n in range(high):
-        now.order[low + 1 + n] = now.above[n]
+        i = now.by_highest[n]
+        if now.stands[i] == 1:
+            now.by_highest[used] = i
+            used += 1
+    now.by_highest[used] = j
+    used = 0
+    for n in range(now.scalars[STANDING]):
+        i = now.by_top[n]
+        if now.stands[i] == 1:
+            now.by_top[used] = i
+            used += 1
+            if now.top[i] <= at:
+                low = used
+    for n in range(used, low, -1):
+        now.by_top[n] = now.by_top[n - 1]
+    now.by_top[low] = j
     now.stands[j] = 1
-    now.scalars[STANDING] = used
+    now.scalars[STANDING] = used + 1
 
 
 @kernel
@@ -309,7 +335,7 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
 def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
     """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
 
-    Where storages are in many sections, steps take long, and there are less of them.
+    Where the exact search is fast because storages live shortly, there are less of them.
     """
     if (
         int(space.size.max(initial=0)) > height
@@ -317,6 +343,8 @@ def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budge
     ):
         return None
     now = crowd_of(space, offset, height, seed)
-    steps = 1 + budget * STEP // (STEP + len(space.members) // len(space.size))
-    work = (30 * len(space.size) + len(space.members)) * min(steps, 1000)
+    count = len(space.size)
+    reach = len(space.members) ** 2 // (count * max(1, space.sections))
+    steps = 1 + budget * min(WORTH * count, reach) // (WORTH * count)
+    work = 50 * count * min(steps, 1000)
     return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None

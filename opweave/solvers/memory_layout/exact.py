@@ -49,6 +49,9 @@ WINDOW, WINDOWS = 2, 8
 LARGE = 1_500
 """Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
 
+FIRST_STEPS = 7_000_000
+"""Steps of local search times storages, per state of a storage, that come first in a turn where storages are many."""
+
 MOST_PARTS = 500
 """Most parts that are laid out apart."""
 
@@ -174,6 +177,8 @@ class Arena:
         while not self.settled():
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
+                if len(part.rows) > LARGE:
+                    self._eject(part, per_storage * FIRST_STEPS // len(part.rows))
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))

@@ -101,7 +101,7 @@ def earliest_from(space: Space, j: int, height: int) -> int:
     if space.fixed[j] >= 0:
         return int(space.fixed[j]) if height <= space.fixed[j] else FAR
     unit = space.alignment[j]
-    return int((height + unit - 1) // unit * unit)
+    return int(height) if unit == 1 else int((height + unit - 1) // unit * unit)
 
 
 @inlined

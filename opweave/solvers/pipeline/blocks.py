@@ -128,8 +128,9 @@ class BlockMaker:
             block = np.searchsorted(first, np.arange(pieces), side="right") - 1
             made = block[tensors.maker]
             direct = np.unique(tensors.tensor[block[tensors.reader] == made[tensors.tensor] + 1])
-            sure = np.bincount(made[direct] + 1, tensors.bytes[direct], minlength=len(first) + 1)[: len(first)]
-            joined = (groups[first] == groups[first - 1]) | (self._soonest(sure) > limit)
+            sure = np.zeros(len(first) + 1)
+            np.add.at(sure, made[direct] + 1, tensors.bytes[direct])
+            joined = (groups[first] == groups[first - 1]) | (self._soonest(sure[:-1]) > limit)
             joined[0] = False
             if not joined.any():
                 return first, groups

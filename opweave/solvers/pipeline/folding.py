@@ -12,7 +12,7 @@ from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.plans import Plan
-from opweave.solvers.pipeline.walks import Sendable
+from opweave.solvers.pipeline.walks import Sendable, shared_parameters
 
 TAILS, TAIL_SHARE = 4, 0.1
 """Most last stages that are tried for tied operators, and how far from them they begin, as a share of the points."""
@@ -78,7 +78,10 @@ def folded(problem: Pipeline, instance: PipelineInstance, fold: Fold) -> Pipelin
     seconds = np.ascontiguousarray(instance.seconds[:, order])
     elapsed = np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)], axis=1)[:, sizes]
     memory = np.array(instance.memory)
-    memory = np.cumsum([0, *(np.diff(memory[front]) - np.diff(memory[back]))]).astype(np.int64)
+    held = np.concatenate([[0], np.diff(memory[front]) - np.diff(memory[back])])
+    for size, users in shared_parameters(problem, instance):
+        held[_places(front, back, users).min()] += size
+    memory = np.cumsum(held).astype(np.int64)
     refused = np.cumsum([np.zeros(len(seconds), dtype=int), *(instance.reach[:, :-1] <= np.arange(instance.last)).T], 0)
     blocked = refused[front[1:]] - refused[front[:-1]] + refused[back[:-1]] - refused[back[1:]]
     points = np.arange(len(fold))
@@ -100,17 +103,18 @@ def folded(problem: Pipeline, instance: PipelineInstance, fold: Fold) -> Pipelin
     )
 
 
+def _places(front: IntArray, back: IntArray, pieces: IntArray) -> IntArray:
+    """The point of a fold behind each piece."""
+    behind = len(front) - np.searchsorted(back[::-1], pieces, side="right")
+    return np.where(pieces < front[-1], np.searchsorted(front, pieces, side="right"), behind)
+
+
 def _sent_around(
     problem: Pipeline, instance: PipelineInstance, front: IntArray, back: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Bytes that cross each point of a fold in front and behind it. Shapes (points of the fold,)."""
     tensors, tail, points = Sendable.of(problem, instance), front[-1], len(front)
-
-    def place(pieces: IntArray) -> IntArray:
-        behind = points - np.searchsorted(back[::-1], pieces, side="right")
-        return np.where(pieces < tail, np.searchsorted(front, pieces, side="right"), behind)
-
-    made, read = place(tensors.maker), place(tensors.reader)
+    made, read = _places(front, back, tensors.maker), _places(front, back, tensors.reader)
     farthest, nearest = np.zeros_like(made), made.copy()
     np.maximum.at(farthest, tensors.tensor, read)
     returned = tensors.reader >= tail

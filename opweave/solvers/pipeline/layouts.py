@@ -2,8 +2,8 @@
 
 A layout is a sequence of stages: where each ends, and its device. A move shifts a cut, gives a stage another device,
 exchanges two devices everywhere, or inserts or removes a stage. When a cut moves, tied pieces (``Colocate``) follow to
-the other device if it has a stage beside them: a layer takes its backward pass along. What stages send is counted
-exactly, but only where the largest possible message would matter.
+the other device if it has a stage beside them: a layer takes its backward pass along. A new stage may come with another
+one, for tied pieces. What stages send is counted exactly, but only where the largest possible message would matter.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def stage_at(ends: IntArray, piece: int) -> int:
 @inlined
 def send_all(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, sent: FloatArray) -> None:
     """The bytes that cross each cut: a tensor goes on until all devices that read it have been there."""
-    sent[:count] = 0.0
+    for c in range(count):
+        sent[c] = 0.0
     for t in range(len(arrays.size)):
         first = stage_at(ends, arrays.maker[t])
         if arrays.reader[arrays.read_start[t + 1] - 1] < ends[first]:
@@ -167,7 +168,7 @@ def broken(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int) 
         for k in range(arrays.tie_start[piece], arrays.tie_start[piece + 1]):
             if arrays.tie[k] > piece and devices[stage_at(ends, piece)] != devices[stage_at(ends, arrays.tie[k])]:
                 wrong += 1.0
-    return wrong
+    return float(wrong)
 
 
 @inlined
@@ -175,7 +176,8 @@ def seconds_of(
     arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, sent: FloatArray, load: FloatArray
 ) -> float:
     """The objective with given bytes over the cuts; infinite without a link."""
-    load[:] = 0.0
+    for v in range(len(load)):
+        load[v] = 0.0
     slowest, carried, computed, begin = 0.0, 0.0, 0.0, 0
     for i in range(count):
         v = devices[i]
@@ -194,12 +196,16 @@ def seconds_of(
                 load[v] += seconds
                 load[w] += seconds
     if arrays.rules[GOAL] == 1:
-        return carried + computed
+        return float(carried + computed)
     if arrays.rules[GOAL] == 2:
-        return carried
+        return float(carried)
     if arrays.rules[SHARED] == 1:
         slowest = carried
-    return max(slowest, float(load.max())) + MIXED * float(load.mean())
+    total = 0.0
+    for v in range(len(load)):
+        slowest = max(slowest, load[v])
+        total += load[v]
+    return float(slowest + MIXED * total / len(load))
 
 
 @inlined
@@ -242,6 +248,20 @@ def follow(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, 
                 ends[j - 1] = other + 1
             elif j < count - 1 and devices[j + 1] == target and j != cut:
                 ends[j] = other
+
+
+@inlined
+def split(ends: IntArray, devices: IntArray, count: int, piece: int) -> int:
+    """Cut a stage in two before a piece, unless it is cut there; the number of stages."""
+    if piece <= 0 or piece >= ends[count - 1]:
+        return count
+    i = stage_at(ends, piece - 1)
+    if ends[i] == piece:
+        return count
+    for j in range(count, i, -1):
+        ends[j], devices[j] = ends[j - 1], devices[j - 1]
+    ends[i] = piece
+    return count + 1
 
 
 @inlined
@@ -315,13 +335,17 @@ def anneal_layout(
                     places[1, j] = u
         elif kind < 15:
             begin = 0 if i == 0 else places[0, i - 1]
-            if held == room or places[0, i] - begin < 2:
+            if held + 2 > room or places[0, i] - begin < 2:
                 continue
-            for j in range(held, i, -1):
-                places[0, j], places[1, j] = places[0, j - 1], places[1, j - 1]
-            places[0, i] = begin + 1 + luck % (places[0, i] - begin - 1)
-            places[1, i + int(chance < 0.5)] = v
-            new = held + 1
+            piece = begin + 1 + luck % (places[0, i] - begin - 1)
+            new = split(places[0], places[1], held, piece)
+            if chance < 0.5 and arrays.tie_start[piece] < arrays.tie_start[piece + 1]:
+                other = arrays.tie[arrays.tie_start[piece]]
+                new = split(places[0], places[1], new, other + int(other > piece))
+                places[1, stage_at(places[0], other)] = v
+                places[1, stage_at(places[0], piece)] = v
+            else:
+                places[1, stage_at(places[0], piece) - int(chance < 0.75)] = v
         elif held > 1:
             for j in range(i, held - 1):
                 places[1, j] = places[1, j + 1]

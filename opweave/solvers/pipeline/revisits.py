@@ -33,7 +33,7 @@ ROOM = 40_000
 SHARES = (200, 2000)
 """Shares of what a device can take, in which loads and bytes are counted: first roughly, then finely."""
 
-WORK, PLAIN_WORK = 1_000_000_000, 100_000
+WORK, PLAIN_WORK = 200_000_000, 100_000
 """Steps of one search, compiled or not."""
 
 SWEEP = 8
@@ -44,7 +44,7 @@ class Labels(NamedTuple):
     """Storage of labels, one in each row."""
 
     device: IntArray
-    count: IntArray
+    stages: IntArray
     room: FloatArray
     begins: IntMatrix
     devices: IntMatrix
@@ -64,7 +64,7 @@ def new_labels(rows: int, devices: int, stages: int) -> Labels:
 @inlined
 def device_at(labels: Labels, row: int, block: int) -> int:
     """The device that a label's plan has given a block."""
-    i = labels.count[row] - 1
+    i = labels.stages[row] - 1
     while labels.begins[row, i] > block:
         i -= 1
     return int(labels.devices[row, i])
@@ -95,9 +95,9 @@ def lacks(blocks: Blocks, block: int, low: int, high: int) -> bool:
 def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: int) -> bool:
     """Whether a label, on the same device as another one, can go on in every way that the other can."""
     v = labels.device[a]
-    begin = labels.begins[a, labels.count[a] - 1]
+    begin = labels.begins[a, labels.stages[a] - 1]
     if (
-        begin > labels.begins[b, labels.count[b] - 1]
+        begin > labels.begins[b, labels.stages[b] - 1]
         or labels.last[a, v] < labels.last[b, v]
         or labels.room[a] < labels.room[b]
     ) and lacks(blocks, block, labels.last[a, v], begin):
@@ -121,7 +121,7 @@ def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: i
 @inlined
 def copy_label(labels: Labels, source: int, target: int) -> None:
     """Copy a row."""
-    labels.device[target], labels.count[target] = labels.device[source], labels.count[source]
+    labels.device[target], labels.stages[target] = labels.device[source], labels.stages[source]
     labels.room[target] = labels.room[source]
     labels.begins[target], labels.devices[target] = labels.begins[source], labels.devices[source]
     labels.load[target], labels.held[target] = labels.load[source], labels.held[source]
@@ -136,7 +136,7 @@ def grown(blocks: Blocks, labels: Labels, row: int, block: int, w: int, visits: 
     if blocks.may[w, block] == 0 or (root < block and device_at(labels, row, root) != w):
         return False
     if block == 0 or w != v:
-        if labels.visits[row, w] >= visits or labels.count[row] == labels.begins.shape[1]:
+        if labels.visits[row, w] >= visits or labels.stages[row] == labels.begins.shape[1]:
             return False
         if block > 0:
             if labels.visits[row, v] >= visits and labels.open[row, v] > 0:
@@ -144,10 +144,10 @@ def grown(blocks: Blocks, labels: Labels, row: int, block: int, w: int, visits: 
             labels.last[row, v] = block
             labels.room[row] = blocks.room[v, w]
         labels.visits[row, w] += 1
-        labels.begins[row, labels.count[row]], labels.devices[row, labels.count[row]] = block, w
-        labels.count[row] += 1
+        labels.begins[row, labels.stages[row]], labels.devices[row, labels.stages[row]] = block, w
+        labels.stages[row] += 1
         labels.device[row] = w
-    begin = labels.begins[row, labels.count[row] - 1]
+    begin = labels.begins[row, labels.stages[row] - 1]
     for k in range(blocks.read_start[block], blocks.read_start[block + 1]):
         maker = blocks.read_maker[k]
         if maker < begin and maker >= labels.last[row, w] and blocks.read_before[k] < begin:
@@ -214,6 +214,8 @@ def search_revisits(
         kept = 0
         for i in range(new):
             target, alive = after[i], True
+            if done > work or halt[0] != 0:
+                return OUT, 0
             if i < changed:
                 for j in range(new):
                     other = after[j]
@@ -234,9 +236,9 @@ def search_revisits(
         if held == 0:
             return NOTHING, 0
     row = now[0]
-    for i in range(labels.count[row]):
+    for i in range(labels.stages[row]):
         found[0, i], found[1, i] = labels.begins[row, i], labels.devices[row, i]
-    return FOUND, labels.count[row]
+    return FOUND, labels.stages[row]
 
 
 @dataclass(eq=False)

@@ -3,8 +3,7 @@
 A tied embedding is a common case: ``Colocate`` keeps the first and the last layer on one device, which then has the
 first and the last stage. Training is another: forward and backward pass of a layer are on one device. In both, devices
 are visited in mirrored order. So the order is folded where the ties meet, and what is a pair of stages becomes one
-stage of a chain, for which the search for chains is exact. With a common memory that is the whole problem
-(:mod:`~opweave.solvers.pipeline.mirrored`). Where cuts lie in one order, plans are annealed
+stage of a chain, for which the search for chains is exact. Where cuts lie in one order, plans are annealed
 (:mod:`~opweave.solvers.pipeline.layouts`), labels refute thresholds where links are slow
 (:mod:`~opweave.solvers.pipeline.revisits`), and programs over walks prove bounds where they are fast
 (:mod:`~opweave.solvers.pipeline.walks`).
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,16 +23,17 @@ from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.pipeline.assignments import Assignments, units_of
 from opweave.solvers.pipeline.auto import search_chain
+from opweave.solvers.pipeline.baselines import filling, one_device
 from opweave.solvers.pipeline.blocks import BlockMaker
 from opweave.solvers.pipeline.exact import is_too_long
-from opweave.solvers.pipeline.folding import Layout, folded, folds_of, unfolded
+from opweave.solvers.pipeline.folding import Fold, Layout, folded, folds_of, unfolded
 from opweave.solvers.pipeline.layouts import LayoutArrays, anneal_layout
-from opweave.solvers.pipeline.mirrored import mirrored
-from opweave.solvers.pipeline.plans import Best
-from opweave.solvers.pipeline.revisits import FOUND, NOTHING, SHARES, Revisits
+from opweave.solvers.pipeline.plans import Best, attempt
+from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, SHARES, Revisits
 from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
 from opweave.solvers.pipeline.walks import SLACK
 from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
 SINGLE_SHARE, SINGLE_SECONDS = 0.2, 5.0
@@ -41,8 +42,9 @@ SINGLE_SHARE, SINGLE_SECONDS = 0.2, 5.0
 FIRST_SHARE, THRESHOLD_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.15, 0.5, 0.5, 20.0
 """Shares of the time left for the search before the proofs and for both proofs, and their seconds without a limit."""
 
-NEAR, LOWEST = 0.005, 0.01
-"""Relative difference of thresholds that are not told apart, and the lowest one tested, as a share of the best plan."""
+NEAR, LOWEST, MOST_UNKNOWN = 0.005, 0.01, 2
+"""Relative difference of thresholds that are not told apart, the lowest one tested, as a share of the best plan, and
+most tests without an answer."""
 
 STALE, ANNEALINGS = 400, 3
 """Changes in a row without a better plan, and annealings, after which the search ends when there is no time limit."""
@@ -75,8 +77,6 @@ class VisitSearch:
 
     def search(self) -> Outcome:
         """Search until time is up."""
-        if self._unmirrored():
-            return Outcome(self.run.termination())
         single = self._single()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
@@ -96,20 +96,6 @@ class VisitSearch:
                 self._anneal(single)
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
 
-    def _unmirrored(self) -> bool:
-        """Solve training as inference where that is the same; whether nothing is left to do."""
-        smaller = mirrored(self.problem)
-        if smaller is None:
-            return False
-        self.run.enter("pairs of forward and backward operators")
-        scout = Run(time_limit=self.run.remaining(), seed=self.run.seed)
-        go_on_with(smaller.problem, "auto", scout)
-        if isinstance(scout.best, Stages):
-            self._report(smaller.unfolded(self.problem, scout.best))
-        if scout.bound is not None:
-            self.run.proved(scout.bound, scout.bound_source or "pairs of forward and backward operators")
-        return self._over()
-
     def _single(self) -> Stages | None:
         """The best plan found with one stage for each device, or in mirrored order."""
         self.run.enter("one stage for each device")
@@ -128,11 +114,18 @@ class VisitSearch:
                     break
         return self.run.best if isinstance(self.run.best, Stages) else found
 
+    def _fill(self, around: PipelineInstance, fold: Fold) -> None:
+        """Report simple splits of a folded order, which take no time."""
+        for plan in plans_of(partial(attempt, rule, around, self.run.seed) for rule in (one_device, filling)):
+            self._report(self._stages(unfolded(fold, plan)))
+
     def _mirrored(self) -> None:
         """Report plans that visit devices in mirrored order: the last stage is on the first device, and so on."""
         if beyond_links(self.problem):
             return
         folds = list(folds_of(self.problem, self.instance))
+        if folds:
+            self._fill(folded(self._apart, self.instance, folds[0]), folds[0])
         left = self.run.remaining()
         seconds = (SINGLE_SECONDS if left is None else SINGLE_SHARE * left) / max(1, len(folds))
         for fold in folds:
@@ -181,8 +174,8 @@ class VisitSearch:
         self.run.enter("thresholds with several stages")
         blocks = BlockMaker(self.problem, self.instance)
         tests = Revisits(blocks, self.run.halt)
-        high = math.inf
-        while self.run.objective and not self._over():
+        high, unknown = math.inf, 0
+        while self.run.objective and unknown < MOST_UNKNOWN and not self._over():
             top = math.nextafter(float(self.run.objective) * (1.0 - SLACK), 0.0)
             low = max(float(self.run.bound or 0.0), LOWEST * top)
             limit = top if high > top else math.sqrt(low * high)
@@ -200,6 +193,7 @@ class VisitSearch:
                 self.run.proved(limit, "labels of walks")
             elif self.run.objective == before:
                 high = limit
+                unknown += answer == OUT
 
     def _anneal(self, single: Stages | None) -> None:
         """Anneal the best layout, and layouts from scratch, in turn."""

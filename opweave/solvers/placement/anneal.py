@@ -19,7 +19,7 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import exceeds, lengths_of, sort_rising
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_below, sending
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, makespan_below, sending
 from opweave.solvers.placement.plans import memory_used
 
 DRAWS = 6
@@ -125,6 +125,61 @@ def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray
                 group[count] = w
                 count += 1
     return count
+
+
+@inlined
+def deciding(arrays: PlacementArrays, plan: CountedPlan, taken: IntArray, mark: int, found: IntArray) -> int:
+    """Write the operators that decide the makespan to ``found``, each once; return their number.
+
+    They are those of one critical path, and both ends of every transfer on it. Number ``count + f`` is the transfer of
+    flow f. ``taken`` holds ``mark`` for every operator that was written.
+    """
+    count, devices = arrays.seconds.shape
+    cause = np.full(count + len(arrays.source), -1, dtype=np.int64)
+    end = np.zeros(count + len(arrays.source))
+    on = np.full((3, devices), -1, dtype=np.int64)  # what used every device, send port and receive port last
+    copy = np.full((arrays.tensors, devices), -1, dtype=np.int64)
+    node = -1
+    for at in range(count):
+        v = plan.order[at]
+        k = plan.device[v]
+        last = on[0, k]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
+            if last < 0 or end[u] > end[last]:
+                last = u
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            f = arrays.incoming[i]
+            u, t = arrays.source[f], arrays.tensor[f]
+            a = plan.device[u]
+            if a == k:
+                continue
+            sent = copy[t, k] if arrays.model == PORT_TENSOR else -1
+            if sent < 0:
+                sent, before = count + f, u
+                if arrays.model != DELAY:
+                    if on[1, a] >= 0 and end[on[1, a]] > end[before]:
+                        before = on[1, a]
+                    if on[2, k] >= 0 and end[on[2, k]] > end[before]:
+                        before = on[2, k]
+                    on[1, a] = on[2, k] = copy[t, k] = sent
+                cause[sent], end[sent] = before, end[before] + sending(arrays, f, a, k)
+            if last < 0 or end[sent] > end[last]:
+                last = sent
+        cause[v], end[v], on[0, k] = last, (end[last] if last >= 0 else 0.0) + arrays.seconds[v, k], v
+        if node < 0 or end[v] > end[node]:
+            node = v
+    size = 0
+    while node >= 0:
+        first = node if node < count else arrays.source[node - count]
+        second = node if node < count else arrays.target[node - count]
+        for v in (first, second):
+            if taken[v] != mark:
+                taken[v] = mark
+                found[size] = v
+                size += 1
+        node = cause[node]
+    return size
 
 
 @kernel

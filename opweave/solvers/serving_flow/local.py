@@ -38,8 +38,8 @@ ROUNDS = (SHORT, AIMED, LONG, AIMED)
 """Rounds in turn, the first to have any plan. They begin with the best one, except that every second one with an aim
 begins with what was given."""
 
-RAISED, LOWERED = 1.02, 0.97
-"""How an aim changes that was reached, and one that was not."""
+RAISED = 1.02
+"""How far an aim is above the best plan, at least; else it is in the middle between that and the aim missed last."""
 
 AT_ONCE = (20, 2_000)
 """Steps between two looks at the time, plain and compiled."""
@@ -78,6 +78,7 @@ def climb(instance: ServingInstance, blocks: Blocks, run: Run, rounds: int) -> N
     known = instance.blocks(run.best) if isinstance(run.best, LayerBlocks) else blocks
     best, highest = np.asarray(known, dtype=np.int64), 0.0
     aim = 0.0 if plain else _free(limits_of(instance, WIDE), first.copy(), np.zeros((0, DRAWS)), np.zeros(0), 0.0)[1]
+    missed = aim
     for number, kind in enumerate(islice(cycle(ROUNDS[::2] if plain else ROUNDS), rounds)):
         aimed = aim * kind.aim
         now, done, reached = (first if aimed and number % 4 == 1 else best).copy(), 0, 0.0
@@ -96,7 +97,9 @@ def climb(instance: ServingInstance, blocks: Blocks, run: Run, rounds: int) -> N
                 best, highest = found, worth
                 report(instance, [(begin, end) for begin, end in best.tolist()], run)
         if aimed:
-            aim = aim * RAISED if reached >= aim * (1.0 - CLOSE) else max(aim * LOWERED, highest * RAISED)
+            missed = missed if reached >= aim * (1.0 - CLOSE) else aim
+            low = max(highest, MISSING * missed)
+            aim = max(low * RAISED, float(np.sqrt(low * missed)))
 
 
 def _close(run: Run) -> bool:

@@ -8,8 +8,8 @@ time cools faster.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import takewhile
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -71,6 +71,11 @@ class LocalSearch:
     caught: Solution | None = None
     number: int = 0
     pace: float = 0.0
+    _built: list[Plan] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ruled = (rule(self.problem, self.instance, self.arrays) for rule, _ in RULES.values())
+        self._to_build = chain(ruled, teams(self.instance, self.arrays))
 
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the plan closest to being legal."""
@@ -96,18 +101,19 @@ class LocalSearch:
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
     def baselines(self) -> list[Plan]:
-        """Judge every baseline, and teams of the fastest devices, as far as there is time; the best comes first.
+        """Every baseline, and teams of the fastest devices, as far as there is time; the fastest comes first.
 
-        The referee looks at the first plan that is reported, which takes most of a short time limit on a large network.
+        Each is built once. The referee looks at the first plan that is reported, which takes most of a short time limit
+        on a large network.
         """
-        plans: list[Plan] = []
-        for rule, _ in RULES.values():
-            if not (plans and self.run.should_stop()):
-                plans.append(rule(self.problem, self.instance, self.arrays))
-        plans += takewhile(lambda _: not self.run.should_stop(), teams(self.instance, self.arrays))
-        for plan in sorted(plans, key=lambda plan: (plan.excess, plan.seconds)):
+        while not (self._built and self.run.should_stop()):
+            plan = next(self._to_build, None)
+            if plan is None:
+                break
+            self._built.append(plan)
+        for plan in sorted(self._built, key=lambda plan: (plan.excess, plan.seconds)):
             self.consider(plan)
-        return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
+        return sorted((plan for plan in self._built if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
 
     def known(self) -> list[Plan]:
         """The best plan, if there is one, and all baselines."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from opweave.formulations.order_arcs import order_arcs
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, plain_order
-from opweave.formulations.slicing.limits import binding_limits, rules_by_memory
+from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

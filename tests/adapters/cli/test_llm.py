@@ -104,6 +104,11 @@ def test_types_are_chosen_with_their_places(opweave: Run, model: Path, rig: Path
         assert text in ended.out
     ended = opweave("llm", model, "--devices", rig, "--types", table, "--context", 2048, "--json")
     assert sorted(json.loads(ended.out)["types"].values()).count("q4_k") == 5
+    ended = opweave("llm", model, "--devices", rig, "--types", table, "--smallest", "--slowest", "1", "--json")
+    assert json.loads(ended.out)["lost"] == 5.0
+    ended = opweave("llm", model, "--devices", rig, "--types", table, "--smallest")
+    assert "proved: no mix within it is smaller. The weights take" in ended.out
+    assert_polite(opweave("llm", model, "--devices", rig, "--smallest"), "say with --types what they lose")
     table.write_text(json.dumps({"budget": 5.0, "loss": {"attention": {"q4_k": 1.0}}}))
     ended = opweave("llm", model, "--devices", rig, "--types", table)
     assert (ended.status, "lose at least 12, more than the budget of 5" in ended.out) == (1, True)

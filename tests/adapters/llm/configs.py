@@ -128,7 +128,7 @@ HYBRIDS: dict[str, tuple[dict[str, object], int]] = {
         | {"num_local_experts": 0, "shared_intermediate_size": 8192},
         3_191_396_096,
     ),
-    "Falcon-H1-1.5B": (
+    "a Falcon-H1 of 1.5 billion": (
         _llama(2048, 4096, 8, 2, 24, 65_537, "falcon_h1") | {"head_dim": 128, "mamba_d_ssm": 3072, "mamba_n_heads": 48},
         1_479_292_288,
     ),

@@ -81,7 +81,7 @@ def test_kinds_of_layers() -> None:
     assert attending("Qwen3.5-9B, text", full_attention_interval=8) == [*range(7, 32, 8)]
     assert attending("Jamba-v0.1") == [4, 12, 20, 28]
     assert attending("LFM2-1.2B") == attending("LFM2-1.2B", layer_types=None, full_attn_idxs=[2, 5, 8, 10, 12, 14])
-    assert len(attending("Falcon-H1-1.5B")) == 24
+    assert len(attending("a Falcon-H1 of 1.5 billion")) == 24
     nano = model_of("NVIDIA-Nemotron-3-Nano-30B-A3B")
     assert [layer.first for layer in nano.layers[:6]] == ["attention", "router"] * 2 + ["attention"] * 2
     with pytest.raises(ow.InvalidInputError, match="a layer is 'X'; opweave knows full_attention"):

@@ -41,6 +41,13 @@ def test_shared_objects_lie_one_after_another() -> None:
     assert dict(plan.offset) == {"b": 0, "a": 6, "f": 0, "d": 10, "c": 13, "e": 16}
 
 
+def test_an_object_is_as_large_as_what_lives_in_it() -> None:
+    """The largest storage never lives; what shares its object in turns still gets room of its own."""
+    result = ow.solve(problem(("a", 2, 2, 9), ("b", 0, 4, 3), ("c", 0, 4, 2)), solver="executorch")
+    assert result.verified
+    assert result.objective == 5
+
+
 def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_same_time() -> None:
     """Ranges of four and five bytes are free when e begins; d, which ends with e, stands above the larger one."""
     layout = problem(("a", 0, 5, 4), ("b", 0, 9, 1), ("c", 0, 5, 5), ("d", 0, 8, 1), ("e", 5, 8, 4))

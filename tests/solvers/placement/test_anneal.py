@@ -13,8 +13,8 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
-from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
-from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, deciding, gather
+from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, deciding, order_for
+from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never

@@ -8,8 +8,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.errors import UnsupportedConstraintError
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.baselines import RULES, one_device
-from opweave.solvers.placement.fill import fill, fill_even
+from opweave.solvers.placement.baselines import RULES, fill, fill_even, one_device
 from opweave.solvers.placement.guided import chosen_groups, favourites, getf
 from opweave.solvers.placement.insertion import cpop, heft, peft
 from opweave.solvers.placement.plans import fits, solution_of

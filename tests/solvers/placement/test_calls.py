@@ -105,13 +105,13 @@ def calls_in(solution: ow.Schedule, host: str) -> dict[str, tuple[str, int]]:
 @pytest.mark.parametrize("seed", range(2))
 def test_published_instances_are_counted_as_there_and_searched_below_the_greedy(seed: int) -> None:
     problem = latency_from_device_placement(instance(seed))
-    greedy, best = (ow.solve(problem, solver=name, time_limit=2.0) for name in ("fill_calls", "auto"))
+    greedy, best = (ow.solve(problem, solver=name, time_limit=1.0) for name in ("fill_calls", "auto"))
     assert best.verified
     assert best.bound <= best.objective
     if greedy.objective is not None:
         assert best.objective <= greedy.objective * (1 + RELATIVE)
     assert makespan(problem, calls_in(best.solution, problem.host)) == pytest.approx(best.objective)
-    more = ow.solve(problem.model_copy(update={"max_calls": 2}), start=best.solution, time_limit=2.0)
+    more = ow.solve(problem.model_copy(update={"max_calls": 2}), start=best.solution, time_limit=1.0)
     assert more.objective <= best.objective * (1 + RELATIVE)
 
 

@@ -52,7 +52,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
-    Stage(70, 0.3, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
+    Stage(70, 0.5, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
 )
 """Small windows are settled almost exactly; large ones see more of what branches share."""
 

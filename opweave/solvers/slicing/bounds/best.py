@@ -13,8 +13,6 @@ from __future__ import annotations
 import logging
 from time import perf_counter
 
-import numpy as np
-
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
@@ -24,7 +22,7 @@ from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
 from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
-from opweave.solvers.slicing.bounds.instant import instant
+from opweave.solvers.slicing.bounds.instant import by_speed, instant
 from opweave.solvers.slicing.bounds.program import relax
 from opweave.solvers.slicing.plans import running_order
 
@@ -65,7 +63,7 @@ def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
     """Report all bounds as far as time allows; cells in at most ``steps`` steps."""
     blocks = blocks_of(instance)
     run.enter("bounds")
-    _report(run, _by_speed(blocks), "speeds")
+    _report(run, float(by_speed(blocks).sum()), "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
         return
     alone = instant(blocks, run.should_stop)
@@ -127,13 +125,6 @@ def _report(run: Run, value: float, source: str) -> None:
     if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
         safe = float(known)  # they differ by rounding only
     run.proved(max(0.0, safe), source)
-
-
-def _by_speed(blocks: Blocks) -> float:
-    """All devices together, no transfers or intercepts: 1 / sum of 1 / seconds, or the fastest device's seconds."""
-    speed = np.where(blocks.most > 0.0, 1.0 / np.maximum(blocks.slope, 1e-30), 0.0).sum(axis=1)
-    instant_device = ((blocks.slope <= 0.0) & (blocks.most > 0.0)).any(axis=1)
-    return float(np.where(instant_device | (speed <= 0.0), 0.0, 1.0 / np.maximum(speed, 1e-30)).sum())
 
 
 @named_solver(

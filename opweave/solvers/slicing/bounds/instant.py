@@ -37,15 +37,43 @@ LOST = 1e-12
 
 
 def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
-    """A lower bound of every operator's seconds, 0 for operators left over when stopped. Shape (operators,)."""
-    best = np.full(blocks.operators, np.inf)
+    """A lower bound of every operator's seconds. Shape (operators,).
+
+    Networks repeat themselves, so each kind of operator is examined once. Where this is stopped, the speeds of all
+    devices bound the operators that are left.
+    """
+    best = by_speed(blocks)
+    known: dict[bytes, float] = {}
     for v in range(blocks.operators):
-        if should_stop():
-            break
-        for members in subsets(blocks.devices):
-            if all(blocks.most[v, k] > 0.0 for k in members):
-                best[v] = _least_time(blocks, v, members, best[v])
-    return np.where(np.isfinite(best), best, 0.0)
+        kind = _kind(blocks, v)
+        if kind not in known:
+            if should_stop():
+                break
+            known[kind] = np.inf
+            for members in subsets(blocks.devices):
+                if all(blocks.most[v, k] > 0.0 for k in members):
+                    known[kind] = _least_time(blocks, v, members, known[kind])
+        best[v] = max(best[v], known[kind] if np.isfinite(known[kind]) else 0.0)
+    return best
+
+
+def by_speed(blocks: Blocks) -> FloatArray:
+    """Every operator on all devices together, without transfers and intercepts. Shape (operators,).
+
+    It takes 1 / sum of 1 / seconds; nothing if a device takes no time, or if none may run it.
+    """
+    able = blocks.most > 0.0
+    speed = np.where(able, 1.0 / np.maximum(blocks.slope, 1e-30), 0.0).sum(axis=1)
+    at_once = ((blocks.slope <= 0.0) & able).any(axis=1) | (speed <= 0.0)
+    return np.asarray(np.where(at_once, 0.0, 1.0 / np.maximum(speed, 1e-30)), dtype=np.float64)
+
+
+def _kind(blocks: Blocks, v: int) -> bytes:
+    """What :func:`_least_time` depends on."""
+    flows = slice(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
+    of_flows = (blocks.size, blocks.per_share, blocks.above, blocks.below, blocks.end)
+    of_operator = (blocks.intercept[v], blocks.slope[v], blocks.most[v], blocks.least[v : v + 1])
+    return np.concatenate([*(each[flows] for each in of_flows), *of_operator]).tobytes()
 
 
 def _needs(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[float, float, FloatArray]:
