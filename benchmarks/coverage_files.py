@@ -270,9 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=Path, help="wheels, model files, or folders of model files")
     parser.add_argument("--smoke", action="store_true", help="only the files that are at hand")
-    parser.add_argument(
-        "--optimised", action="store_true", help="also what ONNX Runtime's optimiser makes of the files"
-    )
+    parser.add_argument("--optimised", action="store_true", help="also what ONNX Runtime's optimiser makes of them")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         paths = shipped() if arguments.smoke or not arguments.paths else arguments.paths

@@ -40,9 +40,10 @@ _SIGNS = re.compile(r"(?:[\w\s.,+/()>=&|~%-]|<(?!<)|\*(?!\*)|\*\*\d{1,2}(?!\d|\s
 """What a size is written with. Shifts, factorials and large powers would take for ever to compute."""
 
 _SYMBOL = re.compile(r"[a-z]+\d+")
+_WRITTEN_SYMBOL = re.compile(r"Symbol\('([a-z]+\d+)'(?:, [a-z]+=True)*\)")
 _PLAIN_FUNCTIONS = """
-    Abs And CeilDiv CeilToInt CleanDiv Eq False FloatTrueDiv FloorDiv FloorToInt Ge Gt Identity IntTrueDiv
-    IsNonOverlappingAndDenseIndicator Le Lt Max Min Mod ModularIndexing Ne Not Or Piecewise PythonMod RShift
+    Abs Add And CeilDiv CeilToInt CleanDiv Eq False FloatTrueDiv FloorDiv FloorToInt Ge Gt Identity IntTrueDiv Integer
+    IsNonOverlappingAndDenseIndicator Le Lt Max Min Mod ModularIndexing Mul Ne Not Or Piecewise PythonMod RShift
     RoundDecimal RoundToInt ToFloat True TruncToFloat TruncToInt Where
 """
 _FUNCTIONS = frozenset(_PLAIN_FUNCTIONS.split())
@@ -147,9 +148,10 @@ def _program(data: bytes, where: str) -> bytes:
 
 def _check_text(field: str, text: str, where: str) -> None:
     if field == "expr_str":
-        names = re.findall(r"[^\W\d]\w*", text)
+        size = _WRITTEN_SYMBOL.sub(r"\1", text)
+        names = re.findall(r"[^\W\d]\w*", size)
         simple = all(_SYMBOL.fullmatch(name) or name in _FUNCTIONS for name in names)
-        if not simple or not _SIGNS.fullmatch(text):
+        if not simple or not _SIGNS.fullmatch(size):
             raise _refusal(where, f"a size is written as {plain(text)[:80]!r}")
     elif field in ("in_spec", "out_spec"):
         _check_structure(json.loads(text), where)

@@ -154,6 +154,14 @@ def test_guards_and_libraries_are_not_run(saved: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "mark").exists()
 
 
+def test_a_program_with_open_sizes_is_refused_for_these(tmp_path: Path) -> None:
+    shapes = {"input": {0: torch.export.Dim("n", min=2)}}
+    program = torch.export.export(torch.nn.ReLU(), (torch.zeros(3, 4),), dynamic_shapes=shapes)
+    torch.export.save(program, tmp_path / "open.pt2")
+    with pytest.raises(ow.InvalidInputError, match="has an open dimension"):
+        ow.load(tmp_path / "open.pt2")
+
+
 def test_archives_that_hide_something_are_refused(saved: Path, tmp_path: Path) -> None:
     path = changed(saved, lambda _, data, __: data, tmp_path / "net.pt2", tmp_path)
     with zipfile.ZipFile(path, "a") as archive:
