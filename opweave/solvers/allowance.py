@@ -32,7 +32,7 @@ FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.4, 200e-6, 2.0, 3
 """Seconds of the processor after the limit that a first plan may take: some, some for each operator, some looks of the
 referee, and never more than the last. It matters for thousands of operators and tiny limits alone."""
 
-BUSY = 4.0
+BUSY = 2.0
 """How many times longer this may take on the wall, where other programs use the processor: a late plan is of more use
 than none in time."""
 

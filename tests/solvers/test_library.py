@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import opweave as ow
-from opweave.solvers.allowance import FIRST_MOST, Allowance
+from opweave.solvers.allowance import BUSY, FIRST_MOST, Allowance
 from opweave.solvers.compiling.beside import Library
 from opweave.solvers.compiling.warm import all_kernels, expected_seconds
 
@@ -44,7 +44,7 @@ def test_it_is_ready_for_whoever_can_wait() -> None:
 
 
 def test_a_first_plan_takes_some_seconds_more_and_no_minutes() -> None:
-    late = Allowance(1.0, lambda: 1.0 + 2 * FIRST_MOST, reserve=100.0)
+    late = Allowance(1.0, lambda: 1.1 + BUSY * FIRST_MOST, reserve=100.0)
     early = Allowance(1.0, lambda: 1.2, reserve=100.0)
     with late.for_first_plan(50_000), early.for_first_plan(50_000):
         assert late.until_overdue() < 0.0
