@@ -129,7 +129,8 @@ class Sets:
         kinds, counts = np.nonzero(_useful(np.minimum(self._speeds, flow)))
         speed = np.minimum(self._speeds[kinds, counts], flow)
         cost = price[kinds] / counts
-        order = np.argsort(cost / speed, kind="stable")
+        with np.errstate(over="ignore"):  # kinds that are dear beyond all numbers come last
+            order = np.argsort(cost / speed, kind="stable")
         reached, paid, best = np.zeros(1), np.zeros(1), np.inf
         trail: list[tuple[int, int, IntArray, IntArray]] = []
         chosen: tuple[int, int] | None = None

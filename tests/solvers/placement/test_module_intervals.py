@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import TransferModel
 from opweave.solvers.placement.arrays import arrays_of
@@ -109,3 +110,13 @@ def test_as_a_level_it_proves_a_layer() -> None:
     raise_level(chain, EXACT, run, best.report)
     assert first <= chain.value() <= optimum * (1 + 1e-9)
     assert chain.value() == pytest.approx(optimum, rel=1e-5)
+
+
+@needs_engine
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_proved_without_memory_proves_no_plan_with_memory(seed: int) -> None:
+    """Constraint programming sees no memory, so a plan that it cannot shorten need not be the best that fits."""
+    problem = small_problem(seed, memory=True)
+    optimum, _ = best_placement(problem)
+    result = ow.solve(problem, solver="intervals", time_limit=1.0)
+    assert optimum is None or result.bound is None or result.bound <= optimum * (1 + 1e-9)
