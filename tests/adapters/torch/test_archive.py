@@ -175,18 +175,23 @@ def test_archives_that_hide_something_are_refused(saved: Path, tmp_path: Path) -
         ow.load(path, limits=ow.Limits(unpacked_bytes=10**6))
 
 
+def read_or_refuse(path: Path, data: bytes) -> bool:
+    path.write_bytes(data)
+    try:
+        ow.load(path)
+    except ow.OpweaveError as error:
+        assert "\n" not in str(error)
+        return False
+    return True
+
+
 def test_damaged_programs_are_read_or_refused(saved: Path, tmp_path: Path) -> None:
+    # How many of the damaged ones are refused depends on the bytes: a saved program names its source's path.
     rng, path, whole = random.Random(0), tmp_path / "net.pt2", saved.read_bytes()
-    answers = set()
+    assert read_or_refuse(path, whole)
+    assert not read_or_refuse(path, whole[: len(whole) // 2])
     for _ in range(30):
         data = bytearray(whole)
         for _ in range(rng.choice([1, 4])):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        path.write_bytes(data[: rng.choice([len(data), len(data), rng.randrange(1, len(data))])])
-        try:
-            ow.load(path)
-            answers.add(True)
-        except ow.OpweaveError as error:
-            assert "\n" not in str(error)
-            answers.add(False)
-    assert answers == {True, False}
+        read_or_refuse(path, data[: rng.choice([len(data), len(data), rng.randrange(1, len(data))])])
