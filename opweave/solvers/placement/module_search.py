@@ -197,6 +197,17 @@ def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> Fl
     return left
 
 
+@inlined
+def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> None:
+    """Write the starts of transfers, each at the first of its flows; -1 at all others."""
+    listed = np.zeros(len(start), dtype=np.bool_)
+    for f in range(len(job_of)):
+        begins[f] = -1.0
+        if job_of[f] >= 0 and not listed[job_of[f]]:
+            begins[f] = start[job_of[f]]
+            listed[job_of[f]] = True
+
+
 @kernel
 def search_assignments(
     arrays: PlacementArrays,
@@ -235,14 +246,8 @@ def search_assignments(
             if better < upper - dearer:
                 upper = better + dearer
                 best_device[:] = device
-                for v in range(count):
-                    best_start[v] = start[v]
-                listed = np.zeros(len(start), dtype=np.bool_)
-                for f in range(len(job_of)):
-                    best_begins[f] = -1.0
-                    if job_of[f] >= 0 and not listed[job_of[f]]:
-                        best_begins[f] = start[job_of[f]]
-                        listed[job_of[f]] = True
+                best_start[:] = start[:count]
+                _list_transfers(start, job_of, best_begins)
             if budget < 0:
                 return upper, False
             depth, fresh = depth - 1, False
@@ -252,17 +257,12 @@ def search_assignments(
             due = paid[depth] + dues[depth + 1]
             work = spent[depth] + least[depth + 1]
             budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
-            for k in range(devices):
-                values[depth, k] += due + cost[v, k]
-            device[v] = -1
+            values[depth] += due + cost[v]
             if budget < 0 or halt[0] != 0:
                 return upper, False
         device[v] = -1
         seconds[v][:] = arrays.seconds[v]
-        k = 0
-        for a in range(devices):
-            if values[depth, a] < values[depth, k]:
-                k = a
+        k = int(np.argmin(values[depth]))
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
             continue
