@@ -26,7 +26,7 @@ from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Record
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.language.layers import whole_point
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole
@@ -175,6 +175,13 @@ class _Classes:
         return Types(types=FrozenDict(chosen))
 
 
+@named_solver(
+    QuantisedMix,
+    "auto",
+    "counts of equal groups by type, an integer program and its proof",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+)
 def solve_mix(problem: QuantisedMix, run: Run) -> Outcome:
     """Find counts of types with HiGHS, and prove them."""
     if not problem.graph.operators:
@@ -223,14 +230,3 @@ def uniform(problem: QuantisedMix, run: Run) -> None:
 
 
 register_rule(QuantisedMix, "uniform", uniform, "one type for all groups", baseline=True)
-register(
-    Solver(
-        name="auto",
-        problem=QuantisedMix.kind,
-        kind="algorithm",
-        run=solve_mix,
-        about="counts of equal groups by type, an integer program and its proof",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-    )
-)
