@@ -30,7 +30,7 @@ from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
-from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.registry import Feature, go_on_with, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole, whole_point
@@ -236,6 +236,14 @@ def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]
 
 
 @by_best_way((*SUPPORTS, TARGET), "heft")
+@named_solver(
+    Placement,
+    "layers",
+    "a chain of equal layers: how many of them each device takes, by an integer program over counts",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=(*SUPPORTS, TARGET, NARROWED),
+)
 def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
@@ -247,17 +255,3 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
         reason = "the operators do not run one after the other, or too many lie between cut points"
         return Outcome(run.termination(), reason=reason)
     return Counting(problem, instance, chain, run).solve()
-
-
-register(
-    Solver(
-        name="layers",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_layers,
-        about="a chain of equal layers: how many of them each device takes, by an integer program over counts",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, TARGET, NARROWED),
-    )
-)

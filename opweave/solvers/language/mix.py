@@ -24,7 +24,7 @@ from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import Amount, Bytes, FrozenDict, Name
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource, Timeline
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole, whole_point
@@ -173,6 +173,13 @@ class _Classes:
         return Types(types=FrozenDict(chosen))
 
 
+@named_solver(
+    QuantisedMix,
+    "auto",
+    "counts of equal groups by type, an integer program and its proof",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+)
 def solve_mix(problem: QuantisedMix, run: Run) -> Outcome:
     """Find counts of types with HiGHS, and prove them."""
     if not problem.graph.operators:
@@ -220,14 +227,3 @@ def uniform(problem: QuantisedMix, run: Run) -> None:
 
 
 register_rule(QuantisedMix, "uniform", uniform, "one type for all groups", baseline=True)
-register(
-    Solver(
-        name="auto",
-        problem=QuantisedMix.kind,
-        kind="algorithm",
-        run=solve_mix,
-        about="counts of equal groups by type, an integer program and its proof",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-    )
-)
