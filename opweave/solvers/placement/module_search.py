@@ -133,20 +133,6 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
 
 
 @inlined
-def work_left(arrays: PlacementArrays, order: IntArray, price: FloatArray) -> FloatArray:
-    """Least work at prices of time of the operators from every position on. Shape (operators + 1,)."""
-    count, devices = arrays.seconds.shape
-    least = np.zeros(count + 1)
-    for position in range(count - 1, -1, -1):
-        v, w = order[position], np.inf
-        for k in range(devices):
-            if arrays.seconds[v, k] < np.inf:
-                w = min(w, price[k] * arrays.seconds[v, k])
-        least[position] = least[position + 1] + w
-    return least
-
-
-@inlined
 def try_devices(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -185,7 +171,7 @@ def try_devices(
 
 @inlined
 def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
-    """Least cost of the operators from every position on, besides their times. Shape (operators + 1,)."""
+    """Least cost of the operators from every position on, each on a device that may run it. Shape (operators + 1,)."""
     count, devices = arrays.seconds.shape
     left = np.zeros(count + 1)
     for position in range(count - 1, -1, -1):
@@ -233,7 +219,7 @@ def search_assignments(
     device = np.full(count, -1, dtype=np.int64)
     job_of = np.full(len(arrays.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
-    least = work_left(arrays, order, price)
+    least = dues_left(arrays, order, price * np.where(arrays.seconds < np.inf, arrays.seconds, 0.0))
     spent = np.full(count + 1, idle)
     paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True
