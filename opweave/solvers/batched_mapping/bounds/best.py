@@ -21,6 +21,13 @@ LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
 """Most operators of a set that is searched for LBound, and most nodes of that search."""
 
+MOST_WHOLE = 200
+"""Most operators for mean passage if the batch is never split. On more it takes long, and placement's windows prove
+more."""
+
+LEAST_SECONDS = 0.01
+"""Seconds for each module without which LBound is not begun: if it is cut short, it proves nothing."""
+
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
     """Critical path, area and energetic bound: a second or two at most, whatever the size.
@@ -60,14 +67,17 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """Mean passage and LBound; that comes first if the batch is never split, because it then proves far more."""
-    works = [_mean_passage, _lbounds]
-    for work in works[::-1] if instance.granules == 1 else works:
-        if not run.should_stop():
-            work(problem, instance, best, run)
+    """Mean passage and LBound. That comes first if the batch is never split, because it then proves more."""
+    whole = instance.granules == 1
+    if whole:
+        _lbounds(problem, instance, best, run)
+    if not run.should_stop() and not (whole and instance.operators > MOST_WHOLE):
+        _mean_passage(instance, best, run)
+    if not whole and not run.should_stop():
+        _lbounds(problem, instance, best, run)
 
 
-def _mean_passage(_problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
+def _mean_passage(instance: BatchedInstance, best: Best, run: Run) -> None:
     run.enter("mean passage")
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
     ceiling = np.inf if run.objective is None else float(run.objective)
@@ -82,7 +92,8 @@ def _lbounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run
     tried: set[tuple[int, ...]] = set()
     for channels, modules in sorted(wide, key=lambda pair: max(len(module.operators) for module in pair[1])):
         sizes = tuple(len(module.operators) for module in modules)
-        if sizes not in tried and not run.should_stop():
+        left = run.remaining()
+        if sizes not in tried and (left is None or left > LEAST_SECONDS * len(modules)) and not run.should_stop():
             best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({channels} channels)")
         tried.add(sizes)
 
