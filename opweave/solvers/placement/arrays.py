@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, TransferModel
@@ -230,6 +230,86 @@ def makespan_below(arrays: PlacementArrays, order: IntArray, device: IntArray, t
         if makespan > threshold:
             break
     return makespan
+
+
+class Times(NamedTuple):
+    """The times of one plan, by operator, flow and position in its order.
+
+    Attributes
+    ----------
+    end
+        End of every operator. Shape (operators,).
+    arrived
+        When every flow that is sent arrives. Shape (flows,).
+    free, sends, receives
+        When every device, send port and receive port is free before each position. Shape (operators + 1, devices).
+    copy
+        Under ``one_port_tensor``: the flow with which every tensor is sent to each device, -1 for none. Shape (tensors,
+        devices); one row otherwise.
+    """
+
+    end: FloatArray
+    arrived: FloatArray
+    free: FloatMatrix
+    sends: FloatMatrix
+    receives: FloatMatrix
+    copy: IntMatrix
+
+
+class Left(NamedTuple):
+    """Longest paths to the end of one plan, in seconds.
+
+    Attributes
+    ----------
+    operator, flow
+        From the start of every operator, and of every flow that is sent (0 for others). Shapes (operators,), (flows,).
+    free, sends, receives
+        From where every device, send port and receive port is free before each position. Shape (operators + 1,
+        devices).
+    """
+
+    operator: FloatArray
+    flow: FloatArray
+    free: FloatMatrix
+    sends: FloatMatrix
+    receives: FloatMatrix
+
+
+class Trial(NamedTuple):
+    """Space for a move that is tried: ends, arrivals of copies and the moves that sent them, devices and ports."""
+
+    end: FloatArray
+    arrived: FloatMatrix
+    move: IntMatrix
+    free: FloatArray
+    sends: FloatArray
+    receives: FloatArray
+
+
+@inlined
+def new_times(arrays: PlacementArrays) -> tuple[Times, Left, Trial]:
+    """Times before anything is timed."""
+    count, devices = arrays.seconds.shape
+    flows, rows = len(arrays.source), (count + 1, devices)
+    copies = (arrays.tensors if arrays.model == PORT_TENSOR else 1, devices)
+    never = np.full(count, -1.0), np.full(flows, -1.0)
+    none = np.full(copies, -1, dtype=np.int64)
+    return (
+        Times(never[0], never[1], np.zeros(rows), np.zeros(rows), np.zeros(rows), none),
+        Left(np.zeros(count), np.zeros(flows), np.zeros(rows), np.zeros(rows), np.zeros(rows)),
+        Trial(np.zeros(count), np.zeros(copies), none.copy(), np.zeros(devices), np.zeros(devices), np.zeros(devices)),
+    )
+
+
+@inlined
+def renewed(trial: Trial, free: FloatArray, sends: FloatArray, receives: FloatArray) -> int:
+    """Write the times of devices and ports to one position's; return how many differ."""
+    changes = 0
+    for k in range(len(free)):
+        if free[k] != trial.free[k] or sends[k] != trial.sends[k] or receives[k] != trial.receives[k]:
+            changes += 1
+            free[k], sends[k], receives[k] = trial.free[k], trial.sends[k], trial.receives[k]
+    return changes
 
 
 @kernel
