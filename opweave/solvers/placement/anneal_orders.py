@@ -7,8 +7,8 @@ one device. Half of the moves begin with an operator on a critical path: others 
 The scheduler times operators in order. So nothing before the first operator that a move concerns changes, and after the
 last one devices and ports serve the same operators and flows in the same order. Kept are the times of the plan, and for
 each operator, flow, device and port the longest path from there to the end. So only the operators between are timed
-again: a move is refused if some path from one of them to the end is above the threshold. Only after an accepted move
-are times worked out further, on to the end and back to the beginning of the plan, until nothing changes any more.
+again: a move is refused if some path from one of them to the end is above the threshold. After an accepted move, times
+are worked out further until nothing changes any more, and paths to the end as far back as the next move needs them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.anneal import (
     CountedPlan,
     deciding,
+    last_touched,
     near_device,
     overfull,
     settle,
@@ -70,10 +71,8 @@ def time_between(
 
     It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in ``trial``.
     """
-    for k in range(len(trial.free)):
-        trial.free[k], trial.sends[k] = kept.free[first, k], kept.sends[first, k]
-        trial.receives[k] = kept.receives[first, k]
-    longest = 0.0
+    devices, longest = arrays.seconds.shape[1], 0.0
+    renewed(trial.free, kept.free[first])
     for at in range(first, last + 1):
         v = plan.order[at]
         k = plan.device[v]
@@ -100,8 +99,9 @@ def time_between(
                 if sent >= 0 and plan.position[arrays.target[sent]] < first:
                     ready = max(ready, kept.arrived[sent])
                     continue
-            arrive = max(arrive, trial.sends[a], trial.receives[k]) + lasts
-            trial.sends[a] = trial.receives[k] = arrive
+            send, receive = devices + a, 2 * devices + k
+            arrive = max(arrive, trial.free[send], trial.free[receive]) + lasts
+            trial.free[send] = trial.free[receive] = arrive
             ready = max(ready, arrive)
             if arrays.model == PORT_TENSOR:
                 trial.move[t, k], trial.arrived[t, k] = move, arrive
@@ -124,16 +124,15 @@ def time_between(
                 longest = max(longest, end + left.flow[f])
         if longest > threshold:
             return float(longest)
-    for k in range(len(trial.free)):
-        longest = max(longest, trial.free[k] + left.free[last + 1, k], trial.sends[k] + left.sends[last + 1, k])
-        longest = max(longest, trial.receives[k] + left.receives[last + 1, k])
+    for i in range(len(trial.free)):
+        longest = max(longest, trial.free[i] + left.free[last + 1, i])
     return float(longest)
 
 
 @inlined
 def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, last: int) -> None:
     """Time the plan from a position on, at least to another, and further until nothing changes any more."""
-    devices = len(trial.free)
+    devices = arrays.seconds.shape[1]
     if arrays.model == PORT_TENSOR:
         for at in range(first, last + 1):
             v = plan.order[at]
@@ -143,9 +142,7 @@ def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Tria
                     f = kept.copy[t, b]
                     if f >= 0 and first <= plan.position[arrays.target[f]] <= last:
                         kept.copy[t, b] = -1
-    for k in range(devices):
-        trial.free[k], trial.sends[k] = kept.free[first, k], kept.sends[first, k]
-        trial.receives[k] = kept.receives[first, k]
+    renewed(trial.free, kept.free[first])
     for at in range(first, len(plan.order)):
         v = plan.order[at]
         k = plan.device[v]
@@ -165,11 +162,12 @@ def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Tria
                     ready = max(ready, kept.arrived[sent])
                     continue
                 kept.copy[arrays.tensor[f], k] = f
+            send, receive = devices + a, 2 * devices + k
             if arrays.model != DELAY:
-                arrive = max(arrive, trial.sends[a], trial.receives[k])
+                arrive = max(arrive, trial.free[send], trial.free[receive])
             arrive += sending(arrays, f, a, k)
             if arrays.model != DELAY:
-                trial.sends[a] = trial.receives[k] = arrive
+                trial.free[send] = trial.free[receive] = arrive
             ready = max(ready, arrive)
             if arrive != kept.arrived[f]:
                 kept.arrived[f] = arrive
@@ -181,19 +179,29 @@ def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Tria
             kept.end[v] = end
             for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
                 last = max(last, plan.position[arrays.after[i]])
-        if renewed(trial, kept.free[at + 1], kept.sends[at + 1], kept.receives[at + 1]) == 0 and at >= last:
+        if not renewed(kept.free[at + 1], trial.free) and at >= last:
             break
 
 
 @inlined
 def look_back(
-    arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, left: Left, trial: Trial, first: int, last: int
-) -> None:
-    """Work out what is left from a position back, at least to another, and further until nothing changes any more."""
-    for k in range(len(trial.free)):
-        trial.free[k], trial.sends[k] = left.free[last + 1, k], left.sends[last + 1, k]
-        trial.receives[k] = left.receives[last + 1, k]
-    for at in range(last, -1, -1):
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    copy: IntMatrix,
+    left: Left,
+    trial: Trial,
+    last: int,
+    reach: int,
+    until: int,
+) -> tuple[int, int]:
+    """Work out what is left between two positions, from ``last`` back to ``until``.
+
+    Nothing has changed before the position ``reach`` but through what follows. Returns both ends of what remains to be
+    worked out: the last position, -1 for none, and its ``reach``.
+    """
+    devices = arrays.seconds.shape[1]
+    renewed(trial.free, left.free[last + 1])
+    for at in range(last, until - 1, -1):
         v = plan.order[at]
         k = plan.device[v]
         rest, changed = trial.free[k], False
@@ -221,36 +229,20 @@ def look_back(
                         g = arrays.outgoing[j]
                         if arrays.tensor[g] == t and plan.device[arrays.target[g]] == k:
                             rest = max(rest, left.operator[arrays.target[g]])
+                send, receive = devices + a, 2 * devices + k
                 if arrays.model != DELAY:
-                    rest = max(rest, trial.sends[a], trial.receives[k])
+                    rest = max(rest, trial.free[send], trial.free[receive])
                 rest += sending(arrays, f, a, k)
                 if arrays.model != DELAY:
-                    trial.sends[a] = trial.receives[k] = rest
+                    trial.free[send] = trial.free[receive] = rest
             if rest != left.flow[f]:
                 left.flow[f], changed = rest, True
         if changed:
             for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-                first = min(first, plan.position[arrays.before[i]])
-        if renewed(trial, left.free[at], left.sends[at], left.receives[at]) == 0 and at <= first:
-            break
-
-
-@inlined
-def last_touched(arrays: PlacementArrays, plan: CountedPlan, v: int, a: int, k: int) -> int:
-    """The last position at which anything is sent otherwise when v moves from device a to k."""
-    last = plan.position[v]
-    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-        last = max(last, plan.position[arrays.after[i]])
-    if arrays.model == PORT_TENSOR:
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-            f = arrays.incoming[i]
-            u = arrays.source[f]
-            for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
-                g = arrays.outgoing[j]
-                w = arrays.target[g]
-                if arrays.tensor[g] == arrays.tensor[f] and (plan.device[w] == a or plan.device[w] == k):
-                    last = max(last, plan.position[w])
-    return int(last)
+                reach = min(reach, plan.position[arrays.before[i]])
+        if not renewed(left.free[at], trial.free) and at <= reach:
+            return -1, len(plan.order)
+    return until - 1, reach
 
 
 @inlined
@@ -320,8 +312,11 @@ def anneal(
     and that of the last. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
-    kept, left, trial = new_times(arrays)
+    kept = new_times(arrays)
+    left = Left(np.zeros(count), np.zeros(len(arrays.source)), np.zeros(kept.free.shape))
+    trial = Trial(np.zeros(count), np.zeros(kept.copy.shape), kept.copy.copy(), np.zeros(3 * devices))
     current = best = np.inf
+    stale, reach = -1, count  # the last position with wrong paths to the end, and how far back they may be wrong
     group = np.empty(2 * count + 1, dtype=np.int64)
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
@@ -331,8 +326,7 @@ def anneal(
             break
         row = max(move, 0)
         if row % REFRESHED == 0 and not fresh and move >= 0:
-            chosen = deciding(arrays, plan, kept, left, current / ROUNDED, taken, -2 - move, decisive)
-            fresh = True
+            chosen, fresh = deciding(arrays, plan, taken, -2 - move, decisive), True
         v = int(draws[row, 0] * count)
         if draws[row, 0] < DECIDING and chosen > 0:
             v = decisive[int(draws[row, 0] / DECIDING * chosen)]
@@ -380,11 +374,14 @@ def anneal(
         if move < 0:
             value = threshold
         elif not overfull(arrays, plan):
+            if last < stale:
+                stale, reach = look_back(arrays, plan, kept.copy, left, trial, stale, reach, last + 1)
+                reach = min(reach, first)
             value = time_between(arrays, plan, kept, left, trial, first, last, move, threshold)
         if value <= threshold:
             time_on(arrays, plan, kept, trial, first, last)
-            look_back(arrays, plan, kept.copy, left, trial, first, last)
-            current, fresh = kept.free[count].max(), False
+            stale, reach = max(stale, last), min(reach, first)
+            current, fresh = kept.free[count, :devices].max(), False
             if current < best or move < 0:
                 best = current
                 best_order[:] = plan.order

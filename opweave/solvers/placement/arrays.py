@@ -241,8 +241,8 @@ class Times(NamedTuple):
         End of every operator. Shape (operators,).
     arrived
         When every flow that is sent arrives. Shape (flows,).
-    free, sends, receives
-        When every device, send port and receive port is free before each position. Shape (operators + 1, devices).
+    free
+        When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
     copy
         Under ``one_port_tensor``: the flow with which every tensor is sent to each device, -1 for none. Shape (tensors,
         devices); one row otherwise.
@@ -251,8 +251,6 @@ class Times(NamedTuple):
     end: FloatArray
     arrived: FloatArray
     free: FloatMatrix
-    sends: FloatMatrix
-    receives: FloatMatrix
     copy: IntMatrix
 
 
@@ -263,16 +261,13 @@ class Left(NamedTuple):
     ----------
     operator, flow
         From the start of every operator, and of every flow that is sent (0 for others). Shapes (operators,), (flows,).
-    free, sends, receives
-        From where every device, send port and receive port is free before each position. Shape (operators + 1,
-        devices).
+    free
+        From where every device and port is free before each position. Shape (operators + 1, 3 devices).
     """
 
     operator: FloatArray
     flow: FloatArray
     free: FloatMatrix
-    sends: FloatMatrix
-    receives: FloatMatrix
 
 
 class Trial(NamedTuple):
@@ -282,34 +277,28 @@ class Trial(NamedTuple):
     arrived: FloatMatrix
     move: IntMatrix
     free: FloatArray
-    sends: FloatArray
-    receives: FloatArray
 
 
 @inlined
-def new_times(arrays: PlacementArrays) -> tuple[Times, Left, Trial]:
+def new_times(arrays: PlacementArrays) -> Times:
     """Times before anything is timed."""
     count, devices = arrays.seconds.shape
-    flows, rows = len(arrays.source), (count + 1, devices)
-    copies = (arrays.tensors if arrays.model == PORT_TENSOR else 1, devices)
-    never = np.full(count, -1.0), np.full(flows, -1.0)
-    none = np.full(copies, -1, dtype=np.int64)
-    return (
-        Times(never[0], never[1], np.zeros(rows), np.zeros(rows), np.zeros(rows), none),
-        Left(np.zeros(count), np.zeros(flows), np.zeros(rows), np.zeros(rows), np.zeros(rows)),
-        Trial(np.zeros(count), np.zeros(copies), none.copy(), np.zeros(devices), np.zeros(devices), np.zeros(devices)),
+    return Times(
+        np.full(count, -1.0),
+        np.full(len(arrays.source), -1.0),
+        np.zeros((count + 1, 3 * devices)),
+        np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1, dtype=np.int64),
     )
 
 
 @inlined
-def renewed(trial: Trial, free: FloatArray, sends: FloatArray, receives: FloatArray) -> int:
-    """Write the times of devices and ports to one position's; return how many differ."""
-    changes = 0
-    for k in range(len(free)):
-        if free[k] != trial.free[k] or sends[k] != trial.sends[k] or receives[k] != trial.receives[k]:
-            changes += 1
-            free[k], sends[k], receives[k] = trial.free[k], trial.sends[k], trial.receives[k]
-    return changes
+def renewed(free: FloatArray, now: FloatArray) -> bool:
+    """Write the times of devices and ports to one position's; return whether any differs."""
+    changed = False
+    for i in range(len(free)):
+        if free[i] != now[i]:
+            free[i], changed = now[i], True
+    return changed
 
 
 @kernel

@@ -14,8 +14,8 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, deciding, order_for
-from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather, look_back, time_on
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, new_times
+from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
 from tests.oracles.placement import best_placement
@@ -74,12 +74,8 @@ def test_operators_that_decide_nothing_may_end_sooner(seed: int, transfers: str)
     usable = np.where(np.isfinite(arrays.seconds), np.random.default_rng(seed).random(arrays.seconds.shape), np.inf)
     device = usable.argmin(axis=1).astype(np.int64)
     plan, found = counted_plan(arrays, order, device, instance.cluster), np.empty_like(order)
-    kept, left, trial = new_times(arrays)
-    time_on(arrays, plan, kept, trial, 0, len(order) - 1)
-    look_back(arrays, plan, kept.copy, left, trial, 0, len(order) - 1)
+    number = deciding(arrays, plan, np.full(len(order), -1, dtype=np.int64), 0, found)
     whole = plan_of(arrays, order, device).makespan
-    taken = np.full(len(order), -1, dtype=np.int64)
-    number = deciding(arrays, plan, kept, left, whole * (1.0 - 1e-9), taken, 0, found)
     assert 0 < number == len(set(found[:number].tolist()))
     for v in sorted({*order.tolist()} - {*found[:number].tolist()}):
         seconds = arrays.seconds.copy()
