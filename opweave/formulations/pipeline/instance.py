@@ -149,7 +149,8 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if not beyond_runs(problem) and _obviously_short(instance):
+    nowhere = instance.last > 0 and not instance.devices
+    if nowhere or (not beyond_runs(problem) and _obviously_short(instance)):
         raise ContradictionError(shortage(problem) or _too_long(instance))
     return instance
 

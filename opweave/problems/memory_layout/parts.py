@@ -88,7 +88,7 @@ class Pool(Spec):
         return self
 
     def seconds(self, moved: int) -> float:
-        """Seconds that it takes to write and read so many bytes."""
+        """Seconds that it takes to write and read a number of bytes."""
         return 0.0 if self.speed is None else moved / self.speed
 
 
