@@ -132,6 +132,16 @@ def _forget(end: IntArray, standing: IntArray, used: int, moment: int) -> int:
     return left
 
 
+@inlined
+def _stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) -> None:
+    """Put block j among those that stand in a pool, in the order of their offsets."""
+    n = count
+    while n > 0 and offset[standing[n - 1]] > at:
+        standing[n] = standing[n - 1]
+        n -= 1
+    standing[n] = j
+
+
 @kernel
 def fit(
     begin: IntArray,
@@ -185,11 +195,7 @@ def fit(
             at = _gap(begin, end, size, offset, standing[p], used[p], j, step[j, p], fixed[j], gap)
             if at < 0 or at + size[j] > capacity[p]:
                 continue
-            n = used[p]
-            while n > 0 and offset[standing[p, n - 1]] > at:
-                standing[p, n] = standing[p, n - 1]
-                n -= 1
-            standing[p, n] = j
+            _stand(offset, standing[p], used[p], j, at)
             used[p] += 1
             offset[j] = at
             pool[j] = p

@@ -280,6 +280,40 @@ def tidied(ends: IntArray, devices: IntArray, count: int, last: int) -> int:
     return kept if begin == last else 0
 
 
+@inlined
+def _swapped(devices: IntArray, held: int, u: int, v: int) -> None:
+    """Swap two devices in all stages."""
+    for j in range(held):
+        if devices[j] == u:
+            devices[j] = v
+        elif devices[j] == v:
+            devices[j] = u
+
+
+@inlined
+def _cut(arrays: LayoutArrays, ends: IntArray, devices: IntArray, held: int, piece: int, v: int, chance: float) -> int:
+    """Make a piece a stage on device v, alone or with one that is tied to it; return the number of stages."""
+    new = split(ends, devices, held, piece)
+    if chance < 0.5 and arrays.tie_start[piece] < arrays.tie_start[piece + 1]:
+        other = arrays.tie[arrays.tie_start[piece]]
+        new = split(ends, devices, new, other + int(other > piece))
+        devices[stage_at(ends, other)] = v
+        devices[stage_at(ends, piece)] = v
+    else:
+        devices[stage_at(ends, piece) - int(chance < 0.75)] = v
+    return int(new)
+
+
+@inlined
+def _without(ends: IntArray, devices: IntArray, held: int, i: int) -> int:
+    """Give the pieces of stage i to a neighbour; return the number of stages."""
+    for j in range(i, held - 1):
+        devices[j] = devices[j + 1]
+    for j in range(min(i, held - 2), held - 1):
+        ends[j] = ends[j + 1]
+    return held - 1
+
+
 @kernel
 def anneal_layout(
     arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, heat: FloatArray, seed: int, halt: IntArray
@@ -327,31 +361,15 @@ def anneal_layout(
         elif kind < 11:
             places[1, i] = v
         elif kind < 13:
-            u = places[1, i]
-            for j in range(held):
-                if places[1, j] == u:
-                    places[1, j] = v
-                elif places[1, j] == v:
-                    places[1, j] = u
+            _swapped(places[1], held, places[1, i], v)
         elif kind < 15:
             begin = 0 if i == 0 else places[0, i - 1]
             if held + 2 > room or places[0, i] - begin < 2:
                 continue
             piece = begin + 1 + luck % (places[0, i] - begin - 1)
-            new = split(places[0], places[1], held, piece)
-            if chance < 0.5 and arrays.tie_start[piece] < arrays.tie_start[piece + 1]:
-                other = arrays.tie[arrays.tie_start[piece]]
-                new = split(places[0], places[1], new, other + int(other > piece))
-                places[1, stage_at(places[0], other)] = v
-                places[1, stage_at(places[0], piece)] = v
-            else:
-                places[1, stage_at(places[0], piece) - int(chance < 0.75)] = v
+            new = _cut(arrays, places[0], places[1], held, piece, v, chance)
         elif held > 1:
-            for j in range(i, held - 1):
-                places[1, j] = places[1, j + 1]
-            for j in range(min(i, held - 2), held - 1):
-                places[0, j] = places[0, j + 1]
-            new = held - 1
+            new = _without(places[0], places[1], held, i)
         new = tidied(places[0], places[1], new, last)
         if new == 0:
             continue
