@@ -27,6 +27,7 @@ from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.errors import (
     EngineError,
     InfeasibleError,
+    InvalidInputError,
     LimitExceededError,
     OpweaveError,
     UnsupportedFeatureError,
@@ -191,7 +192,9 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
         with nullcontext() if name == names[-1] else run.share(ENGINE_SHARE, ENGINE_SECONDS):
             try:
                 outcome = go_on_with(problem, name, run, head_start=False)
-            except (UnsupportedFeatureError, LimitExceededError, EngineError) as error:
+            except (UnsupportedFeatureError, InvalidInputError, EngineError) as error:
+                if run.extend is not None and isinstance(error, InvalidInputError | LimitExceededError):
+                    raise  # numbers in rows of a user's own
                 logger.info("the default solver goes on without %s: %s", name, error)
                 failed.append(error)
                 continue

@@ -16,7 +16,7 @@ from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.host import HostSide
-from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
+from opweave.formulations.pipeline.pieces import Stored, beyond_runs, points_of, stages_up_to
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
@@ -149,14 +149,13 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if not beyond_runs(problem) and _obviously_short(instance):
-        raise ContradictionError(shortage(problem) or _too_long(instance))
+    if beyond_runs(problem):
+        reason = shortage(problem)
+    else:
+        reason = (shortage(problem) or _too_long(instance)) if _obviously_short(instance) else None
+    if reason is not None:
+        raise ContradictionError(reason)
     return instance
-
-
-def beyond_runs(problem: Pipeline) -> bool:
-    """Whether there may be pipelines that are no runs of the order with a device of its own for each."""
-    return problem.cuts == "ideals" or problem.max_visits != 1
 
 
 def _obviously_short(instance: PipelineInstance) -> bool:
