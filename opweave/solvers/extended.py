@@ -183,6 +183,8 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
     ------
     UnsupportedFeatureError, LimitExceededError, EngineError
         If no engine can solve the problem, and there is no plan.
+    InvalidInputError
+        If rows of a user's own are wrong.
     """
     names = [name for name in ENGINES if is_available(problem, name)]
     if len(problem.graph.operators) > TINY:
@@ -193,8 +195,9 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
             try:
                 outcome = go_on_with(problem, name, run, head_start=False)
             except (UnsupportedFeatureError, InvalidInputError, EngineError) as error:
-                if run.extend is not None and isinstance(error, InvalidInputError | LimitExceededError):
-                    raise  # numbers in rows of a user's own
+                wrong = isinstance(error, InvalidInputError) and not isinstance(error, LimitExceededError)
+                if wrong and run.extend is not None:
+                    raise  # the mistake may be in rows of the user's own
                 logger.info("the default solver goes on without %s: %s", name, error)
                 failed.append(error)
                 continue
