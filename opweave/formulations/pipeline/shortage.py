@@ -95,13 +95,16 @@ class _Look:
                 yield reason
 
     def too_far_apart(self) -> Iterator[str]:
-        """Sets of operators to be separated that are larger than the number of stages."""
-        most = self._problem.stage_limit
+        """Sets of operators to be separated that are larger than the number of stages or devices."""
+        problem = self._problem
+        stages, devices = problem.stage_limit, problem.device_limit
+        most = min(stages, devices)
+        there = counted(stages, "stage") if stages <= devices else counted(devices, "device")
         for each in self._problem.constraints:
             if means(each, Separate) and len(each.ops) > most:
                 yield (
                     f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
-                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {counted(most, 'stage')}"
+                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {there}"
                 )
 
     def too_many_stages(self) -> Iterator[str]:

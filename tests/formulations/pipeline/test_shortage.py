@@ -63,6 +63,11 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
             "Separate keeps 3 operators apart ('P', 'Q', 'R'), but there can be at most 2 stages",
         ),
         (chain([29, 20]), "holds 29: 1 byte short"),
+        (
+            chain([60, 60], max_visits=None, constraints=[ow.Separate(ops=["P", "Q", "R"])]),
+            "Separate keeps 3 operators apart ('P', 'Q', 'R'), but there can be at most 2 devices",
+        ),
+        (chain([60], max_visits=2, min_stages=2), "there can be at most 1 stage"),
         (chain([29, 20], max_visits=None), "holds 29: 1 byte short"),
         (chain([29, 20], cuts="ideals"), "holds 29: 1 byte short"),
         (chain([60], max_visits=None, forbidden_devices=["d0"]), "no device may be used"),
