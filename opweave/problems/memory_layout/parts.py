@@ -14,7 +14,7 @@ Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BY
 
 
 class Lifetime(Spec):
-    """A storage: how many bytes it takes, and from when until when.
+    """The bytes of a storage, and the time from its first use to its last.
 
     Attributes
     ----------
