@@ -77,6 +77,7 @@ class VisitSearch:
 
     def search(self) -> Outcome:
         """Search until time is up."""
+        self.run.proved(0.0, "trivial")  # the search ends with a plan that takes no time
         single = self._single()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
@@ -220,14 +221,16 @@ class VisitSearch:
         """Move cuts, exchange devices, insert and remove stages."""
         self.run.enter("devices with several stages")
         kept = self._first(single)
+        self._report(self._stages(kept))
         value, stale = self._value(kept), 0
         while not self._over() and (stale < STALE or self.run.time_limit is not None):
             changed = self._changed(kept, rng)
             found = self._value(changed)
             stale = 0 if found < value else stale + 1
+            if found < value:
+                self._report(self._stages(changed))
             if found <= value:
                 kept, value = changed, found
-                self._report(self._stages(changed))
 
     def _first(self, single: Stages | None) -> Layout:
         last = self.instance.last
