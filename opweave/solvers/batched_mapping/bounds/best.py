@@ -8,6 +8,7 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.problems.words import counted
 from opweave.solvers.batched_mapping.bounds.area import area, energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
@@ -94,7 +95,7 @@ def _lbounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run
         sizes = tuple(len(module.operators) for module in modules)
         left = run.remaining()
         if sizes not in tried and (left is None or left > LEAST_SECONDS * len(modules)) and not run.should_stop():
-            best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({channels} channels)")
+            best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({counted(channels, 'channel')})")
         tried.add(sizes)
 
 
