@@ -149,12 +149,11 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if beyond_runs(problem):
-        reason = shortage(problem)
-    else:
-        reason = (shortage(problem) or _too_long(instance)) if _obviously_short(instance) else None
-    if reason is not None:
-        raise ContradictionError(reason)
+    beyond = beyond_runs(problem)
+    short = (instance.last > 0 and not instance.devices) or (not beyond and _obviously_short(instance))
+    reason = shortage(problem) if short or beyond else None
+    if short or reason is not None:
+        raise ContradictionError(reason or _too_long(instance))
     return instance
 
 

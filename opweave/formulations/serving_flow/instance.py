@@ -37,7 +37,7 @@ class ServingInstance:
     layers
         Number of layers.
     rates
-        Tokens per second of every device with so many layers; 0 if it cannot hold them. Shape (devices, layers + 1).
+        Tokens per second of every device by number of layers; 0 if it cannot hold them. Shape (devices, layers + 1).
     place
         Parameter bytes of the layers before each place. Shape (layers + 1,).
     memory
@@ -76,7 +76,7 @@ class ServingInstance:
 
     @cached_property
     def most(self) -> FloatMatrix:
-        """Tokens per second of every device with so many layers, where they are best. Shape (devices, layers + 1)."""
+        """Tokens per second of every device by number of layers, where they are best. Shape (devices, layers + 1)."""
         found = np.zeros_like(self.rates)
         for count in range(1, self.layers + 1):
             least = float((self.place[count:] - self.place[:-count]).min())

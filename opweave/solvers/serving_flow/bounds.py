@@ -40,7 +40,7 @@ LEAST_SHARE, SLOWEST = 1e-6, 1e-200
 SOURCE = "sets of devices for a layer"
 
 MOST_LISTED = 1000
-"""Most sets in a list, about; of longer lists, speeds are rounded up to so many steps, which makes sets no dearer."""
+"""Approximate maximum of sets in a list. Longer lists round speeds up to this number of steps, so no set is dearer."""
 
 ROUNDS = 200
 """Most sets that are priced for one flow."""

@@ -80,6 +80,14 @@ def test_reasons(problem: Pipeline, words: str) -> None:
     assert words in str(result.reason)
 
 
+@pytest.mark.parametrize("solver", ["auto", "greedy", "kpath", "visits"])
+@pytest.mark.parametrize("reading", [{"cuts": "ideals"}, {"max_visits": 2}, {"cuts": "dominators", "max_visits": None}])
+def test_no_reading_plans_without_devices(solver: str, reading: dict[str, object]) -> None:
+    result = ow.solve(chain([60, 60], forbidden_devices=["d0", "d1"], **reading), solver=solver)
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason.startswith("no device may be used")
+
+
 def test_the_smallest_memory_does() -> None:
     enough = smallest_memory(chain([35, 35]))
     assert enough == 40
