@@ -214,10 +214,10 @@ def test_json_round_trip(data, graph, cluster):
 
 
 def test_fifty_thousand_operators():
-    began = time.perf_counter()
+    began = time.process_time()
     names = [f"layer.{k}.attention" for k in range(50_000)]
     table = Costs.from_table({name: dict.fromkeys("abcd", 1e-05 * k) for k, name in enumerate(names)})
     text = table.model_dump_json()
     assert Costs.model_validate_json(text).array(names, "abcd").shape == (50_000, 4)
     assert len(text) < 5_000_000
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
