@@ -64,10 +64,9 @@ SUBJECTS = {
 }
 CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]
 
-JUDGING = {"pymoo", "genetic"}
-"""Solvers that honour any constraint by its ``violations``."""
-
-FEW_GENERATIONS = {"population": 16, "generations": 10}
+FEW = {"population": 16, "generations": 10}
+SHORT = dict.fromkeys(("pymoo", "genetic", "nsga2"), FEW)
+"""Options of solvers that would otherwise run for long."""
 
 IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 
@@ -113,7 +112,7 @@ def test_a_subclass_that_overrides_nothing_is_treated_like_its_parent(kind: str,
     parents, alike = with_rule(kind, base(**fields)), with_rule(kind, ALIKE[name](**fields))
     optimum = SUBJECTS[kind].optimum(parents)[0]
     for solver in rows(kind):
-        options = FEW_GENERATIONS if solver in JUDGING else {}
+        options = SHORT.get(solver)
         try:
             expected = ow.solve(parents, solver=solver, options=options)
         except (ow.UnsupportedConstraintError, ow.UnsupportedFeatureError) as refusal:
@@ -139,7 +138,7 @@ def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kin
             with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
                 ow.solve(problem, solver=solver)
         elif solver not in IN_CHILDREN:
-            options = FEW_GENERATIONS if solver in JUDGING else {}
+            options = SHORT.get(solver)
             assert ow.solve(problem, solver=solver, options=options).objective == pytest.approx(optimum)
     for formulation in formulation_names(kind):
         with pytest.raises(ow.UnsupportedFeatureError, match=r"Silent|one_port_edge|blocking"):

@@ -124,7 +124,7 @@ def test_too_large(cap, monkeypatch):
 
 
 def test_a_chain_of_100_000_operators():
-    began = time.perf_counter()
+    began = time.process_time()
     count = 100_000
     net = OpGraph(
         tensors=[Tensor(id=f"t{k}", bytes=1) for k in range(count + 1)],
@@ -132,7 +132,7 @@ def test_a_chain_of_100_000_operators():
         outputs=["t0", f"t{count}"],
     )
     assert topological_order(net.arrays.successors).tolist() == list(range(count - 1, -1, -1))
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_chain_of_aliases_is_followed_without_recursion():

@@ -8,7 +8,8 @@ import pytest
 
 import opweave as ow
 
-from .ways import HARD, chain, fake_solver, together
+from .hard import HARD
+from .ways import chain, fake_solver, together
 
 pytestmark = pytest.mark.frameworks
 

@@ -7,7 +7,7 @@ import pytest
 import opweave as ow
 from opweave.solvers.registry import Feature
 
-from .ways import HARD
+from .hard import HARD
 
 SEARCHES = {
     "memory_ordering": "exact",

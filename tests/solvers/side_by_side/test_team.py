@@ -38,6 +38,11 @@ def pid_in(path: Path, seconds: float = 15.0) -> int:
     raise AssertionError("the lane never began")
 
 
+def said(caplog, words: str):
+    """A callback that ends a solve once its log says so."""
+    return lambda _progress: words in caplog.text
+
+
 @pytest.mark.parametrize("lanes", [("finds", "proves"), ("proves", "finds"), ("idles", "finds", "proves")])
 def test_lanes_close_the_gap_together(lanes):
     with fake_solver(*lanes):
@@ -75,7 +80,7 @@ def test_a_lane_that_refutes_ends_all():
 
 def test_a_lane_with_a_bug_costs_nothing_but_itself(caplog):
     with fake_solver("finds", "fails"):
-        result = ow.solve(chain(), solver="fake", threads=2, time_limit=4)
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=30, callback=said(caplog, "a lane with a bug"))
     assert result.objective == 8
     assert "a lane with a bug" in caplog.text
 
@@ -89,7 +94,8 @@ def test_a_killed_process_is_started_again(tmp_path):
 
 def test_where_processes_keep_dying_the_solver_runs_here(caplog):
     with fake_solver("finds", "dies"):
-        result = ow.solve(chain(), solver="fake", threads=2, time_limit=8)
+        goes_on = said(caplog, "the solve goes on in this one")
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=30, callback=goes_on)
     assert result.verified
     assert "the solve goes on in this one" in caplog.text
 

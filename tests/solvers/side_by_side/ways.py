@@ -1,4 +1,4 @@
-"""Problems and lanes that tests run side by side; importable in other processes."""
+"""Lanes that tests run side by side; imported in other processes, so it imports little."""
 
 import os
 import signal
@@ -8,10 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import opweave as ow
-from benchmarks.edge_networks import as_in_the_paper
-from benchmarks.generators import layered_dag, scattered
-from benchmarks.slicing import problem_of
-from benchmarks.stacked import Stack, stacked
 from opweave.solvers.registry import _SOLVERS, find_solver, register
 from opweave.solvers.run import Outcome
 from opweave.solvers.side_by_side.lane import Lane
@@ -28,17 +24,6 @@ def chain(operators: int = 3) -> ow.MemoryOrdering:
 
 def only_order(problem: ow.MemoryOrdering) -> ow.Ordering:
     return ow.Ordering(order=[op.id for op in problem.graph.operators])
-
-
-HARD = {
-    "memory_ordering": lambda: ow.MemoryOrdering(graph=layered_dag(300, 30, seed=1)),
-    "total": lambda: ow.MemoryOrdering(graph=layered_dag(150, 12, seed=1), objective="total"),
-    "placement": lambda: scattered(80, 4, seed=1),
-    "batched_mapping": lambda: stacked(Stack(modules=3, nodes=8), 8),
-    "slicing": lambda: problem_of("VGG16", "x1"),
-    "pipeline": lambda: as_in_the_paper("MobileNetV2", 50, 64, 0),
-}
-"""Problems that keep all lanes busy for some seconds, but for the pipeline, which is proved at once."""
 
 
 @contextmanager
