@@ -7,12 +7,13 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.errors import UnsupportedConstraintError
+from opweave.solvers.arguments import check_abilities
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES, fill, fill_even, one_device
 from opweave.solvers.placement.guided import chosen_groups, favourites, getf
 from opweave.solvers.placement.insertion import cpop, heft, peft
 from opweave.solvers.placement.plans import fits, solution_of
-from opweave.solvers.registry import check_abilities, find_solver
+from opweave.solvers.registry import find_solver
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run
 from tests.solvers.placement.examples import edge_problem, layered, topcuoglu
