@@ -83,6 +83,7 @@ class VisitSearch:
 
     def search(self) -> Outcome:
         """Search until time is up."""
+        self.run.proved(0.0, "trivial")  # the search ends with a plan that takes no time
         single = self._single()
         self._share_out()
         rng = np.random.default_rng(self.run.seed)
@@ -246,14 +247,16 @@ class VisitSearch:
         """Move cuts, exchange devices, insert and remove stages."""
         self.run.enter("devices with several stages")
         kept = self._first(single)
+        self._report(self._stages(kept))
         value, stale = self._value(kept), 0
         while not self._over() and (stale < STALE or self.run.time_limit is not None):
             changed = self._changed(kept, rng)
             found = self._value(changed)
             stale = 0 if found < value else stale + 1
+            if found < value:
+                self._report(self._stages(changed))
             if found <= value:
                 kept, value = changed, found
-                self._report(self._stages(changed))
 
     def _start(self, single: Stages | None) -> Layout:
         """The best layout, or everything on one device, in turn."""

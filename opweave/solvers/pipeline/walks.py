@@ -254,9 +254,11 @@ def solve_walks(problem: Pipeline, run: Run) -> Outcome:
     """Prove a bound, and report the plan that it comes from if that is one."""
     if problem.cuts == "ideals" or problem.delivery == "host" or problem.max_replicas > 1 or problem.load == "sum":
         raise UnsupportedFeatureError("walks have cuts in one order, links, overlapping loads and no replicas")
+    if not problem.running_order or not problem.usable_devices:
+        return Outcome(run.termination(), reason="there is nothing to walk over")
     walk = Walk.of(problem, run.objective)
     pieces, devices = walk.seconds.shape
-    if not pieces or not devices or not 0.0 < walk.unit < math.inf or pieces * devices**2 > MOST_COLUMNS:
+    if not 0.0 < walk.unit < math.inf or pieces * devices**2 > MOST_COLUMNS:
         return Outcome(run.termination(), reason="there is nothing to walk over, or too much")
     run.enter(SOURCE)
     program, on = walk.program()

@@ -14,7 +14,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.baselines import BY_NAME
 from opweave.solvers.serving_flow.bounds import Sets, prove, prove_best
 from opweave.solvers.serving_flow.local import climb
-from opweave.solvers.serving_flow.plans import SUPPORTS, report
+from opweave.solvers.serving_flow.plans import SUPPORTS, every_plan, report
 from opweave.solvers.serving_flow.staged import by_region, without_links
 
 logger = logging.getLogger("opweave")
@@ -57,6 +57,9 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     for plan in _by_rules(instance):
         report(instance, plan, run)
         last = plan
+    ended = every_plan(instance, run)
+    if ended is not None:
+        return ended
     if not run.should_stop():
         last = _stages(instance, run) or last
     cells = len(instance.names) * instance.layers
