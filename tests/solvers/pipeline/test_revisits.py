@@ -85,6 +85,17 @@ def test_a_threshold_just_below_the_optimum_is_refuted() -> None:
     assert layout[0][1] == layout[-1][1]
 
 
+def test_without_a_limit_runs_are_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {f"o{k}": {name: 1.0 + (3 * k + 2 * v) % 5 for v, name in enumerate("abc")} for k in range(8)}
+    problem = ring(8, costs=ow.Costs.from_table(seconds), constraints=[ow.Colocate(ops=["o0", "o7"])])
+    found = []
+    for choice in ("always", "never"):
+        monkeypatch.setenv("OPWEAVE_COMPILE", choice)
+        result = ow.solve(problem, solver="visits", seed=3)
+        found.append((result.solution, result.bound, [each.objective for each in result.incumbents]))
+    assert found[0] == found[1]
+
+
 def test_what_no_link_carries_in_time_stays_together() -> None:
     """Tensors take .25 s: below that nothing is cut, and one device needs 6 s."""
     problem = ring()
