@@ -6,6 +6,7 @@ one device, and pieces between which nothing that changes devices can send are o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise, proved_value
 from opweave.solvers.pipeline.walks import Sendable, shared_parameters, tied_pieces
 from opweave.solvers.rounding import SUMMATION
+
+MOST_PARTS = 60
+"""Most parameters that several groups read and that are counted, the largest ones: a set of them is one integer."""
 
 NEGLIGIBLE = 0.01
 """Share of the largest message below which a tensor is not counted."""
@@ -35,6 +39,12 @@ class Blocks(NamedTuple):
         rounded so that a stage of any length counts at most one share too much. Shapes (devices, blocks).
     may
         Whether a device may run the whole group of a block. Shape (devices, blocks).
+    part_start, part
+        Parameters that several groups read: those that the group which begins at block k reads are
+        ``part[part_start[k]:part_start[k + 1]]``.
+    part_held, part_end
+        Shares of each of them on each device, rounded down, and the last block whose group reads it. Shapes (devices,
+        parts), (parts,).
     root, end
         First and last block of the group of each block. Shapes (blocks,).
     open_start, open_root
@@ -55,6 +65,10 @@ class Blocks(NamedTuple):
     load: IntMatrix
     held: IntMatrix
     may: IntMatrix
+    part_start: IntArray
+    part: IntArray
+    part_held: IntMatrix
+    part_end: IntArray
     root: IntArray
     end: IntArray
     open_start: IntArray
@@ -71,6 +85,32 @@ class Blocks(NamedTuple):
     load_price: FloatArray
     held_price: FloatArray
     rest: FloatArray
+
+
+class _Groups(NamedTuple):
+    """Groups of tied blocks; loads and bytes are those of whole groups, at their first blocks.
+
+    Attributes
+    ----------
+    block, root
+        Block of each piece, and first block of each block's group.
+    seconds, held, may
+        Seconds on each device, bytes, and whether a device may run the group. Shapes (devices, blocks), (blocks,),
+        (devices, blocks).
+    readers, sizes
+        First blocks of the groups that read each parameter of several groups, and its bytes.
+    capacity
+        Bytes of each device, at most 1 more than everything takes. Shape (devices,).
+    """
+
+    block: IntArray
+    root: IntArray
+    seconds: FloatMatrix
+    held: FloatArray
+    may: BoolArray
+    readers: list[IntArray]
+    sizes: FloatArray
+    capacity: FloatArray
 
 
 @dataclass(eq=False)
@@ -138,14 +178,16 @@ class BlockMaker:
                 join(piece, piece - 1)
             first = first[~joined]
 
-    def at(self, limit: float, shares: int) -> tuple[IntArray, Blocks]:
-        """The blocks of a threshold, and their first pieces."""
-        instance, count = self.instance, len(self.instance.devices)
-        first, groups = self.together(limit)
-        blocks = len(first)
+    def shared_out(self, limit: float) -> float:
+        """A lower bound for all plans within a threshold: tied operators have one device, and nothing is sent."""
+        self._prices = self._shared(self._grouped(*self.together(math.inf)), limit)
+        return self.least
+
+    def _grouped(self, first: IntArray, groups: IntArray) -> _Groups:
+        """Loads of groups."""
+        instance, count, blocks = self.instance, len(self.instance.devices), len(first)
         block = np.searchsorted(first, np.arange(instance.last), side="right") - 1
-        root, end = block[groups[first]], np.zeros(blocks, dtype=np.int64)
-        np.maximum.at(end, root, np.arange(blocks))
+        root = block[groups[first]]
         home = root[block]  # of every piece
         seconds, held, refused = np.zeros((count, blocks)), np.zeros(blocks), np.zeros((count, blocks), dtype=np.int64)
         own = np.add.reduceat(instance.seconds, instance.position[:-1], axis=1)
@@ -153,35 +195,71 @@ class BlockMaker:
             np.add.at(seconds[v], home, own[v])
             np.add.at(refused[v], home, instance.reach[v, :-1] <= np.arange(instance.last))
         np.add.at(held, home, np.diff(instance.memory).astype(np.float64))
+        apart: list[tuple[int, IntArray]] = []
         for size, users in shared_parameters(self.problem, instance):
-            if len(np.unique(home[users])) == 1:
-                held[home[users[0]]] += size
+            readers = np.unique(home[users])
+            if len(readers) == 1:
+                held[readers[0]] += size
+            else:
+                apart.append((size, readers))
+        apart = sorted(apart, key=lambda each: -each[0])[:MOST_PARTS]
+        sizes = np.array([float(size) for size, _ in apart])
+        capacity = np.minimum(instance.capacity, held.sum() + sizes.sum() + 1.0).astype(np.float64)
+        may = (refused == 0)[:, root]
+        return _Groups(block, root, seconds, held, may, [readers for _, readers in apart], sizes, capacity)
+
+    def _shared(self, groups: _Groups, limit: float) -> tuple[FloatArray, FloatArray]:
+        """Prices from sharing groups out; some device holds what several of them read."""
+        roots = groups.root == np.arange(len(groups.root))
+        every = np.ones((len(groups.capacity), len(groups.sizes)), dtype=bool)
+        program = sharing_out(
+            np.concatenate([groups.seconds[:, roots], np.zeros(every.shape)], axis=1),
+            np.concatenate([groups.held[roots], groups.sizes]),
+            groups.capacity,
+            np.concatenate([groups.may[:, roots], every], axis=1),
+            limit,
+        )
+        return self._priced(program, limit, groups.capacity)
+
+    def at(self, limit: float, shares: int) -> tuple[IntArray, Blocks]:
+        """The blocks of a threshold, and their first pieces."""
+        instance, count = self.instance, len(self.instance.devices)
+        first, pieces = self.together(limit)
+        groups, blocks = self._grouped(first, pieces), len(first)
+        root, end = groups.root, np.zeros(blocks, dtype=np.int64)
+        np.maximum.at(end, root, np.arange(blocks))
         lasting = np.flatnonzero(end[root] > root)
         opened = lasting[root[lasting] == lasting]
         spans = [opened[(opened < k) & (end[opened] >= k)] for k in range(blocks + 1)]
         linked = instance.rate > 0
         room = np.where(linked, (limit - instance.latency) * instance.rate * (1.0 + SLACK), -1.0)
-        capacity = np.minimum(instance.capacity, held.sum() + 1.0).astype(np.float64)
-        roots = root == np.arange(blocks)
-        may = (refused == 0)[:, root]
         if self._prices is None:
-            program = sharing_out(seconds[:, roots], held[roots], capacity, may[:, roots], limit)
-            self._prices = self._priced(program, limit, capacity)
+            self._prices = self._shared(groups, limit)
         second, byte = self._prices
-        least = np.where(may, second[:, None] * seconds + byte[:, None] * held, np.inf).min(axis=0)
-        rest = np.append(np.cumsum(np.where(roots, least, 0.0)[::-1])[::-1], 0.0) * (1.0 - SLACK)
-        load_unit, held_unit = np.full(count, limit / shares), np.maximum(capacity, 1.0) / shares
+        priced = second[:, None] * groups.seconds + byte[:, None] * groups.held
+        least = np.where(root == np.arange(blocks), np.where(groups.may, priced, np.inf).min(axis=0), 0.0)
+        for size, readers in zip(groups.sizes.tolist(), groups.readers, strict=True):
+            least[readers[0]] += byte.min() * size
+        rest = np.append(np.cumsum(least[::-1])[::-1], 0.0) * (1.0 - SLACK)
+        load_unit, held_unit = np.full(count, limit / shares), np.maximum(groups.capacity, 1.0) / shares
+        plenty = groups.held.sum() + groups.sizes.sum() <= groups.capacity
+        part_held = np.floor(groups.sizes / held_unit[:, None]) * ~plenty[:, None]
+        part_start, part = self._parts(groups.readers, blocks)
         stages = self.problem.stage_limit
         most = np.full(count, shares + min(self.problem.max_visits or stages, stages))
         return first, Blocks(
-            shares_of(seconds, load_unit, seconds.sum(axis=1) <= limit),
-            shares_of(np.tile(held, (count, 1)), held_unit, held.sum() <= capacity),
-            np.ascontiguousarray(may.astype(np.int64)),
+            shares_of(groups.seconds, load_unit, groups.seconds.sum(axis=1) <= limit),
+            shares_of(np.tile(groups.held, (count, 1)), held_unit, plenty),
+            np.ascontiguousarray(groups.may.astype(np.int64)),
+            part_start,
+            part,
+            np.ascontiguousarray(part_held.astype(np.int64)),
+            np.array([readers[-1] for readers in groups.readers], dtype=np.int64),
             root,
             end[root],
             np.cumsum([0, *map(len, spans)]),
             np.concatenate(spans),
-            *self._reads(block, blocks, float(room.max(initial=0.0))),
+            *self._reads(groups.block, blocks, float(room.max(initial=0.0))),
             room,
             most,
             most,
@@ -189,6 +267,13 @@ class BlockMaker:
             byte * held_unit,
             rest,
         )
+
+    def _parts(self, readers: list[IntArray], blocks: int) -> tuple[IntArray, IntArray]:
+        """Parameters that each group reads, as in :class:`Blocks`."""
+        part = np.repeat(np.arange(len(readers)), [len(each) for each in readers])
+        block = np.concatenate([np.zeros(0, dtype=np.int64), *readers])
+        there = np.argsort(block, kind="stable")
+        return np.searchsorted(block[there], np.arange(blocks + 1)), part[there].astype(np.int64)
 
     def _priced(self, program: LinearProgram, limit: float, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Prices of a second and of a byte on each device, and the bound that they prove."""

@@ -6,8 +6,9 @@ same block can go on in every way that it can, or when the devices that may stil
 their seconds and bytes. If no label reaches the end, no plan keeps the threshold.
 
 Relaxed, so that an answer "none" is a proof: a message counts what the stage behind the cut reads and has not had yet,
-but not what is passed through it to later stages; parameters that several groups read, numbers of stages and devices,
-and ``Separate`` do not count. What is found is therefore judged by the referee.
+but not what is passed through it to later stages; numbers of stages and devices, and ``Separate`` do not count. A
+parameter that several groups read is held once by each device that runs one of them. What is found is judged by the
+referee.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ class Labels(NamedTuple):
     last: IntMatrix
     visits: IntMatrix
     open: IntMatrix
+    parts: IntMatrix
 
 
 def new_labels(rows: int, devices: int, stages: int) -> Labels:
     """Empty storage."""
-    tables = [np.zeros((rows, width), dtype=np.int64) for width in (stages, stages, *[devices] * 5)]
+    tables = [np.zeros((rows, width), dtype=np.int64) for width in (stages, stages, *[devices] * 6)]
     return Labels(np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64), np.zeros(rows), *tables)
 
 
@@ -92,6 +94,18 @@ def lacks(blocks: Blocks, block: int, low: int, high: int) -> bool:
 
 
 @inlined
+def lacking(blocks: Blocks, labels: Labels, a: int, b: int, d: int, block: int) -> int:
+    """Shares of parameters that a device holds in label b, but not in label a, and that groups from a block on read."""
+    missing, shares, k = labels.parts[b, d] & ~labels.parts[a, d], 0, 0
+    while missing > 0:
+        if missing & 1 and blocks.part_end[k] >= block:
+            shares += blocks.part_held[d, k]
+        missing >>= 1
+        k += 1
+    return shares
+
+
+@inlined
 def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: int) -> bool:
     """Whether a label, on the same device as another one, can go on in every way that the other can."""
     v = labels.device[a]
@@ -108,7 +122,8 @@ def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: i
         if d != v and lacks(blocks, block, labels.last[a, d], labels.last[b, d]):
             return False
         if (d == v or labels.visits[b, d] < visits) and (
-            labels.load[a, d] > labels.load[b, d] or labels.held[a, d] > labels.held[b, d]
+            labels.load[a, d] > labels.load[b, d]
+            or labels.held[a, d] + lacking(blocks, labels, a, b, d, block) > labels.held[b, d]
         ):
             return False
     for k in range(blocks.open_start[block], blocks.open_start[block + 1]):
@@ -127,6 +142,7 @@ def copy_label(labels: Labels, source: int, target: int) -> None:
     labels.load[target], labels.held[target] = labels.load[source], labels.held[source]
     labels.last[target], labels.visits[target] = labels.last[source], labels.visits[source]
     labels.open[target] = labels.open[source]
+    labels.parts[target] = labels.parts[source]
 
 
 @inlined
@@ -157,6 +173,11 @@ def grown(blocks: Blocks, labels: Labels, row: int, block: int, w: int, visits: 
     if root == block:
         labels.load[row, w] += blocks.load[w, block]
         labels.held[row, w] += blocks.held[w, block]
+        for k in range(blocks.part_start[block], blocks.part_start[block + 1]):
+            part = blocks.part[k]
+            if labels.parts[row, w] >> part & 1 == 0:
+                labels.parts[row, w] |= 1 << part
+                labels.held[row, w] += blocks.part_held[w, part]
         if labels.load[row, w] > blocks.most_load[w] or labels.held[row, w] > blocks.most_held[w]:
             return False
         labels.open[row, w] += int(blocks.end[block] > block)
@@ -251,10 +272,13 @@ class Revisits:
         Makes what a test works on.
     halt
         Ends the search as soon as it is raised.
+    plain_work
+        Steps of one search if it does not run compiled.
     """
 
     blocks: BlockMaker
     halt: IntArray
+    plain_work: int = PLAIN_WORK
 
     def test(self, limit: float, shares: int) -> tuple[int, list[tuple[int, int]]]:
         """Whether some walk keeps a threshold; if one does, the point where each stage ends and its device."""
@@ -263,7 +287,7 @@ class Revisits:
         devices, stages = len(instance.devices), problem.stage_limit
         found = np.zeros((2, stages), dtype=np.int64)
         labels = new_labels(ROOM, devices, stages)
-        work = WORK if search_revisits.is_fast(WORK) else PLAIN_WORK
+        work = WORK if search_revisits.is_fast(WORK) else self.plain_work
         searching = search_revisits.sized(work)
         answer, count = searching(blocks, labels, problem.max_visits or stages, work, found, self.halt)
         ends = [*first[found[0, 1:count]].tolist(), instance.last]

@@ -29,9 +29,9 @@ from opweave.solvers.pipeline.exact import is_too_long
 from opweave.solvers.pipeline.folding import Fold, Layout, folded, folds_of, unfolded
 from opweave.solvers.pipeline.layouts import LayoutArrays, anneal_layout
 from opweave.solvers.pipeline.plans import Best, attempt
-from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, SHARES, Revisits
+from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, PLAIN_WORK, SHARES, WORK, Revisits
 from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
-from opweave.solvers.pipeline.walks import SLACK
+from opweave.solvers.pipeline.walks import MOST_COLUMNS, SLACK
 from opweave.solvers.registry import Feature, go_on_with, named_solver
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
@@ -41,6 +41,9 @@ SINGLE_SHARE, SINGLE_SECONDS = 0.2, 5.0
 
 FIRST_SHARE, THRESHOLD_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.15, 0.5, 0.5, 20.0
 """Shares of the time left for the search before the proofs and for both proofs, and their seconds without a limit."""
+
+AGAIN_SHARE = 0.25
+"""Share of the time left for annealings before thresholds are tested again, if a better plan was found."""
 
 NEAR, LOWEST, MOST_UNKNOWN = 0.005, 0.01, 2
 """Relative difference of thresholds that are not told apart, the lowest one tested, as a share of the best plan, and
@@ -52,7 +55,10 @@ STALE, ANNEALINGS = 400, 3
 STEPS, PLAIN_STEPS = 100_000, 300
 """Moves of one annealing, compiled or not."""
 
-HOT = (0.05, 0.01, 0.2, 0.002)
+UNTIMED_STEPS, STEPS_OF_A_PIECE = 10_000, 300
+"""Most moves of one annealing without a time limit, and moves for each piece: the same ones, compiled or not."""
+
+HOT = (0.05, 1.0, 0.01, 0.2, 0.002)
 """First temperatures of annealings, in turn, as shares of the objective."""
 
 MOST_STAGES = 64
@@ -79,23 +85,37 @@ class VisitSearch:
         """Search until time is up."""
         self.run.proved(0.0, "trivial")  # the search ends with a plan that takes no time
         single = self._single()
+        self._share_out()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
             self._assign(single, rng)
         elif beyond_links(self.problem):
             self._change(single, rng)
         else:
-            with self.run.share(FIRST_SHARE):
-                self._anneal(single)
-            if not self._over() and self._has_thresholds():
-                with self.run.share(THRESHOLD_SHARE, PROOF_SECONDS):
-                    self._test_thresholds()
-            if not self._over():
-                with self.run.share(PROOF_SHARE, PROOF_SECONDS):
-                    go_on_with(self.problem, "walks", self.run)
-            if not self._over() and self.run.time_limit is not None:
-                self._anneal(single)
+            self._anneal_and_prove(single)
         return Outcome(self.run.termination(), reason=None if self.run.best else "no pipeline was found")
+
+    def _anneal_and_prove(self, single: Stages | None) -> None:
+        """Anneal, test thresholds and walk; then anneal, and test again whenever that has helped."""
+        with self.run.share(FIRST_SHARE):
+            self._anneal(single)
+        if not self._over():
+            self._test_thresholds()
+        if not self._over():
+            with self.run.share(PROOF_SHARE, PROOF_SECONDS):
+                go_on_with(self.problem, "walks", self.run)
+        while not self._over() and self.run.time_limit is not None:
+            before = self.run.objective
+            with self.run.share(AGAIN_SHARE):
+                self._anneal(single)
+            if self.run.objective != before and not self._over():
+                self._test_thresholds()
+
+    def _share_out(self) -> None:
+        """Prove what groups of tied operators take where nothing is sent."""
+        cells, known = self.instance.last * len(self.instance.devices), self.run.objective
+        if self.problem.objective == "bottleneck" and known and cells <= MOST_COLUMNS:
+            self.run.proved(BlockMaker(self.problem, self.instance).shared_out(float(known)), "loads shared out")
 
     def _single(self) -> Stages | None:
         """The best plan found with one stage for each device, or in mirrored order."""
@@ -172,9 +192,15 @@ class VisitSearch:
 
     def _test_thresholds(self) -> None:
         """Test just below the best plan, which is improved or proved; then bisect for a better bound."""
+        if self._has_thresholds():
+            with self.run.share(THRESHOLD_SHARE, PROOF_SECONDS):
+                self._bisect()
+
+    def _bisect(self) -> None:
         self.run.enter("thresholds with several stages")
         blocks = BlockMaker(self.problem, self.instance)
-        tests = Revisits(blocks, self.run.halt)
+        timed = self.run.time_limit is not None
+        tests = Revisits(blocks, self.run.halt, PLAIN_WORK if timed else WORK)
         high, unknown = math.inf, 0
         while self.run.objective and unknown < MOST_UNKNOWN and not self._over():
             top = math.nextafter(float(self.run.objective) * (1.0 - SLACK), 0.0)
@@ -203,9 +229,9 @@ class VisitSearch:
         room, scale = min(self.problem.stage_limit, MOST_STAGES), float(self.instance.elapsed.max()) or 1.0
         stale = 0
         while not self._over() and (stale < ANNEALINGS or self.run.time_limit is not None):
-            known = self.run.best if isinstance(self.run.best, Stages) else single
-            layout = self._first(known)
-            steps = STEPS if anneal_layout.is_fast(100 * STEPS) else PLAIN_STEPS
+            layout, steps = self._start(single), STEPS if anneal_layout.is_fast(100 * STEPS) else PLAIN_STEPS
+            if self.run.time_limit is None:
+                steps = min(UNTIMED_STEPS, STEPS_OF_A_PIECE * self.instance.last)
             ends, devices = np.zeros((2, max(room, len(layout)) + 1), dtype=np.int64)
             ends[: len(layout)], devices[: len(layout)] = np.array(layout).T
             start = scale if self.run.objective is None else float(self.run.objective)
@@ -231,6 +257,13 @@ class VisitSearch:
                 self._report(self._stages(changed))
             if found <= value:
                 kept, value = changed, found
+
+    def _start(self, single: Stages | None) -> Layout:
+        """The best layout, or everything on one device, in turn."""
+        turn, scratch = divmod(self._annealed, 2)
+        if scratch:
+            return [(self.instance.last, turn % len(self.instance.devices))]
+        return self._first(self.run.best if isinstance(self.run.best, Stages) else single)
 
     def _first(self, single: Stages | None) -> Layout:
         last = self.instance.last

@@ -41,6 +41,39 @@ def test_a_threshold_that_a_plan_keeps_is_never_refuted(problem: Pipeline, share
         assert tests.test(optimum * 1.5, shares)[0] != NOTHING
 
 
+@settings(max_examples=15, deadline=None)
+@given(problem=wide_pipelines().filter(lambda each: each.max_replicas == 1))
+def test_loads_shared_out_are_a_bound_for_every_reading(problem: Pipeline) -> None:
+    problem = Pipeline.model_validate(problem.model_dump() | {"objective": "bottleneck"})
+    optimum = best_pipeline(problem)[0]
+    if optimum:
+        blocks = BlockMaker(problem, lower(without_ties(problem)))
+        assert blocks.shared_out(optimum) <= optimum
+
+
+def test_what_a_shared_parameter_takes_is_counted_on_every_device_that_reads_it() -> None:
+    """All operators hold 2 bytes, and both ends read 4 more: of two devices, one holds 8."""
+    read = ow.Parameter(id="w", bytes=4)
+    parameters = [read, *(ow.Parameter(id=f"p{i}", bytes=2) for i in range(3))]
+    operators = [
+        ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"p{i}", *(["w"] * (i != 1))])
+        for i in range(3)
+    ]
+    tensors = [ow.Tensor(id=f"t{i}", bytes=1) for i in range(4)]
+    for memory, answer in ((8, FOUND), (7, NOTHING)):
+        devices = [ow.Device(name=name, memory_bytes=memory) for name in "ab"]
+        problem = Pipeline(
+            graph=ow.OpGraph(tensors=tensors, operators=operators, parameters=parameters),
+            cluster=ow.Cluster(devices=devices, shared=1.0),
+            costs=ow.Costs.from_table({f"o{i}": dict.fromkeys("ab", 1.0) for i in range(3)}),
+            memory="parameters",
+            max_visits=2,
+        )
+        tests = Revisits(BlockMaker(problem, lower(without_ties(problem))), never())
+        assert tests.test(2.0, 2000)[0] == answer
+        assert (best_pipeline(problem)[0] is None) == (answer == NOTHING)
+
+
 def test_a_threshold_just_below_the_optimum_is_refuted() -> None:
     """Six equal operators on three devices, first and last one tied: two for each device, and no faster."""
     problem = ring(constraints=[ow.Colocate(ops=["o0", "o5"])])
@@ -50,6 +83,17 @@ def test_a_threshold_just_below_the_optimum_is_refuted() -> None:
     assert answer == FOUND
     assert layout[-1][0] == 6
     assert layout[0][1] == layout[-1][1]
+
+
+def test_without_a_limit_runs_are_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {f"o{k}": {name: 1.0 + (3 * k + 2 * v) % 5 for v, name in enumerate("abc")} for k in range(8)}
+    problem = ring(8, costs=ow.Costs.from_table(seconds), constraints=[ow.Colocate(ops=["o0", "o7"])])
+    found = []
+    for choice in ("always", "never"):
+        monkeypatch.setenv("OPWEAVE_COMPILE", choice)
+        result = ow.solve(problem, solver="visits", seed=3)
+        found.append((result.solution, result.bound, [each.objective for each in result.incumbents]))
+    assert found[0] == found[1]
 
 
 def test_what_no_link_carries_in_time_stays_together() -> None:
