@@ -23,7 +23,8 @@ from benchmarks.calibration_models import MODELS
 from opweave.adapters.costs.calibrate import calibrate, measure
 from opweave.adapters.onnx.optimizer import optimize
 from opweave.adapters.onnx.read import from_onnx
-from opweave.problems.costs import Calibration, variants
+from opweave.problems.costs import Calibration
+from opweave.problems.roofline import variants
 
 SMOKE = ("squeezenet1_1",)
 

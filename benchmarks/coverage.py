@@ -295,10 +295,10 @@ LARGE = 100
 INTRODUCTION = f"""\
 # What loads
 
-Models that nobody chose for opweave: random weights, nothing downloaded, PyTorch on the meta device. Written by
-`python -m benchmarks.coverage --kept ROWS --page docs/coverage.md`. Seconds are processor seconds, medians over the
-models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A refused model says why in
-one sentence, which is quoted. What ordering saves is that of one second over the given order.
+These models were not chosen for opweave. Their weights are random, nothing is downloaded, and PyTorch models are on the
+meta device. `python -m benchmarks.coverage --kept ROWS --page docs/coverage.md` writes this page. Seconds are processor
+seconds, medians over the models of {LARGE} operators or more; ours are those that are not spent in `torch.export`. A
+refused model says why in one sentence, which is quoted. What ordering saves is that of one second over the given order.
 
 | collection | made with | load | largest | seconds per 1,000 operators | of these ours |
 |---|---|---|---|---|---|"""

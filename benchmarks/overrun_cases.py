@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 import opweave as ow
 from benchmarks.cnn_nets import Net, resnet50
 from benchmarks.generators import layered_dag
 from benchmarks.memory_layout import pooled, random_layout
-from benchmarks.serving import cluster
+from benchmarks.serving import serving_on
 from benchmarks.tables import GRAPHS
 
 SIZES = (7, 100, 2_000, 50_000)
@@ -143,26 +140,6 @@ def ordered_layout(case: str) -> ow.OrderedLayout:
 def serving(case: str) -> ow.ServingFlow:
     """About as many pairs of a device and a layer as the case has operators."""
     return serving_on(int(case) if "/" not in case else 500, seed=0)
-
-
-def serving_on(pairs: int, seed: int) -> ow.ServingFlow:
-    """Four kinds of devices, links from slow to fast, some missing; at least twice the memory that the layers need."""
-    draw = np.random.default_rng(seed)
-    count = max(2, math.isqrt(pairs))
-    layers = max(2, pairs // count)
-    speeds = 10 ** draw.uniform(3, 5, (4, 1)) / np.arange(1, layers + 1) ** draw.uniform(1.0, 1.5, (4, 1))
-    most = np.minimum(layers, draw.integers(2, 6, 4) + 2 * (layers // count))
-    kinds = draw.integers(0, 4, count).tolist()
-    between = 10 ** draw.uniform(6.5, 9.5, (count, count)) * (draw.random((count, count)) > 0.1)
-    devices = cluster(" ".join(f"kind{kind}" for kind in kinds), between)
-    return ow.ServingFlow(
-        graph=ow.layer_chain(layers, activation_bytes=8192, token_bytes=2),
-        cluster=devices,
-        rates={
-            device.name: speeds[kind, : most[kind]].tolist()
-            for device, kind in zip(devices.devices, kinds, strict=True)
-        },
-    )
 
 
 PROBLEMS: dict[str, Callable[[str], ow.Problem[Any, Any]]] = {

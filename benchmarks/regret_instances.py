@@ -11,9 +11,9 @@ from benchmarks.cnn_nets import NETS, Net
 from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chain
 from benchmarks.generators import layered_dag, randomly_wired, scattered
 from benchmarks.memory_layout import pooled, random_layout
-from benchmarks.overrun_cases import serving_on
 from benchmarks.serving import SECONDS as HELIX
 from benchmarks.serving import case as on_helix
+from benchmarks.serving import serving_on
 from benchmarks.slicing import BOARDS, LINKS
 from benchmarks.slicing import problem_of as network_on_boards
 from benchmarks.stacked import Stack, stacked

@@ -6,6 +6,7 @@ Seconds of solvers are processor seconds.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -103,24 +104,44 @@ def helix_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         )
 
 
-def random_case(seed: int) -> ow.ServingFlow:
-    """Unlike devices, links from slow to fast, some missing; layers that weigh something."""
-    draw = np.random.default_rng(seed)
-    count, layers = int(draw.integers(10, 43)), int(draw.integers(12, 80))
-    speeds = [tuple(10 ** draw.uniform(3, 5) / np.arange(1, 40) ** draw.uniform(1.0, 1.5)) for _ in range(4)]
-    kinds = draw.integers(0, 4, count)
-    most = draw.integers(2, max(3, 3 * layers // count + 2), 4)
-    between = 10 ** draw.uniform(6.5, 9.5, (count, count)) * (draw.random((count, count)) > 0.1)
+def unlike_devices(
+    draw: np.random.Generator, layers: int, speeds: np.ndarray, most: np.ndarray, kinds: list[int]
+) -> ow.ServingFlow:
+    """Devices of some kinds, whose layers, up to a number of each kind, run at some speeds; random links, some missing.
+
+    ``speeds`` are the layers a second of a kind by number of layers held.
+    """
+    between = 10 ** draw.uniform(6.5, 9.5, (len(kinds), len(kinds))) * (draw.random((len(kinds), len(kinds))) > 0.1)
     devices = cluster(" ".join(f"kind{kind}" for kind in kinds), between)
     return ow.ServingFlow(
         graph=ow.layer_chain(layers, activation_bytes=8192, token_bytes=2),
         cluster=devices,
         rates={
-            device.name: speeds[kind][: most[kind]]
-            for device, kind in zip(devices.devices, kinds.tolist(), strict=True)
+            device.name: speeds[kind, : most[kind]].tolist()
+            for device, kind in zip(devices.devices, kinds, strict=True)
         },
-        entry="any" if draw.random() < 0.3 else "first",
     )
+
+
+def random_case(seed: int) -> ow.ServingFlow:
+    """Unlike devices, links from slow to fast, some missing; layers that weigh something."""
+    draw = np.random.default_rng(seed)
+    count, layers = int(draw.integers(10, 43)), int(draw.integers(12, 80))
+    speeds = np.stack([10 ** draw.uniform(3, 5) / np.arange(1, 40) ** draw.uniform(1.0, 1.5) for _ in range(4)])
+    kinds = draw.integers(0, 4, count).tolist()
+    most = draw.integers(2, max(3, 3 * layers // count + 2), 4)
+    problem = unlike_devices(draw, layers, speeds, most, kinds)
+    return problem.model_copy(update={"entry": "any" if draw.random() < 0.3 else "first"})
+
+
+def serving_on(pairs: int, seed: int) -> ow.ServingFlow:
+    """Four kinds of devices, links from slow to fast, some missing; at least twice the memory that the layers need."""
+    draw = np.random.default_rng(seed)
+    count = max(2, math.isqrt(pairs))
+    layers = max(2, pairs // count)
+    speeds = 10 ** draw.uniform(3, 5, (4, 1)) / np.arange(1, layers + 1) ** draw.uniform(1.0, 1.5, (4, 1))
+    most = np.minimum(layers, draw.integers(2, 6, 4) + 2 * (layers // count))
+    return unlike_devices(draw, layers, speeds, most, draw.integers(0, 4, count).tolist())
 
 
 def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:

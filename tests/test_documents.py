@@ -1,4 +1,6 @@
-"""Every code block of the README and of the documentation, as a reader would run it: page by page, top to bottom.
+"""Every code block of the README and of the documentation, and every example, as a reader would run it.
+
+Pages are run one by one, from top to bottom.
 
 A comment before a block says what is special about it::
 
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +49,9 @@ HEAVY = (
     "scipy.optimize",
 )
 """What many pages import; it is imported once, before pages run in forked processes."""
+
+ARGUMENTS = {"plan_model_file.py": [str(ROOT / "tests/data/MobileNetV2.json.gz")]}
+"""What examples are called with."""
 
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?(?P<ticks>```)(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
@@ -79,7 +84,7 @@ def blocks_of(page: Path) -> list[Block]:
     ]
 
 
-def run_page(page: Path, frameworks: bool) -> None:
+def run_page(page: Path, frameworks: bool = False) -> None:
     """Run the blocks of a page in one namespace, in the current folder."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
@@ -149,27 +154,28 @@ def run_command(arguments: list[str], where: str) -> str:
     return out.getvalue()
 
 
-def run_pages(*, frameworks: bool, pages: list[Path]) -> None:
-    """Run every page in a forked process and an empty folder: pages register rules and solvers, and write files."""
+def run_apart(run: Callable[[Path], None], paths: list[Path]) -> None:
+    """Run pages or scripts, each in a forked process and an empty folder: they register solvers and write files."""
     for name in HEAVY:
         importlib.import_module(name)
+    ow.list_solvers()  # imports them
     failed = []
-    for page in pages:
+    for path in paths:
         child = os.fork()
         if child == 0:
-            _run_child(page, frameworks)
+            _run_child(run, path)
         if os.waitpid(child, 0)[1]:
-            failed.append(str(page.relative_to(ROOT)))
+            failed.append(str(path.relative_to(ROOT)))
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
-def _run_child(page: Path, frameworks: bool) -> None:
+def _run_child(run: Callable[[Path], None], path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name in ("benchmarks", "examples", "tests", "docs"):
             Path(name).symlink_to(ROOT / name)
         try:
-            run_page(page, frameworks)
+            run(path)
             sys.stderr.flush()
         except BaseException:
             traceback.print_exc()
@@ -177,15 +183,14 @@ def _run_child(page: Path, frameworks: bool) -> None:
             os._exit(1)
         os.chdir(ROOT)
     if os.environ.get("SHOW_SECONDS"):
-        sys.stderr.write(f"{sum(os.times()[:4]):6.2f} s {page.relative_to(ROOT)}\n")
+        sys.stderr.write(f"{sum(os.times()[:4]):6.2f} s {path.relative_to(ROOT)}\n")
     os._exit(0)
 
 
-def run_elsewhere(frameworks: bool) -> None:
-    """Run all pages in a process of its own."""
-    pages = [page for page in PAGES if not frameworks or any(block.needs & FRAMEWORKS for block in blocks_of(page))]
-    listed = [str(page) for page in pages]
-    call = f"from tests.test_documents import *; run_pages(frameworks={frameworks}, pages=list(map(Path, {listed})))"
+def run_elsewhere(run: str, paths: list[Path]) -> None:
+    """Run all of them in a process of its own; ``run`` is an expression."""
+    listed = [str(path) for path in paths]
+    call = f"from tests.test_documents import *; run_apart({run}, list(map(Path, {listed})))"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", call],
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
@@ -196,14 +201,28 @@ def run_elsewhere(frameworks: bool) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def run_example(path: Path) -> None:
+    """Run a script as a reader would; it has to print something."""
+    sys.argv = [str(path), *ARGUMENTS.get(path.name, [])]
+    sys.path.insert(0, str(path.parent))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(str(path), run_name="__main__")
+    assert out.getvalue(), f"{path} prints nothing"
+
+
+def test_the_examples_run() -> None:
+    run_elsewhere("run_example", sorted((ROOT / "examples").glob("*.py")))
+
+
 def test_the_blocks_run() -> None:
     pytest.importorskip("pandas")
-    run_elsewhere(frameworks=False)
+    run_elsewhere("run_page", PAGES)
 
 
 @pytest.mark.frameworks
 def test_the_blocks_that_need_frameworks_run() -> None:
-    run_elsewhere(frameworks=True)
+    pages = [page for page in PAGES if any(block.needs & FRAMEWORKS for block in blocks_of(page))]
+    run_elsewhere("lambda page: run_page(page, frameworks=True)", pages)
 
 
 def test_every_block_is_either_run_or_marked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -43,6 +44,21 @@ if TYPE_CHECKING:
     from opweave.problems.language.workload import Phase
 
 AnyProblem = Problem[Any, Any]
+
+READERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "torch": ("torch.read:from_torch", ("args", "kwargs")),
+    "keras": ("keras.read:from_keras", ("dims",)),
+    "onnx": ("onnx.read:from_onnx", ("dims", "inputs")),
+    "tflite": ("tflite.read:from_tflite", ("dims",)),
+    "openvino": ("openvino.read:from_openvino", ("dims",)),
+}
+"""The reader of every framework's models, and which arguments of :func:`load` only some of them take."""
+
+_MEANT_FOR = {
+    ("args", "kwargs"): "args and kwargs are for PyTorch modules; the inputs of this one are known",
+    ("dims",): "dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed",
+    ("inputs",): "inputs are for ONNX models; a PyTorch module takes args and kwargs",
+}
 
 
 def load(
@@ -112,45 +128,26 @@ def load(
         raise InvalidInputError(
             f"{name}: a function is not a model; call it in the forward of a torch.nn.Module, or use trace_step"
         )
-    if family != "torch" and (args or kwargs):
-        raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
         raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
-    if dims and family not in ("onnx", "keras", "tflite", "openvino"):
-        raise InvalidInputError(
-            f"{name}: dims are for .onnx, .tflite and .xml files and Keras; this model's sizes are already fixed"
-        )
+    reader, takes = READERS.get(family, ("", ()))
+    given: Mapping[str, object] = {"args": args, "kwargs": kwargs, "dims": dims, "inputs": inputs}
+    for arguments, why in _MEANT_FOR.items():
+        if any(given[argument] for argument in arguments if argument not in takes):
+            raise InvalidInputError(f"{name}: {why}")
     if isinstance(model, str | os.PathLike):
         check_content(model, name)
     data = _read_object(model, limits) if family == "json" and isinstance(model, str | os.PathLike) else {}
     if family == "llm" or "model_type" in data:
         from opweave.adapters.llm.reading import read_graph
 
-        return read_graph(model, context=context, phase=phase, limits=limits)
+        return read_graph(cast("PathLike", model), context=context, phase=phase, limits=limits)
     if context is not None or phase is not None:
         raise InvalidInputError(f"{name}: context and phase are for language models; its inputs have fixed sizes")
-    if inputs is not None and family != "onnx":
-        raise InvalidInputError(f"{name}: inputs are for ONNX models; a PyTorch module takes args and kwargs")
-    if family == "torch":
-        from opweave.adapters.torch.read import from_torch
-
-        return from_torch(model, args=args, kwargs=kwargs, inplace_kinds=inplace_kinds, limits=limits)
-    if family == "keras":
-        from opweave.adapters.keras.read import from_keras
-
-        return from_keras(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
-    if family == "onnx":
-        from opweave.adapters.onnx.read import from_onnx
-
-        return from_onnx(model, dims=dims, inputs=inputs, inplace_kinds=inplace_kinds, limits=limits)
-    if family == "tflite":
-        from opweave.adapters.tflite.read import from_tflite
-
-        return from_tflite(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
-    if family == "openvino":
-        from opweave.adapters.openvino.read import from_openvino
-
-        return from_openvino(cast("PathLike", model), dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+    if reader:
+        read: Callable[..., OpGraph] = resolve_name(f"opweave.adapters.{reader}")
+        own = {argument: given[argument] for argument in takes}
+        return read(model, **own, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.graphs.networkx_io import from_networkx
 
@@ -292,9 +289,7 @@ def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DE
     graph = data.get("graph")
     if isinstance(graph, Mapping):
         _check_counts(graph, name, limits)
-    problem = validated(found, data, name)
-    assert isinstance(problem, Problem)
-    return problem
+    return cast("AnyProblem", validated(found, data, name))
 
 
 def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
-from opweave.formulations.modeling.handles import complete_handles, note_model
+from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import from_pyomo
-from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
@@ -29,7 +26,7 @@ from opweave.problems.solution import Solution
 from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
-    from pyomo.environ import ConcreteModel
+    pass
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -235,64 +232,6 @@ class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
     def objective_bound(self, problem: ProblemT, value: float) -> float:
         """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
-
-
-class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
-    """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
-
-    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is added to it.
-
-    Attributes
-    ----------
-    timed
-        Names of the components that hold times with a horizon, in units of :meth:`tick` seconds.
-    handles
-        The handles of its model.
-    """
-
-    timed: ClassVar[tuple[str, ...]] = ()
-    handles: ClassVar[tuple[str, ...]] = ()
-
-    @abstractmethod
-    def write(self, problem: ProblemT) -> ConcreteModel:
-        """Write the model without side constraints. Raises the same errors as :meth:`build`."""
-
-    def tick(self) -> float:
-        """The unit of the model's times and objective in seconds or bytes, once the model is written."""
-        return 1.0
-
-    @abstractmethod
-    def read(self, model: ConcreteModel) -> SolutionT:
-        """Read the decision from the variables' values."""
-
-    @abstractmethod
-    def begin(self, model: ConcreteModel, solution: SolutionT) -> None:
-        """Set the variables to the values that a known solution implies."""
-
-    def build(self, problem: ProblemT) -> ConcreteModel:
-        """Write the model and the rows of its side constraints."""
-        model = self.write(problem)
-        view = from_pyomo(model, self.timed, self.tick())
-        model.opweave = view
-        complete_handles(model, self.handles, problem)
-        self.add_constraints(model, problem)
-        return model
-
-    def exclude(self, model: ConcreteModel, solution: SolutionT) -> None:
-        """Add a row that a solution breaks, and that every solution with another value of some 0/1 variable obeys."""
-        values = zip(model.opweave.variables, self.start(model, solution).tolist(), strict=True)
-        known = [(variable, value) for variable, value in values if variable.is_binary() and not math.isnan(value)]
-        model.add(sum(1 - variable if value > 0.5 else variable for variable, value in known) >= 1)
-
-    def extract(self, model: ConcreteModel, values: FloatArray) -> SolutionT:
-        """Read the decision from values by variable, in the order of the model's components."""
-        load_values(model.opweave.variables, values)
-        return self.read(model)
-
-    def start(self, model: ConcreteModel, solution: SolutionT) -> FloatArray:
-        """The values by variable that a known solution implies."""
-        self.begin(model, solution)
-        return values_of(model.opweave.variables)
 
 
 TOLERANCE = 1e-5

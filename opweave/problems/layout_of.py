@@ -26,7 +26,7 @@ def layout_of(
     device: str | None = None,
     pools: Sequence[Pool] | None = None,
 ) -> MemoryLayout:
-    """The layout problem of a plan: its storages, and from when until when each lives.
+    """The layout problem of a plan: its storages and their lifetimes.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import InvalidInputError
@@ -30,8 +31,7 @@ def find_view(name: str, verb: str) -> Callable[..., Any] | None:
     for shower in reversed(_SHOWERS):
         found = importlib.import_module(shower).VIEWS.get((name, verb))
         if found is not None:
-            module, _, function = found.partition(":")
-            view: Callable[..., Any] = getattr(importlib.import_module(module), function)
+            view: Callable[..., Any] = resolve_name(found)
             return view
     return None
 

@@ -163,6 +163,9 @@ Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
 Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15)]
 """A duration in seconds, 0 or more."""
 
+Duration = Annotated[float, Field(ge=0.0)]
+"""Measured seconds; over a very slow link, or summed, they may exceed what a problem may state."""
+
 Share = Annotated[float, BeforeValidator(_plain_number), Field(gt=0.0, le=1.0)]
 """A fraction, above 0 and at most 1."""
 

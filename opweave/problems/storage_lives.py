@@ -151,7 +151,7 @@ def lives_of_stage(graph: OpGraph, stages: Sequence[Sequence[str]], number: int,
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A storage on one device: made by one activity, or a graph input (None), for so many inputs together."""
+    """A storage on one device: made by one activity, or a graph input (None), for a number of inputs together."""
 
     maker: int | None
     tensor: str

@@ -1,7 +1,4 @@
-"""Checks of the arguments that users pass to solvers, made before anything runs, so that errors do not surface late.
-
-Each check returns the value as a Python value, or raises :class:`~opweave.problems.errors.InvalidInputError`.
-"""
+"""Checks of the arguments that users pass to solvers, made before anything runs, so that errors do not surface late."""
 
 from __future__ import annotations
 
@@ -13,8 +10,11 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from opweave.problems.errors import InvalidInputError
+from opweave.formulations.expressions import VIOLATIONS, expressible, how_to_express
+from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
+from opweave.problems.words import did_you_mean
+from opweave.solvers.registry import Feature, Solver, registered
 from opweave.solvers.run import Run, Setting, Stepping
 
 
@@ -114,3 +114,44 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
         raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")
     if run.extend is None:
         run.found(run.start, judged.objective)
+
+
+def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
+    """Refuse requests that the solver would otherwise have to ignore.
+
+    Raises
+    ------
+    UnsupportedConstraintError
+        For a side constraint that it does not support; the message names the solvers that do.
+    UnsupportedFeatureError
+        For a reading, an argument or an option that it does not support.
+    """
+    for constraint in problem.constraints:
+        if not expressible(type(constraint), solver.supports):
+            able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
+            raise UnsupportedConstraintError(
+                f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
+                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
+            )
+        if VIOLATIONS in solver.supports:  # the rule is about to judge solutions
+            try:
+                constraint.check(problem)
+            except ValueError as error:
+                raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
+    if problem.reading not in solver.readings:
+        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
+        only = ", ".join(map(str, solver.readings))
+        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
+        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
+    nothing = Run()
+    for feature in Feature:
+        if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
+            able = [row.name for row in registered(problem.kind) if feature in row.features]
+            raise UnsupportedFeatureError(
+                f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
+            )
+    for option in run.options:
+        if option not in solver.options:
+            known = ", ".join(sorted(solver.options)) or "none"
+            near = did_you_mean(option, solver.options)
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")

@@ -27,6 +27,7 @@ from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.errors import (
     EngineError,
     InfeasibleError,
+    InvalidInputError,
     LimitExceededError,
     OpweaveError,
     UnsupportedFeatureError,
@@ -182,6 +183,8 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
     ------
     UnsupportedFeatureError, LimitExceededError, EngineError
         If no engine can solve the problem, and there is no plan.
+    InvalidInputError
+        If rows of a user's own are wrong.
     """
     names = [name for name in ENGINES if is_available(problem, name)]
     if len(problem.graph.operators) > TINY:
@@ -191,7 +194,10 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
         with nullcontext() if name == names[-1] else run.share(ENGINE_SHARE, ENGINE_SECONDS):
             try:
                 outcome = go_on_with(problem, name, run, head_start=False)
-            except (UnsupportedFeatureError, LimitExceededError, EngineError) as error:
+            except (UnsupportedFeatureError, InvalidInputError, EngineError) as error:
+                wrong = isinstance(error, InvalidInputError) and not isinstance(error, LimitExceededError)
+                if wrong and run.extend is not None:
+                    raise  # the mistake may be in rows of the user's own
                 logger.info("the default solver goes on without %s: %s", name, error)
                 failed.append(error)
                 continue

@@ -8,14 +8,12 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal, TypeVar
 
-from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible, how_to_express
+from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
     SolverNotAvailableError,
     UnknownSolverError,
-    UnsupportedConstraintError,
-    UnsupportedFeatureError,
 )
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
@@ -367,44 +365,3 @@ def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: Optio
         return solver.run(problem, run)
     finally:
         run.options = own
-
-
-def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
-    """Refuse requests that the solver would otherwise have to ignore.
-
-    Raises
-    ------
-    UnsupportedConstraintError
-        For a side constraint that it does not support; the message names the solvers that do.
-    UnsupportedFeatureError
-        For a reading, an argument or an option that it does not support.
-    """
-    for constraint in problem.constraints:
-        if not expressible(type(constraint), solver.supports):
-            able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
-            raise UnsupportedConstraintError(
-                f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
-            )
-        if VIOLATIONS in solver.supports:  # the rule is about to judge solutions
-            try:
-                constraint.check(problem)
-            except ValueError as error:
-                raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
-    if problem.reading not in solver.readings:
-        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
-        only = ", ".join(map(str, solver.readings))
-        lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
-        raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
-    nothing = Run()
-    for feature in Feature:
-        if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
-            able = [row.name for row in registered(problem.kind) if feature in row.features]
-            raise UnsupportedFeatureError(
-                f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
-            )
-    for option in run.options:
-        if option not in solver.options:
-            known = ", ".join(sorted(solver.options)) or "none"
-            near = did_you_mean(option, solver.options)
-            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")

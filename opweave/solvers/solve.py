@@ -17,6 +17,7 @@ from opweave.problems.result import Result, Termination, Timings
 from opweave.problems.shown import find_view
 from opweave.problems.solution import Details, Solution
 from opweave.solvers.arguments import (
+    check_abilities,
     check_kinds,
     checked_gap,
     checked_options,
@@ -27,7 +28,7 @@ from opweave.solvers.arguments import (
 from opweave.solvers.fallback import with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.registry import Solver, check_abilities, find_solver
+from opweave.solvers.registry import Solver, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
 from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.side_by_side.ready import READY

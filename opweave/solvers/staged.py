@@ -13,9 +13,10 @@ from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.errors import OpweaveError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.arguments import check_abilities
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, plan_of, solution_of
-from opweave.solvers.registry import Feature, check_abilities, find_solver, go_on_with, named_solver
+from opweave.solvers.registry import Feature, find_solver, go_on_with, named_solver
 from opweave.solvers.run import Outcome, Run, StopCallback
 
 MOST_SECONDS = 20.0

@@ -1,9 +1,10 @@
-"""Proved lower bounds of integer programs: branch and bound in which every leaf is proved by its own prices.
+"""Integer programs: points that HiGHS finds, and lower bounds that are proved.
 
-Each node is the linear program with narrower columns. HiGHS solves it, but only its prices count: the bound that they
-prove (:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's bound is the smallest bound of the
-leaves that cover it, at whatever moment the search ends. Tolerances, those of the engine and those for integrality
-here, therefore affect the quality of the bound but never its validity:
+A bound comes from branch and bound in which every leaf is proved by its own prices. Each node is the linear program
+with narrower columns. HiGHS solves it, but only its prices count: the bound that they prove
+(:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's bound is the smallest bound of the leaves
+that cover it, at whatever moment the search ends. Tolerances, those of the engine and those for integrality here,
+therefore affect the quality of the bound but never its validity:
 
 * An infeasible node is dropped only if prices prove that it is infeasible; otherwise it keeps its parent's bound.
 * A node whose point looks integral is not divided further and keeps its own bound, whatever the cost of that point.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.engines.apart import never, with_highs
 from opweave.solvers.linear import Dual, LinearProgram, highs_with
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def least_whole(
     endless: BoolArray,
     ceiling: float,
     seconds: float,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = never,
 ) -> Proof:
     """A lower bound on the smallest cost of points of a program whose chosen columns are integral.
 
@@ -107,6 +108,48 @@ def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], shou
     """Search until the time is up."""
     program, whole, endless, ceiling, seconds = task
     return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
+
+
+def whole_point(
+    program: LinearProgram,
+    whole: BoolArray,
+    seconds: float | None,
+    should_stop: Callable[[], bool] = never,
+    **options: float,
+) -> FloatArray | None:
+    """The best point with integral columns that HiGHS finds; None if it finds none.
+
+    Parameters
+    ----------
+    program, whole, should_stop
+        As for :func:`least_whole`.
+    seconds
+        Time limit; None for no limit.
+    options
+        Options of HiGHS, such as ``mip_rel_gap``.
+    """
+    return with_highs(_point, (program, whole, seconds, options), seconds, should_stop)
+
+
+def _point(
+    task: tuple[LinearProgram, BoolArray, float | None, dict[str, float]], _: Callable[[], bool]
+) -> FloatArray | None:
+    """Solve with one thread; runs where highspy can be loaded."""
+    import highspy
+
+    program, whole, seconds, options = task
+    limit = math.inf if seconds is None else max(0.05, seconds)
+    # HiGHS 1.15 has called wrong points optimal after restarts
+    engine = highs_with(program, **{"time_limit": limit, "threads": 1, "mip_allow_restart": False, **options})
+    if engine is None:
+        return None
+    columns = np.flatnonzero(whole).astype(np.int32)
+    engine.changeColsIntegrality(len(columns), columns, np.ones(len(columns), dtype=np.uint8))
+    engine.run()
+    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    point = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
+    highspy.Highs.resetGlobalScheduler(True)
+    return point
 
 
 class _Tree:

@@ -7,7 +7,6 @@ import pytest
 import opweave as ow
 from opweave.formulations.formulation import (
     BuildContext,
-    PyomoFormulation,
     find_formulation,
     formulation_names,
     load_formulations,
@@ -15,6 +14,7 @@ from opweave.formulations.formulation import (
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.placement.milp_paper import Moirai
 from tests.oracles.placement import best_placement
 from tests.tiny import CLUSTER, PROBLEMS

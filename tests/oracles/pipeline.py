@@ -7,6 +7,7 @@ reached, a prefix by counting what is live. Takes every side constraint that a p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, partial
 from itertools import combinations, pairwise, permutations, product
 
 import networkx as nx
@@ -36,20 +37,21 @@ def all_pipelines(problem: Pipeline) -> Iterator[Stages]:
         yield Stages(stages=())
         return
     sizes: dict[tuple[str, ...], int] = {}
+    limits = {device.name: device.memory_bytes for device in problem.cluster.devices}
+    may = cache(partial(_may, problem))  # asked again with every choice of the other stages
     for pieces in _all_pieces(problem):
         if not problem.min_stages <= len(pieces) <= (problem.max_stages or len(pieces)):
             continue
         for teams in _all_teams(problem, len(pieces)):
-            if not all(_may(problem, piece, team) for piece, team in zip(pieces, teams, strict=True)):
+            if not all(may(piece, team) for piece, team in zip(pieces, teams, strict=True)):
                 continue
             held = _held(problem, pieces, teams, sizes)
-            if _fits(problem, held) and _obeyed(problem, pieces, teams, held):
-                yield Stages(
-                    stages=[
-                        Stage(device=team[0], operators=piece, replicas=team[1:])
-                        for team, piece in zip(teams, pieces, strict=True)
-                    ]
+            if _fits(limits, held) and _obeyed(problem, pieces, teams, held):
+                stages = (
+                    Stage.model_construct(device=team[0], operators=piece, replicas=team[1:])  # right by construction
+                    for team, piece in zip(teams, pieces, strict=True)
                 )
+                yield Stages.model_construct(stages=tuple(stages))
 
 
 def _all_pieces(problem: Pipeline) -> Iterator[list[tuple[str, ...]]]:
@@ -161,21 +163,24 @@ def _per_device(plan: Stages, seconds: list[float]) -> list[float]:
 def _tensors(problem: Pipeline, plan: Stages) -> Iterator[tuple[int, int, list[int]]]:
     """Bytes of every tensor that can be carried, the stage that has it first, and the stages that read it."""
     where = {name: number for number, stage in enumerate(plan.stages) for name in stage.operators}
+    readers: dict[str, list[int]] = {tensor.id: [] for tensor in problem.graph.tensors}
+    for op in problem.graph.operators:
+        for name in op.inputs:
+            readers[name].append(where[op.id])
     for tensor in problem.graph.tensors:
-        readers = [where[op.id] for op in problem.graph.operators if tensor.id in op.inputs]
         maker = problem.graph.producer.get(tensor.id)
         if maker is not None or problem.inputs == "first":
-            yield tensor.bytes, 0 if maker is None else where[maker], readers
+            yield tensor.bytes, 0 if maker is None else where[maker], readers[tensor.id]
 
 
 def _by_links(problem: Pipeline, plan: Stages) -> list[float | None]:
     """Seconds of the message behind each stage but the last: what a device further on reads and has not had yet."""
     devices = [stage.device for stage in plan.stages]
-    seconds: list[float | None] = []
+    tensors, seconds = list(_tensors(problem, plan)), list[float | None]()
     for cut, (source, target) in enumerate(pairwise(devices)):
         size = sum(
             bytes_
-            for bytes_, first, readers in _tensors(problem, plan)
+            for bytes_, first, readers in tensors
             if first <= cut
             and any(reader > cut and devices[reader] not in devices[first : cut + 1] for reader in readers)
         )
@@ -293,8 +298,7 @@ def _held(
     return {name: sizes[operators] for name, operators in runs.items()}
 
 
-def _fits(problem: Pipeline, held: dict[str, int]) -> bool:
-    limits = {device.name: device.memory_bytes for device in problem.cluster.devices}
+def _fits(limits: dict[str, int | None], held: dict[str, int]) -> bool:
     return all(limits[name] is None or size <= limits[name] for name, size in held.items())
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.costs import Costs, Efficiency, moved_bytes
+from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.roofline import moved_bytes
 from tests.strategies.specs import clusters, costs, op_graphs
 
 TABLE = Costs.from_table({"conv": {"a": {1: 1.0, 4: 3.0}, "b": 2}, "relu": {"b": None, "c": {4: np.float32(0.5)}}})

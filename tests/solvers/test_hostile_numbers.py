@@ -6,6 +6,7 @@ operators of no seconds, tensors of up to 2**50 bytes, all together.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,14 @@ from benchmarks.hostile_instances import (
     hostile_slicing,
 )
 from benchmarks.tables import GRAPHS
+from opweave.formulations.serving_flow.instance import lower as lower_serving
+from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.bounds import Sets
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
+from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
 
 RELATIVE = 2e-6
@@ -144,3 +149,115 @@ def test_whole_optima_are_bounds_to_the_byte(seed: int) -> None:
     result = ow.solve(problem, solver="highs")
     assert result.status is ow.Status.OPTIMAL
     assert result.bound == result.objective == best_ordering_by_states(problem)[0]
+
+
+class Elsewhere(ow.Pin):
+    """A rule of a user's own: not on that device."""
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        if self.device in solution.devices_by_operator().get(self.op, ()):
+            yield self.broken("it runs there")
+
+
+def test_an_engine_that_refuses_the_numbers_is_left_out() -> None:
+    """Rows whose coefficients no engine could tell from 0 are no mistake of the user, who wrote none."""
+    batches = {"d0": {1: 1e-9, 2: 2e9}, "d1": {1: 1e-12, 2: 1.0 / 3.0}}
+    problem = ow.BatchedMapping(
+        graph=ow.OpGraph(operators=[ow.Operator(id="o")], tensors=[]),
+        cluster=ow.Cluster(devices=[ow.Device(name="d0"), ow.Device(name="d1")], bandwidth=[[0, 3e6], [0, 0]]),
+        costs=ow.Costs.from_table({"o": batches}),
+        batch=2,
+        constraints=[Elsewhere(op="o", device="d1")],
+    )
+    with pytest.raises(ow.InvalidInputError, match="engines"):
+        ow.solve(problem, solver="highs")
+    assert ow.solve(problem).objective == 2e9
+
+
+def test_a_bound_of_cuts_overflows_in_silence() -> None:
+    """A device that takes no time, behind a link that takes ages."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=2**32, shape=[1, 2, 2, 1]) for name in "xy"],
+        operators=[ow.Operator(id="o", inputs=["x"], outputs=["y"])],
+        outputs=["y"],
+    )
+    problem = ow.Slicing(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], rates=[10.0, 10.0]),
+        costs=ow.Costs.from_table({"o": {"a": 3.0, "b": 0.0}}),
+        output_device="b",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result = ow.solve(problem, solver="bound")
+    assert result.bound == pytest.approx(best_slicing(problem)[0])
+
+
+def test_a_bound_of_areas_overflows_in_silence() -> None:
+    """The least area is nothing, and some device takes an age."""
+    problem = ow.Placement(
+        graph=ow.OpGraph(operators=[ow.Operator(id="o")], tensors=[]),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], shared=1.0),
+        costs=ow.Costs.from_table({"o": {"a": 1e9, "b": 0.0, "c": 1e12}}),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert ow.solve(problem).objective == 0.0
+
+
+def test_few_flows_are_tried_where_speeds_are_no_measure_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices are faster than their links by twelve orders of magnitude."""
+    names = ("d0", "d1", "d2")
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(3, activation_bytes=4),
+        cluster=ow.Cluster(
+            devices=[ow.Device(name=name) for name in names], bandwidth=[[0, 1, 1], [4, 0, 1], [8, 4, 0]]
+        ),
+        rates={"d0": [1e12], "d1": [], "d2": [1e12, 1e12]},
+    )
+    flows, real = list[float](), Sets.refutes
+    monkeypatch.setattr(Sets, "refutes", lambda sets, flow: flows.append(flow) or real(sets, flow))
+    most = Sets(lower_serving(problem), Run()).most(1e12)
+    best = best_serving(problem)[0]
+    assert best is not None
+    assert 1.0 / best <= most < 10.0 / best
+    assert len(flows) < 60
+
+
+def test_serving_of_few_blocks_is_judged_plan_by_plan() -> None:
+    """Links that no unit of time holds together: a program leaves the slow ones out."""
+    problem = ow.ServingFlow(
+        graph=ow.layer_chain(3, activation_bytes=2**20),
+        cluster=ow.Cluster(devices=[ow.Device(name="d0"), ow.Device(name="d1")], bandwidth=[[0, 4], [4, 0]]),
+        rates={"d0": [0.5, 3.0, 0.0], "d1": [0.0, 2.0, 5.0]},
+        constraints=[ow.Pin(op="layers.2", device="d0")],
+    )
+    result = ow.solve(problem)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_serving(problem)[0])
+
+
+class NotNext(ow.Constraint):
+    """A rule of a user's own about the order."""
+
+    op: str
+    other: str
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        order = list(solution.order)
+        if order.index(self.op) + 1 == order.index(self.other):
+            yield self.broken("one follows the other")
+
+
+def test_offsets_that_tolerances_have_spoiled_are_mended() -> None:
+    """A share of 1e-6 of a terabyte is more than the alignment."""
+    sizes = {"a": 2**31 - 1, "b": 2**20, "c": 3, "d": 2**40}
+    reads = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("a",)}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
+        operators=[ow.Operator(id=f"o{name}", inputs=reads[name], outputs=[name]) for name in sizes],
+        outputs=["b", "c"],
+    )
+    problem = ow.OrderedLayout(graph=graph, outputs="excluded", alignment=4, constraints=[NotNext(op="ob", other="oc")])
+    result = ow.solve(problem)
+    assert result.verified, result.reason
+    assert result.objective == 2**40 + 2**31 - 1

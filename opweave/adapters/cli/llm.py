@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.console import Console
 
+from opweave.adapters.cli.llm_options import MAX, Wishes
 from opweave.adapters.cli.output import name_files, stdout
 from opweave.adapters.cli.settings import Settings
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
@@ -31,7 +32,6 @@ from opweave.problems.units import parse_bytes, precise_seconds, readable, reada
 if TYPE_CHECKING:
     from opweave.solvers.language.joint import FastestMix
 
-MAX = "max"
 MORE_SECONDS = 5.0
 """Time limit of each solve with more memory."""
 
@@ -62,80 +62,47 @@ def llm_command(
         Path, typer.Argument(help="A language model: .gguf, .safetensors or config.json.", show_default=False)
     ],
     *,
-    devices: Annotated[
-        str,
-        typer.Option(
-            "--devices", "-d", help="A rig or a cluster as JSON, a cluster by name, or here.", show_default=False
-        ),
-    ],
-    context: Annotated[str, typer.Option("--context", "-c", help="Tokens of context, or max.")] = "4096",
-    phase: Annotated[str, typer.Option("--phase", help="decode, or prefill (reading a prompt).")] = "decode",
-    sequences: Annotated[int, typer.Option("--sequences", min=1, help="Requests at the same time.")] = 1,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Tokens of a prompt that are read at once.")] = 512,
-    keys: Annotated[str, typer.Option("--keys", help="Type of the cached keys.")] = "f16",
-    values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16",
-    dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None,
-    reserve: Annotated[
-        str | None, typer.Option("--reserve", help="Left free on every device: 1GiB, or buffers, fit, unsloth, none.")
-    ] = None,
-    slowest: Annotated[
-        float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
-    ] = None,
-    layers: Annotated[
-        str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
-    ] = "split",
-    types: Annotated[
-        Path | None,
-        typer.Option(
-            "--types",
-            help='Choose types, too: JSON with "budget" and "loss" (by role and type).',
-            show_default=False,
-        ),
-    ] = None,
-    smallest: Annotated[
-        bool, typer.Option("--smallest", help="With --types: the fewest bytes; --slowest limits a token.")
-    ] = False,
-    machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False,
+    wishes: Wishes,
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
-    from opweave.adapters.llm.reading import read
-    from opweave.adapters.llm.rig_file import checked_rig, load_rig
-
-    read_model = read(model, dtype=dtype)
-    if phase not in ("decode", "prefill"):
-        raise InvalidInputError(f"--phase {phase!r:.40}: it is decode or prefill")
-    longest = read_model.longest or 2**22
-    tokens = longest if context == MAX else _whole("--context", context)
-    work = Workload(
-        phase=cast("Phase", phase), context=tokens, sequences=sequences, batch=batch, keys=keys, values=values
-    )
-    rig = checked_rig(_with_options(load_rig(devices), host, reserve, read_model, work))
-    if layers not in ("whole", "split", "free"):
-        raise InvalidInputError(f"--layers {layers!r:.40}: it is whole, split or free")
-    kept = {"whole": whole_layers(read_model, work), "split": by_layer(read_model, rig, work)}
-    rules = kept.get(layers, ())
-    question = Question(read_model, rig, work, rules, layers == "split")
+    wishes.check()
+    question = _asked(model, wishes)
     console, limit = stdout(), settings.time_limit or SECONDS
-    if context == MAX:
-        fitting = _longest(console, question, slowest, limit, quiet=settings.as_json)
+    if wishes.context == MAX:
+        fitting = _longest(console, question, wishes.slowest, limit, quiet=settings.as_json)
         if fitting is None:
             return NOTHING_FOUND
         question = replace(question, work=fitting)
-    elif slowest is not None and not smallest:
-        raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
-    if smallest and types is None:
-        raise InvalidInputError("--smallest asks for the smallest mix of types; say with --types what they lose")
-    if types is not None:
+    if wishes.types is not None:
         from opweave.solvers.language.joint import fastest_mix, smallest_mix
 
-        search = partial(smallest_mix, seconds=slowest) if smallest else fastest_mix
-        mix = _typed(console, question, types, model, partial(search, time_limit=limit), quiet=settings.as_json)
+        search = partial(smallest_mix, seconds=wishes.slowest) if wishes.smallest else fastest_mix
+        timed = partial(search, time_limit=limit)
+        mix = _typed(console, question, wishes.types, model, timed, quiet=settings.as_json)
         if mix.result is None or settings.as_json:
             return NOTHING_FOUND if mix.result is None else VERIFIED
         question = replace(question, model=mix.model)
-    return _answer(console, question, model, settings, limit, machines=machines)
+    return _answer(console, question, model, settings, limit, machines=wishes.machines)
+
+
+def _asked(file: Path, wishes: Wishes) -> Question:
+    """The question that the command line asks; the longest context begins with the one that the model was made for."""
+    from opweave.adapters.llm.reading import read
+    from opweave.adapters.llm.rig_file import checked_rig, load_rig
+
+    model = read(file, dtype=wishes.dtype)
+    work = Workload(
+        phase=cast("Phase", wishes.phase),
+        context=(model.longest or 2**22) if wishes.context == MAX else _whole("--context", wishes.context),
+        sequences=wishes.sequences,
+        batch=wishes.batch,
+        keys=wishes.keys,
+        values=wishes.values,
+    )
+    rig = checked_rig(_with_options(load_rig(wishes.devices), wishes.host, wishes.reserve, model, work))
+    kept = {"whole": whole_layers(model, work), "split": by_layer(model, rig, work)}
+    return Question(model, rig, work, kept.get(wishes.layers, ()), wishes.layers == "split")
 
 
 def _whole(flag: str, text: str) -> int:

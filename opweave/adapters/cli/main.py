@@ -16,11 +16,12 @@ from opweave.adapters.cli.about import formulations_command, solvers_command, wa
 from opweave.adapters.cli.checking import check_command, conflict_command, verify_command
 from opweave.adapters.cli.demo import demo_command
 from opweave.adapters.cli.llm import llm_command
+from opweave.adapters.cli.llm_options import Wishes
 from opweave.adapters.cli.models import model_command
 from opweave.adapters.cli.plan import COMMANDS, command_of, plan_command
 from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
 from opweave.adapters.cli.report import report_command
-from opweave.adapters.cli.settings import Settings, with_settings
+from opweave.adapters.cli.settings import Settings, with_fields, with_settings
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED, solve_and_tell
 from opweave.adapters.error_messages import one_sentence
 from opweave.adapters.load import load_problem
@@ -116,7 +117,7 @@ for _each in COMMANDS:
 _register(
     PLANS,
     "llm",
-    with_settings(llm_command),
+    with_settings(with_fields(llm_command, "wishes", Wishes)),
     "opweave llm model.gguf --devices home.json --context 32768",
     "opweave llm config.json --devices here --context max --slowest 0.1",
 )

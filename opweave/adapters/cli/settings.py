@@ -78,16 +78,42 @@ class Settings:
 
 def with_settings(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command all options of :class:`Settings`; it receives them as its argument ``settings``."""
-    types, fields = get_type_hints(Settings, include_extras=True), dataclasses.fields(Settings)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    shared = [inspect.Parameter(each.name, kind, default=each.default, annotation=types[each.name]) for each in fields]
 
-    def settings(given: dict[str, object]) -> Settings:
-        found = Settings(**{each.name: given.pop(each.name) for each in fields})  # type: ignore[arg-type]  # typer has checked the types
+    def checked(**given: Any) -> Settings:
+        found = Settings(**given)
         found.check()
         return found
 
-    return with_options(command, "settings", shared, settings)
+    return with_fields(command, "settings", Settings, checked)
+
+
+def with_fields(
+    command: Callable[..., int], argument: str, kind: type, made: Callable[..., object] | None = None
+) -> Callable[..., int]:
+    """Give a command an option for every field of a dataclass in place of one of its arguments.
+
+    Parameters
+    ----------
+    command, argument
+        As for :func:`with_options`.
+    kind
+        The dataclass; the types of its fields are annotated with options.
+    made
+        Makes the argument from the fields' values; None for the dataclass itself.
+    """
+    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter
+    options = [
+        keyword(
+            each.name,
+            keyword.KEYWORD_ONLY,
+            default=keyword.empty if each.default is dataclasses.MISSING else each.default,
+            annotation=types[each.name],
+        )
+        for each in fields
+    ]
+    return with_options(
+        command, argument, options, lambda given: (made or kind)(**{each.name: given.pop(each.name) for each in fields})
+    )
 
 
 def with_options(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -10,7 +11,9 @@ from pydantic import ValidationError
 from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.graphs.in_place import runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.limits import MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,31 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
         "outputs": [name[key] for key in _once(parts.outputs) if key not in fixed],
     }
     return validated(OpGraph, content, where)
+
+
+def packed_bytes(shape: Sequence[int], bits: int | None, dtype: str, what: str) -> int:
+    """Bytes of a tensor that an operator makes, or that the caller passes; elements smaller than a byte are packed.
+
+    Raises
+    ------
+    InvalidInputError
+        Begins with ``what``: for an open dimension, elements without a fixed size, and more than 2**53 bytes.
+    """
+    if any(size < 0 for size in shape):
+        raise InvalidInputError(
+            f"{what} has an open dimension, which depends on the values of the inputs; convert the model with fixed "
+            "sizes, or remove that part of it"
+        )
+    if bits is None:
+        raise InvalidInputError(
+            f"{what} has elements of {dtype}, which have no fixed size; remove that part of the model"
+        )
+    size = (math.prod(shape) * bits + 7) // 8
+    if size > MAX_BYTES:
+        raise InvalidInputError(
+            f"{what} has dimensions {list(shape)!s:.80}, more than 2**53 bytes; convert or download the model again"
+        )
+    return size
 
 
 def _once(keys: Iterable[Hashable]) -> list[Hashable]:

@@ -1,7 +1,7 @@
 """Recurrent layers, which keep a state of fixed size where attention keeps a cache that grows.
 
-Three kinds share one shape: a convolution over the last tokens in front, whose inputs are kept, and a state of so many
-numbers for each channel. The gated delta rule (Qwen3-Next, Qwen3.5) and Mamba's state spaces have both; a short
+Three kinds share one shape: a convolution over the last tokens in front, whose inputs are kept, and a state of
+several numbers for each channel. The gated delta rule (Qwen3-Next, Qwen3.5) and Mamba's state spaces have both; a short
 convolution (LFM2) has no more than the inputs.
 """
 

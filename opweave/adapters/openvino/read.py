@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from opweave.adapters.files import PathLike, place, read_bytes
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble
+from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.openvino.document import read_document
 from opweave.adapters.openvino.flops import COMMON, layer_flops
 from opweave.adapters.openvino.reshaped import reshaped
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
-from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
@@ -161,23 +160,8 @@ class _Builder:
         about = layer.find("data")
         if layer.get("type") == "Const" and about is not None and about.get("size") is not None:
             return Value(name, _whole(about.get("size"), self._where, "size"), shape, precision.lower())
-        bits = BITS.get(precision)
-        if -1 in shape:
-            raise InvalidInputError(
-                f"{self._where}: {layer.get('type')} {_name(layer)!r:.200} makes a tensor with an open dimension, "
-                "which depends on the values of the inputs; remove that part of the model"
-            )
-        if bits is None:
-            raise InvalidInputError(
-                f"{self._where}: {layer.get('type')} {_name(layer)!r:.200} makes elements of {precision or 'no type'}, "
-                "which have no fixed size; remove that part of the model"
-            )
-        size = (math.prod(shape) * bits + 7) // 8
-        if size > MAX_BYTES:
-            raise InvalidInputError(
-                f"{self._where}: {_name(layer)!r:.200} has dimensions {list(shape)!s:.80}, more than 2**53 bytes; "
-                "convert or download the model again"
-            )
+        what = f"{self._where}: what {layer.get('type')} {_name(layer)!r:.200} makes"
+        size = packed_bytes(shape, BITS.get(precision), precision or "no type", what)
         return Value(name, size, shape, precision.lower())
 
     def _node(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NAMED = 40
-"""Rectangles that are large enough are named, up to so many in each pool."""
+"""Rectangles that are large enough are named, up to this number in each pool."""
 
 DRAWN_POOLS = 6
 """Only the fullest pools are drawn."""

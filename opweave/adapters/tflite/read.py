@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, mapped, place
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble
+from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.tflite.flops import operator_flops
 from opweave.adapters.tflite.measured import Shapes, input_shapes, measured
-from opweave.adapters.tflite.model import Subgraph, TfliteOperator, TfliteTensor, read_subgraphs
+from opweave.adapters.tflite.model import Subgraph, TfliteOperator, read_subgraphs
 from opweave.adapters.tflite.words import BITS, COMMON, FOLDED, VIEWS
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 DEEPEST_CALLS = 32
@@ -89,31 +89,6 @@ def _with_shapes(subgraph: Subgraph, number: int, shapes: Shapes) -> Subgraph:
     return replace(subgraph, tensors=tensors)
 
 
-def tensor_bytes(tensor: TfliteTensor, where: str) -> int:
-    """Bytes of a tensor that an operator makes, or that the caller passes.
-
-    Raises
-    ------
-    InvalidInputError
-        When its shape is open, or its elements have no fixed size.
-    """
-    if any(size < 0 for size in tensor.shape):
-        raise InvalidInputError(f"{where}: tensor {tensor.name!r:.200} has an open shape; convert with fixed shapes")
-    bits = BITS.get(tensor.dtype)
-    if bits is None:
-        raise InvalidInputError(
-            f"{where}: tensor {tensor.name!r:.200} holds elements of {tensor.dtype}, which have no fixed size; "
-            "remove that part of the model"
-        )
-    size = (math.prod(tensor.shape) * bits + 7) // 8
-    if size > MAX_BYTES:
-        raise InvalidInputError(
-            f"{where}: tensor {tensor.name!r:.200} has dimensions {list(tensor.shape)!s:.80}, more than 2**53 bytes; "
-            "download the model again"
-        )
-    return size
-
-
 class _Builder:
     def __init__(self, subgraphs: Sequence[Subgraph], where: str, inplace_kinds: Set[str]) -> None:
         self._subgraphs, self._where, self._inplace_kinds = subgraphs, where, inplace_kinds
@@ -137,7 +112,8 @@ class _Builder:
 
     def _value(self, number: int, place: int) -> Value:
         tensor = self._subgraphs[number].tensors[place]
-        size = tensor.stored or tensor_bytes(tensor, self._where)
+        what = f"{self._where}: tensor {tensor.name!r:.200}"
+        size = tensor.stored or packed_bytes(tensor.shape, BITS.get(tensor.dtype), tensor.dtype, what)
         return Value(tensor.name or f"tensor_{place}", size, tensor.shape, tensor.dtype)
 
     def _node(self, number: int, index: int, op: TfliteOperator) -> Node:

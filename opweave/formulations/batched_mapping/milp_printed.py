@@ -16,7 +16,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.program import BatchedProgram, serial_length
 from opweave.formulations.batched_mapping.retime import retimed
-from opweave.formulations.formulation import BuildContext, PyomoFormulation, register_formulation
+from opweave.formulations.formulation import BuildContext, register_formulation
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import NO_LIMIT

@@ -19,10 +19,11 @@ from opweave.formulations.export.lp import write_lp
 from opweave.formulations.export.mps import write_mps
 from opweave.formulations.export.named import NamedProgram, file_names
 from opweave.formulations.export.proto import write_proto
-from opweave.formulations.formulation import PyomoFormulation, formulation_for, load_formulations
+from opweave.formulations.formulation import formulation_for, load_formulations
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.problems.errors import InfeasibleError, InvalidInputError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import BuildContext, PyomoFormulation, register_formulation
+from opweave.formulations.formulation import BuildContext, register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import IntArray

@@ -68,9 +68,11 @@ class Block:
         row = np.repeat(np.arange(len(self)), np.diff(self.start))
         size = np.abs(self.value)
         refuse(~np.isfinite(self.value), self.names, row, "has a coefficient that is not a finite number")
-        refuse(size >= LARGEST_COEFFICIENT, self.names, row, f"has a coefficient of {LARGEST_COEFFICIENT:g} or more")
+        far = "engines would misread it, because numbers of the problem or of an added row lie too far apart"
+        huge = size >= LARGEST_COEFFICIENT
+        refuse(huge, self.names, row, f"has a coefficient of {LARGEST_COEFFICIENT:g} or more; {far}")
         tiny = (size > 0) & (size <= SMALLEST_COEFFICIENT)
-        refuse(tiny, self.names, row, f"has a coefficient of {SMALLEST_COEFFICIENT:g} or less")
+        refuse(tiny, self.names, row, f"has a coefficient of {SMALLEST_COEFFICIENT:g} or less; {far}")
         each = np.arange(len(self))
         refuse(np.isnan(self.lower) | np.isnan(self.upper), self.names, each, "has a side that is not a number")
         wrong = (self.lower >= INFINITE) | (self.upper <= -INFINITE)

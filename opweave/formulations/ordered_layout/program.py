@@ -252,7 +252,10 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         return Linear.of(int(column))
 
     def extract(self, model: Any, values: FloatArray) -> OrderedOffsets:
-        """The order of the pairs and the offsets, pushed down unless added rows may speak against that."""
+        """The order of the pairs and the offsets, pushed down unless added rows may speak against that.
+
+        Offsets that the tolerances of an engine have spoiled are pushed down in any case.
+        """
         orders: Orders = model.orders
         steps = [orders.position(v).at(values) for v in range(len(orders.names))]
         order = Ordering(order=tuple(orders.names[v] for v in np.argsort(steps, kind="stable").tolist()))
@@ -260,7 +263,7 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         found = [values[model.places[model.instance.row_of[real.name(row)]]] * model.grain for row in range(len(real))]
         offset = np.maximum(np.asarray(found, dtype=np.float64), 0.0)
         places = np.rint(offset).astype(np.int64)
-        if not self.context.extended:
+        if not self.context.extended or not real.problem.evaluate(real.layout(places)).feasible:
             places = pushed_down(real, offset, np.zeros(len(real), dtype=np.int64))
         return OrderedOffsets(order=order.order, offset=real.layout(places).offset)
 

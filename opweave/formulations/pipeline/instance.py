@@ -16,7 +16,7 @@ from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.host import HostSide
-from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
+from opweave.formulations.pipeline.pieces import Stored, beyond_runs, points_of, stages_up_to
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
@@ -149,14 +149,12 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if not beyond_runs(problem) and _obviously_short(instance):
-        raise ContradictionError(shortage(problem) or _too_long(instance))
+    beyond = beyond_runs(problem)
+    short = (instance.last > 0 and not instance.devices) or (not beyond and _obviously_short(instance))
+    reason = shortage(problem) if short or beyond else None
+    if short or reason is not None:
+        raise ContradictionError(reason or _too_long(instance))
     return instance
-
-
-def beyond_runs(problem: Pipeline) -> bool:
-    """Whether there may be pipelines that are no runs of the order with a device of its own for each."""
-    return problem.cuts == "ideals" or problem.max_visits != 1
 
 
 def _obviously_short(instance: PipelineInstance) -> bool:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.expressions import colocate, express
-from opweave.formulations.formulation import PyomoFormulation, register_formulation
+from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import byte_unit
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short

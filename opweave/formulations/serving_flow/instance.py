@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,9 @@ from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 
 HALVINGS, ROUNDING = 60, 1e-12
 """Steps of a bisection, and a relative allowance for rounding."""
+
+NO_BLOCKS = "no blocks of layers let tokens through all layers, given memory, rates, links and side constraints"
+"""What is true of a problem without a plan."""
 
 UNUSED = (0, 0)
 """The block of a device without layers: it begins and ends at 0."""
@@ -34,7 +37,7 @@ class ServingInstance:
     layers
         Number of layers.
     rates
-        Tokens per second of every device with so many layers; 0 if it cannot hold them. Shape (devices, layers + 1).
+        Tokens per second of every device by number of layers; 0 if it cannot hold them. Shape (devices, layers + 1).
     place
         Parameter bytes of the layers before each place. Shape (layers + 1,).
     memory
@@ -73,7 +76,7 @@ class ServingInstance:
 
     @cached_property
     def most(self) -> FloatMatrix:
-        """Tokens per second of every device with so many layers, where they are best. Shape (devices, layers + 1)."""
+        """Tokens per second of every device by number of layers, where they are best. Shape (devices, layers + 1)."""
         found = np.zeros_like(self.rates)
         for count in range(1, self.layers + 1):
             least = float((self.place[count:] - self.place[:-count]).min())
@@ -131,6 +134,15 @@ class ServingInstance:
             if names:
                 found[self.problem.cluster.device_index[device]] = (index[names[0]], index[names[-1]] + 1)
         return found
+
+    def ways(self) -> Iterator[tuple[int, int, int, float]]:
+        """Every device with every block that it can hold, first layer and end, and its speed there."""
+        for k in range(len(self.names)):
+            for count in np.flatnonzero(self.most[k]).tolist():
+                for first in range(self.layers - count + 1):
+                    speed = self.speed(k, first, first + count)
+                    if speed > 0.0:
+                        yield k, first, first + count, speed
 
     def short(self) -> str | None:
         """Why no plan can be: no device may hold a layer, or all together too few; None if there may be one."""

@@ -10,7 +10,6 @@ The model is readable in Pyomo: ``block[device,first,layers]``, ``computes[devic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,7 +20,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, lower
+from opweave.formulations.serving_flow.instance import NO_BLOCKS, UNUSED, ServingInstance, lower
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, MemoryCap
 from opweave.problems.errors import InfeasibleError
@@ -93,6 +92,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = (MemoryCap,)
     source: ClassVar[str] = "Mei et al., Helix (ASPLOS 2025), section 5, with the time of a token as the objective"
     _unit: float = 1.0
+    _most: float = 1.0
 
     def build(self, problem: ServingFlow) -> BlockModel:
         """Write the model."""
@@ -100,8 +100,10 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         reason = instance.short()
         if reason is not None:
             raise InfeasibleError(reason)
-        all_blocks = list(_blocks(instance))
-        blocks = [block for block in all_blocks if block[3] * SLOWEST >= instance.bounded]
+        known = self.context.lower_bound
+        self._most = min(instance.bounded, 1.0 / known) if known else instance.bounded
+        all_blocks = list(instance.ways())
+        blocks = [block for block in all_blocks if block[3] * SLOWEST >= self._most]
         self.restricts = len(blocks) < len(all_blocks)
         links = [
             (i, j, place)
@@ -110,7 +112,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             if i != j
         ]
         check_rows(2 * len(blocks) + 2 * len(links), self.name, self.context.limits)
-        self._unit = 1.0 / instance.bounded / UNITS
+        self._unit = 1.0 / self._most / UNITS
         model = BlockModel(instance)
         model.check_time = self.check_time
         self._columns(model, blocks, links)
@@ -141,7 +143,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             key = (k, first, end)
             share = Linear.of(model.computes[key])
             model.rows("with_its_block").add(share <= Linear.of(model.holds[key]))
-            seconds = UNITS * model.instance.bounded / speed
+            seconds = UNITS * self._most / speed
             if seconds > NEGLIGIBLE:
                 busy[k] = busy.get(k, Linear()) + share * seconds
         for k in sorted({k for k, _, _, _ in blocks}):
@@ -186,7 +188,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
 
     def _takes(self, model: BlockModel, share: Linear, rate: float, token: Linear) -> None:
         """Sending a share of the tokens takes no longer than a token; what is far too slow is not used."""
-        seconds = model.instance.bounded / rate if rate > 0.0 else np.inf
+        seconds = self._most / rate if rate > 0.0 else np.inf
         if seconds > SLOWEST:
             self.restricts = self.restricts or rate > 0.0
             model.rows("no_link").add(share <= 0)
@@ -222,7 +224,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
 
     def why_infeasible(self, problem: ServingFlow) -> str:
         """Say what no plan does."""
-        return "no blocks of layers let tokens through all layers, given memory, rates, links and side constraints"
+        return NO_BLOCKS
 
 
 class _Sums(dict[tuple[int, int], Linear]):
@@ -230,13 +232,3 @@ class _Sums(dict[tuple[int, int], Linear]):
 
     def __missing__(self, key: tuple[int, int]) -> Linear:
         return Linear()
-
-
-def _blocks(instance: ServingInstance) -> Iterator[tuple[int, int, int, float]]:
-    """Every block that a device can hold, with its speed."""
-    for k in range(len(instance.names)):
-        for count in np.flatnonzero(instance.most[k]).tolist():
-            for first in range(instance.layers - count + 1):
-                speed = instance.speed(k, first, first + count)
-                if speed > 0.0:
-                    yield k, first, first + count, speed

@@ -114,7 +114,7 @@ class BatchedSchedule(Solution):
 
 
 class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
-    """Send a batch of inputs through every operator so that the last one ends as early as possible.
+    """Send a batch of inputs through every operator so that the makespan, the end of the last batch, is smallest.
 
     Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
     whose size the device must support. A device runs one batch at a time, without interruption. Graph inputs and

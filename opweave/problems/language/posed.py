@@ -164,7 +164,7 @@ def _sending(graph: OpGraph, sizes: Mapping[str, int]) -> OpGraph:
 
 
 def _slower(cluster: Cluster, times: int) -> Cluster:
-    """The cluster with so many times its latency."""
+    """The cluster with a multiple of its latency."""
     latency = cluster.latency
     longer: object = (
         latency * times

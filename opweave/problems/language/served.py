@@ -27,10 +27,10 @@ def serving_flow(
 ) -> ServingFlow:
     """Ask which layers every device should hold so that many requests together get the most tokens per second.
 
-    A device with ``k`` of ``L`` layers has room for the caches of so many sequences, of which the part ``k / L`` is on
-    it at a time and is computed together, rounded down to a power of two. Its rate is their number divided by their
-    seconds, as :func:`~opweave.problems.language.costs.language_costs` says. Layers count as the largest window of so
-    many, so unlike layers are not promised too much. The table of tokens and the head weigh on whoever holds the first
+    A device with ``k`` of ``L`` layers has room for the caches of a number of sequences. The part ``k / L`` of them is
+    on it at a time and is computed together, rounded down to a power of two. Its rate is their number divided by their
+    seconds, as :func:`~opweave.problems.language.costs.language_costs` says. Layers count as the largest window of
+    ``k``, so unlike layers are not promised too much. The table of tokens and the head weigh on whoever holds the first
     and the last layer, but take no time here.
 
     Parameters
@@ -87,7 +87,7 @@ def _seconds(model: LanguageModel, rig: Rig, work: Workload) -> FloatMatrix:
 
 
 def _windows(values: FloatMatrix) -> FloatMatrix:
-    """The largest sum of so many consecutive rows, for every number of rows. Shape (rows + 1, columns)."""
+    """The largest sum of consecutive rows, for every number of rows. Shape (rows + 1, columns)."""
     sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
     return np.stack([(sums[count:] - sums[: len(sums) - count]).max(axis=0) for count in range(len(sums))])
 

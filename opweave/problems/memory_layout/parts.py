@@ -14,7 +14,7 @@ Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BY
 
 
 class Lifetime(Spec):
-    """A storage: how many bytes it takes, and from when until when.
+    """The bytes of a storage, and the time from its first use to its last.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Pool(Spec):
         return self
 
     def seconds(self, moved: int) -> float:
-        """Seconds that it takes to write and read so many bytes."""
+        """Seconds that it takes to write and read a number of bytes."""
         return 0.0 if self.speed is None else moved / self.speed
 
 

@@ -33,7 +33,7 @@ Offset = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES_
 
 
 class Layout(Solution):
-    """Where every storage stands.
+    """The address of every storage.
 
     Attributes
     ----------

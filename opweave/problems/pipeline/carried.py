@@ -28,7 +28,7 @@ class Carried(NamedTuple):
 def carried(problem: Pipeline, stages: Sequence[Stage]) -> Carried:
     """Find what stages send and fetch; every operator is in one stage, behind what it reads."""
     graph = problem.graph
-    made = dict.fromkeys(graph.inputs, 0) if problem.inputs == "first" else {}
+    made = dict.fromkeys(graph.inputs, 0) if problem.inputs == "first" and stages else {}
     readers: dict[str, list[int]] = {}
     for number, stage in enumerate(stages):
         for name in stage.operators:

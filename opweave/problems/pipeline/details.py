@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from opweave.problems.solution import Details
-from opweave.problems.spec import Many, Name
+from opweave.problems.spec import Duration, Many, Name
 
 Bottleneck = Literal["compute", "transfer", "fetch", "stage", "channel", "nothing"]
-
-Duration = Annotated[float, Field(ge=0.0)]
-"""Seconds; over a very slow link, or summed, they may exceed what a problem may state."""
 
 
 class StageUse(Details):

@@ -306,7 +306,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def stage_limit(self) -> int:
         """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
-        visits = self.max_visits
+        visits = self.max_visits if self.device_limit > 1 else 1  # stages in a row are never on one device
         most = len(self.graph.operators) if visits is None else self.device_limit * visits
         return most if self.max_stages is None else min(most, self.max_stages)
 

@@ -1,4 +1,4 @@
-"""Placement: choose a device and a start for every operator so that the last one ends as early as possible.
+"""Placement: choose a device and a start for every operator so that the makespan, the end of the last one, is smallest.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices".
 """
@@ -87,7 +87,7 @@ class Schedule(Solution):
 
 
 class Placement(Problem[Schedule, PlacementDetails]):
-    """Give every operator a device and a start so that the last operator ends as early as possible.
+    """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
     time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on a device other

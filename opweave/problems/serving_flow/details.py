@@ -17,7 +17,7 @@ class ServingUse(Spec):
     tokens_per_second
         What flows through it.
     most_per_second
-        What it can compute with so many layers.
+        What it can compute with this number of layers.
     memory_bytes
         Parameters of its layers.
     """

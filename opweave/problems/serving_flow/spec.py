@@ -62,7 +62,7 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
         The devices and their links. Only direct links are used. With ``rates``, a device's connection limits what it
         receives and what it sends. A ``shared`` channel is refused.
     rates
-        For every device, tokens per second with one layer, two layers, and so on; 0 where it cannot hold so many.
+        For every device, tokens per second with one layer, two layers, and so on; 0 where it cannot hold that many.
         Layers are taken to be alike.
     entry
         Where tokens may enter a device. ``"first"``: at its first layer. ``"any"``: at any layer that it holds; it runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opweave.problems.solution import Details
-from opweave.problems.spec import FrozenDict, Many, Name, Seconds
+from opweave.problems.spec import Duration, FrozenDict, Many, Name
 
 
 class SlicedStep(Details):
@@ -28,13 +28,13 @@ class SlicedStep(Details):
 
     operator: Name
     dimension: str
-    start: Seconds
-    end: Seconds
+    start: Duration
+    end: Duration
     shares: FrozenDict[Name, float]
-    transfer_seconds: FrozenDict[Name, Seconds]
-    compute_seconds: FrozenDict[Name, Seconds]
+    transfer_seconds: FrozenDict[Name, Duration]
+    compute_seconds: FrozenDict[Name, Duration]
     bytes_in: FrozenDict[Name, int]
-    airtime: Seconds
+    airtime: Duration
     slowest: Name
 
 
@@ -55,12 +55,12 @@ class SlicingDetails(Details):
         The most that every device holds, the operator during which it does (None: before the first), and its limit.
     """
 
-    latency: Seconds
+    latency: Duration
     steps: Many[SlicedStep]
-    gather_seconds: Seconds
+    gather_seconds: Duration
     gather_bytes: int
-    busy_seconds: FrozenDict[Name, Seconds]
-    receive_seconds: FrozenDict[Name, Seconds]
+    busy_seconds: FrozenDict[Name, Duration]
+    receive_seconds: FrozenDict[Name, Duration]
     bytes_in: FrozenDict[Name, int]
     memory_bytes: FrozenDict[Name, int]
     memory_operator: FrozenDict[Name, Name | None]

@@ -50,6 +50,13 @@ def _judge(
 
 
 @inlined
+def _shift(strings: Strings, position: IntArray, i: int, draw: FloatArray, devices: int) -> tuple[int, int]:
+    """The position of a batch of operator i, and where it goes."""
+    at = position[i * devices + strings.where[i, int(draw[2] * strings.where.shape[1])]]
+    return at, max(0, min(len(position) - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
+
+
+@inlined
 def _slide(order: IntArray, at: int, to: int) -> None:
     node = order[at]
     step = 1 if to > at else -1
@@ -58,6 +65,22 @@ def _slide(order: IntArray, at: int, to: int) -> None:
         order[p] = order[p + step]
         p += step
     order[to] = node
+
+
+@inlined
+def _number(order: IntArray, position: IntArray, first: int, end: int) -> None:
+    """Write the positions of the nodes at ``first`` to ``end - 1``."""
+    for p in range(first, end):
+        position[order[p]] = p
+
+
+@inlined
+def _kind(moves: FloatArray, drawn: float) -> int:
+    """The move that a random number stands for."""
+    kind = 0
+    while moves[kind] <= drawn:
+        kind += 1
+    return kind
 
 
 @inlined
@@ -132,23 +155,18 @@ def anneal(
     best_where[:] = where
     best_order[:] = order
     position = np.empty(len(order), dtype=np.int64)
-    for p in range(len(order)):
-        position[order[p]] = p
+    _number(order, position, 0, len(order))
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
         if halt[0] != 0:
             break
         draw = draws[m]
         i = int(draw[0] * operators)
-        kind = 0
-        while moves[kind] <= draw[1]:
-            kind += 1
+        kind = _kind(moves, draw[1])
         threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
         at, to = 0, 0
         if kind == 4:
-            at = position[i * devices + strings.where[i, int(draw[2] * where.shape[1])]]
-            to = at + int((2.0 * draw[3] - 1.0) * REACH * devices)
-            to = max(0, min(len(order) - 1, to))
+            at, to = _shift(strings, position, i, draw, devices)
             if to == at:
                 continue
             _slide(order, at, to)
@@ -164,8 +182,7 @@ def anneal(
         if value <= threshold and value < np.inf:
             current = value
             if kind == 4:
-                for p in range(min(at, to), max(at, to) + 1):
-                    position[order[p]] = p
+                _number(order, position, min(at, to), max(at, to) + 1)
             if value < best:
                 best = value
                 best_where[:] = strings.where

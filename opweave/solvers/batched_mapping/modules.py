@@ -17,7 +17,7 @@ invalidate a lower bound.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,6 +132,22 @@ def marked(instance: BatchedInstance, first: int | IntArray, operators: IntArray
     mark[first] = True
     for i in operators.tolist():
         mark[i] |= mark[instance.source[instance.incoming[i]]].any()
+    return mark
+
+
+def dependents(instance: BatchedInstance) -> Callable[[int], BoolArray]:
+    """A function that marks an operator and all that depend on it. Shape (operators,)."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
+    ends = (instance.source, instance.target)
+    edges = csr_matrix((np.ones(len(instance.source)), ends), shape=(instance.operators, instance.operators))
+
+    def mark(first: int) -> BoolArray:
+        marks = np.zeros(instance.operators, dtype=bool)
+        marks[breadth_first_order(edges, first, return_predecessors=False)] = True
+        return marks
+
     return mark
 
 

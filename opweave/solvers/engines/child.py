@@ -8,7 +8,6 @@ dies, the whole group is killed, including every program that the engine started
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import pickle
 import queue
@@ -23,6 +22,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, Literal
 
 from opweave.problems.errors import EngineError
@@ -316,8 +316,7 @@ def serve() -> None:
             send_frame(answers, _Frame(kind, content))
 
     try:
-        module, name = task.function.split(":")
-        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send("sent", content))
+        result = resolve_name(task.function)(task.argument, lambda content: send("sent", content))
     except BaseException as error:  # the parent turns it into an EngineError
         send("raised", f"{type(error).__name__}: {error}")
     else:

@@ -17,7 +17,6 @@ from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
     OutOfTimeError,
-    PyomoFormulation,
     find_formulation,
     formulation_for,
     formulation_names,
@@ -28,6 +27,7 @@ from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
 from opweave.problems.problem import Problem

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 
 from opweave.formulations.formulation import (
     Formulation,
-    PyomoFormulation,
     find_formulation,
     formulation_names,
     load_formulations,
 )
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
 from opweave.solvers.engines.cp_sat import CpSat

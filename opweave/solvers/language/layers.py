@@ -11,7 +11,6 @@ chapter 5).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -19,23 +18,22 @@ import numpy as np
 
 from opweave.formulations.expressions import MODEL, NARROWED, express
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.constraints import Colocate, Constraint, Pin, means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
 from opweave.solvers.language.trail import options_in_order
-from opweave.solvers.linear import LinearProgram, highs_with, minimise, proved_value
+from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
-from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.registry import Feature, go_on_with, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.tree import least_whole
+from opweave.solvers.tree import least_whole, whole_point
 
 MOST_ROUNDS = 50
 """Most times that HiGHS is asked for counts."""
@@ -179,9 +177,9 @@ class Counting:
 
     def _counts(self, spare: float) -> IntArray | None:
         """Counts as HiGHS finds them, with a part of the memory left free."""
-        left = self.run.remaining()
-        task = (self.program.linear(spare), left)
-        found = with_highs(whole_point, task, left, self.run.should_stop)
+        program = self.program.linear(spare)
+        whole = np.ones(len(program.cost), dtype=bool)
+        found = whole_point(program, whole, self.run.remaining(), self.run.should_stop, mip_rel_gap=0.0)
         return None if found is None else np.round(found).astype(np.int64)
 
     def _proved(self, ceiling: float) -> float:
@@ -192,25 +190,6 @@ class Counting:
         unit = self.program.unit
         proof = least_whole(program, whole, ~endless, ceiling / unit, seconds, self.run.should_stop)
         return max(0.0, min(proof.bound * unit, ceiling))
-
-
-def whole_point(task: tuple[LinearProgram, float | None], _: Callable[[], bool]) -> FloatArray | None:
-    """An optimum in whole numbers by HiGHS, or its best point when the time is up; None if it has none."""
-    import highspy
-
-    program, seconds = task
-    limit = np.inf if seconds is None else max(0.05, seconds)
-    # HiGHS 1.15 has called wrong points optimal after restarts
-    engine = highs_with(program, time_limit=limit, threads=1, mip_rel_gap=0.0, mip_allow_restart=False)
-    if engine is None:
-        return None
-    columns = np.arange(len(program.cost), dtype=np.int32)
-    engine.changeColsIntegrality(len(columns), columns, np.ones(len(columns), dtype=np.uint8))
-    engine.run()
-    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    point = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
-    highspy.Highs.resetGlobalScheduler(True)
-    return point
 
 
 def _twins(problem: Placement, instance: PlacementInstance) -> list[list[int]]:
@@ -257,6 +236,14 @@ def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]
 
 
 @by_best_way((*SUPPORTS, TARGET), "heft")
+@named_solver(
+    Placement,
+    "layers",
+    "a chain of equal layers: how many of them each device takes, by an integer program over counts",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=(*SUPPORTS, TARGET, NARROWED),
+)
 def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
@@ -268,17 +255,3 @@ def solve_layers(problem: Placement, run: Run) -> Outcome:
         reason = "the operators do not run one after the other, or too many lie between cut points"
         return Outcome(run.termination(), reason=reason)
     return Counting(problem, instance, chain, run).solve()
-
-
-register(
-    Solver(
-        name="layers",
-        problem=Placement.kind,
-        kind="algorithm",
-        run=solve_layers,
-        about="a chain of equal layers: how many of them each device takes, by an integer program over counts",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, TARGET, NARROWED),
-    )
-)

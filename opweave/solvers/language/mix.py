@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import model_validator
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.number_types import stored_bytes
@@ -23,13 +23,11 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import Amount, Bytes, FrozenDict, Name
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Resource, Timeline
-from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.language.layers import whole_point
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.tree import least_whole
+from opweave.solvers.tree import least_whole, whole_point
 from opweave.solvers.trivial import trivial_bound
 
 PRECISE = 1e-9
@@ -175,6 +173,13 @@ class _Classes:
         return Types(types=FrozenDict(chosen))
 
 
+@named_solver(
+    QuantisedMix,
+    "auto",
+    "counts of equal groups by type, an integer program and its proof",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+)
 def solve_mix(problem: QuantisedMix, run: Run) -> Outcome:
     """Find counts of types with HiGHS, and prove them."""
     if not problem.graph.operators:
@@ -187,8 +192,8 @@ def solve_mix(problem: QuantisedMix, run: Run) -> Outcome:
         return Outcome(infeasible=True, reason=words)
     classes = _Classes(problem)
     program, unit = classes.program(problem.budget)
-    left = run.remaining()
-    found: FloatArray | None = with_highs(whole_point, (program, left), left, run.should_stop)
+    whole, endless = np.ones((2, len(program.cost)), dtype=bool)
+    found = whole_point(program, whole, run.remaining(), run.should_stop, mip_rel_gap=0.0)
     if found is not None:
         plan = classes.solution(np.round(found).astype(np.int64))
         judged = problem.evaluate(plan)
@@ -196,7 +201,6 @@ def solve_mix(problem: QuantisedMix, run: Run) -> Outcome:
             run.found(plan, judged.objective)
     ceiling = float(run.objective) if run.objective is not None else float(classes.size.max() * classes.times.sum())
     left = run.remaining()
-    whole, endless = np.ones((2, len(program.cost)), dtype=bool)
     proof = least_whole(program, whole, ~endless, ceiling / unit, 60.0 if left is None else left, run.should_stop)
     step = math.gcd(*classes.size.astype(np.int64).tolist()) or 1
     run.proved(_multiple(proof.bound * unit, step, run.objective), "counts of types")
@@ -223,14 +227,3 @@ def uniform(problem: QuantisedMix, run: Run) -> None:
 
 
 register_rule(QuantisedMix, "uniform", uniform, "one type for all groups", baseline=True)
-register(
-    Solver(
-        name="auto",
-        problem=QuantisedMix.kind,
-        kind="algorithm",
-        run=solve_mix,
-        about="counts of equal groups by type, an integer program and its proof",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-    )
-)

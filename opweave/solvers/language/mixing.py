@@ -166,7 +166,7 @@ class Mixing(Counting):
 
 
 class Lightest(Mixing):
-    """The search for the fewest bytes, in at most so many seconds."""
+    """The search for the fewest bytes, in at most a given number of seconds."""
 
     def __init__(self, *question: Any, seconds: float | None) -> None:
         super().__init__(*question)

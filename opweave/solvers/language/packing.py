@@ -1,10 +1,10 @@
 """What fits into one memory, as rows: facets of the hull of all whole numbers of pieces that fit together.
 
-A memory takes so many pieces of a few sizes: attention with a long cache and with a short one, experts, the head. The
-row of bytes alone lets a linear program cut the last piece into two. All largest ways to fill the memory are listed
-instead, and the row that a point breaks most is found by a small linear program over them. Weights are whole numbers
-and their limit is the largest sum over the list, in integers, so that no rounding makes a row false. Sizes that would
-make the list too long are left out; a row without them is a row all the same.
+A memory takes whole numbers of pieces of a few sizes: attention with a long cache and with a short one, experts, the
+head. The row of bytes alone lets a linear program cut the last piece into two. All largest ways to fill the memory are
+listed instead, and the row that a point breaks most is found by a small linear program over them. Weights are whole
+numbers and their limit is the largest sum over the list, in integers, so that no rounding makes a row false. Sizes that
+would make the list too long are left out; a row without them is a row all the same.
 
 Source: separation over all integer points of a small knapsack (Avella, Boccia and Vasilyev, "A computational study of
 exact knapsack separation for the generalized assignment problem", Computational Optimization and Applications 45,
@@ -25,7 +25,7 @@ MOST_WAYS = 20_000
 """Most ways to fill a memory that are listed."""
 
 FINE = 2**16
-"""Weights are multiples of one part in so many."""
+"""Weights are multiples of one part in this number."""
 
 BROKEN = 1e-4
 """Relative amount by which a point must break a row."""

@@ -356,7 +356,7 @@ class CountProgram:
         self.most.put(self.most.open(np.full(1, most * scale * (1.0 + MORE_LOSS))), columns, amounts * scale)
 
     def lighten(self, seconds: float | None) -> None:
-        """Minimise bytes from now on, in at most so many seconds; ``unit`` is then in bytes."""
+        """Minimise bytes from now on, in at most a given number of seconds; ``unit`` is then in bytes."""
         self._lightest = True
         heaviest = sum(float(columns.shape[1] * sizes.sum()) for columns, sizes in self._stored())
         self.unit = heaviest / SECONDS or 1.0

@@ -10,17 +10,14 @@ better pool and lets others make room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.linear import LinearProgram, SparseRows, highs_with, minimise, proved_value
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.exact import stacked
 from opweave.solvers.memory_layout.greedy import Places
@@ -28,7 +25,7 @@ from opweave.solvers.memory_layout.plans import report
 from opweave.solvers.memory_layout.sections import Space, sections_of, space_in
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
-from opweave.solvers.tree import least_whole
+from opweave.solvers.tree import least_whole, whole_point
 
 MOST_ROWS = 2_000_000
 """Largest number of entries of a linear program that is solved."""
@@ -316,16 +313,6 @@ class Pools:
         return [*sorted({height for height in lower if height < most}), most]
 
 
-class Question(NamedTuple):
-    """A program, the number of its integral columns, which come first, and limits."""
-
-    program: LinearProgram
-    whole: int
-    seconds: float
-    nodes: int
-    seed: int
-
-
 def best_assignment(program: LinearProgram, whole: int, run: Run) -> FloatArray | None:
     """The best whole shares that an engine finds in a part of the time left; None if it finds none."""
     if whole > MOST_COLUMNS:
@@ -333,8 +320,10 @@ def best_assignment(program: LinearProgram, whole: int, run: Run) -> FloatArray 
     run.enter("assignment to pools")
     left = run.remaining()
     seconds, nodes = (UNTIMED_SECONDS, UNTIMED_NODES) if left is None else (SEARCH_SHARE * left, 2**31 - 1)
-    question = Question(_scaled(program)[0], whole, seconds, nodes, run.seed)
-    return with_highs(_solved, question, seconds, run.should_stop)
+    scaled, integral = _scaled(program)[0], np.arange(len(program.cost)) < whole
+    options = {"mip_max_nodes": nodes, "random_seed": run.seed % 2**31}
+    found = whole_point(scaled, integral, seconds, run.should_stop, **options)
+    return None if found is None else found[:whole]
 
 
 def prove_assignment(program: LinearProgram, whole: int, run: Run) -> float | None:
@@ -356,21 +345,3 @@ def _scaled(program: LinearProgram) -> tuple[LinearProgram, float]:
     largest = float(np.abs(program.cost).max(initial=0.0))
     factor = 2.0 ** (-math.frexp(largest)[1]) if largest > 0.0 else 1.0
     return replace(program, cost=program.cost * factor), factor
-
-
-def _solved(question: Question, _should_stop: Callable[[], bool]) -> FloatArray | None:
-    """The integral columns of the best point; runs where highspy can be loaded."""
-    import highspy
-
-    limits: dict[str, str | float] = {"time_limit": question.seconds, "mip_max_nodes": question.nodes}
-    engine = highs_with(question.program, **limits, threads=1, random_seed=question.seed % 2**31)
-    if engine is None:
-        return None
-    columns = np.arange(question.whole, dtype=np.int32)
-    kinds = np.full(question.whole, highspy.HighsVarType.kInteger)
-    engine.changeColsIntegrality(len(columns), columns, kinds)
-    engine.run()
-    if engine.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
-    values = engine.getSolution().col_value
-    return np.asarray(values[: question.whole], dtype=np.float64)

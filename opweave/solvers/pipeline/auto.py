@@ -19,7 +19,7 @@ from opweave.solvers.pipeline.lattice_search import LatticeSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.registry import SEARCHES, Feature, go_on_with, named_solver
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -34,12 +34,15 @@ GRACE_SECONDS = 0.5
 """Seconds that the paper's method, tried after them, gets even if the search has used all the time."""
 
 
-def solve_exact(problem: Pipeline, run: Run) -> Outcome:
-    """Run the joint search alone, from the plan on one device."""
-    instance = lower_unless_short(problem)
-    return _searched(problem, instance, run, Best(instance, run), BottleneckSearch)
-
-
+@named_solver(
+    Pipeline,
+    "auto",
+    "do not split, simple splits, then cuts and devices together, proved",
+    kind="plan",
+    proves="optimum",
+    features=SEARCHES | {Feature.START},
+    supports=SUPPORTS,
+)
 def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = BottleneckSearch) -> Outcome:
     """Run the solvers of pipelines in turn; ``joint`` is the search for the bottleneck."""
     instance = lower_unless_short(problem)
@@ -55,6 +58,20 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
     if not outcome.infeasible and not run.closed() and problem.max_visits == 1:
         _try([*SIMPLE_RULES, _within_grace(run)], best)
     return outcome
+
+
+@named_solver(
+    Pipeline,
+    "exact",
+    "cuts and devices together: priced walks, dives, beams and exact labels",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=SUPPORTS,
+)
+def solve_exact(problem: Pipeline, run: Run) -> Outcome:
+    """Run the joint search alone, from the plan on one device."""
+    instance = lower_unless_short(problem)
+    return _searched(problem, instance, run, Best(instance, run), BottleneckSearch)
 
 
 def _searched(
@@ -120,21 +137,3 @@ def _within_grace(run: Run) -> Rule:
 def _try(rules: Iterable[Rule], best: Best) -> None:
     for plan in plans_of(partial(attempt, rule, best.instance, best.run.seed) for rule in rules):
         best.consider(plan)
-
-
-for _name, _run, _about in (
-    ("auto", solve_auto, "do not split, simple splits, then cuts and devices together, proved"),
-    ("exact", solve_exact, "cuts and devices together: priced walks, dives, beams and exact labels"),
-):
-    register(
-        Solver(
-            name=_name,
-            problem=Pipeline.kind,
-            kind="plan" if _name == "auto" else "algorithm",
-            run=_run,
-            about=_about,
-            proves="optimum",
-            features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            supports=SUPPORTS,
-        )
-    )

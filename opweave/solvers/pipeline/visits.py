@@ -32,7 +32,7 @@ from opweave.solvers.pipeline.plans import Best, attempt
 from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, SHARES, Revisits
 from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
 from opweave.solvers.pipeline.walks import SLACK
-from opweave.solvers.registry import Feature, Solver, go_on_with, register
+from opweave.solvers.registry import Feature, go_on_with, named_solver
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -77,6 +77,7 @@ class VisitSearch:
 
     def search(self) -> Outcome:
         """Search until time is up."""
+        self.run.proved(0.0, "trivial")  # the search ends with a plan that takes no time
         single = self._single()
         rng = np.random.default_rng(self.run.seed)
         if self.problem.delivery == "host" and self.problem.cuts == "ideals" and self.problem.max_visits is None:
@@ -220,14 +221,16 @@ class VisitSearch:
         """Move cuts, exchange devices, insert and remove stages."""
         self.run.enter("devices with several stages")
         kept = self._first(single)
+        self._report(self._stages(kept))
         value, stale = self._value(kept), 0
         while not self._over() and (stale < STALE or self.run.time_limit is not None):
             changed = self._changed(kept, rng)
             found = self._value(changed)
             stale = 0 if found < value else stale + 1
+            if found < value:
+                self._report(self._stages(changed))
             if found <= value:
                 kept, value = changed, found
-                self._report(self._stages(changed))
 
     def _first(self, single: Stages | None) -> Layout:
         last = self.instance.last
@@ -298,22 +301,17 @@ def _mended(ends: list[int], devices: list[int], last: int) -> Layout:
     return layout
 
 
+@named_solver(
+    Pipeline,
+    "visits",
+    "devices with several stages: folded orders, annealing, thresholds refuted by labels, walks",
+    kind="plan",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=SUPPORTS,
+)
 def solve_visits(problem: Pipeline, run: Run) -> Outcome:
     """Search plans where devices may have several stages."""
     if problem.max_visits == 1 or not problem.running_order or not problem.usable_devices:
         return go_on_with(problem.model_copy(update={"max_visits": 1}), "exact", run)
     return VisitSearch(problem, run).search()
-
-
-register(
-    Solver(
-        name="visits",
-        problem=Pipeline.kind,
-        kind="plan",
-        run=solve_visits,
-        about="devices with several stages: folded orders, annealing, thresholds refuted by labels, walks",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-    )
-)

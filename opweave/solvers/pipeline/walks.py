@@ -23,7 +23,7 @@ from opweave.problems.constraints import Colocate, means
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole
@@ -242,13 +242,23 @@ class Walk:
         )
 
 
+@named_solver(
+    Pipeline,
+    "walks",
+    "pieces on devices, which may have several stages, as a program whose every leaf is proved",
+    proves="bound",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=("stages",),
+)
 def solve_walks(problem: Pipeline, run: Run) -> Outcome:
     """Prove a bound, and report the plan that it comes from if that is one."""
     if problem.cuts == "ideals" or problem.delivery == "host" or problem.max_replicas > 1 or problem.load == "sum":
         raise UnsupportedFeatureError("walks have cuts in one order, links, overlapping loads and no replicas")
+    if not problem.running_order or not problem.usable_devices:
+        return Outcome(run.termination(), reason="there is nothing to walk over")
     walk = Walk.of(problem, run.objective)
     pieces, devices = walk.seconds.shape
-    if not pieces or not devices or not 0.0 < walk.unit < math.inf or pieces * devices**2 > MOST_COLUMNS:
+    if not 0.0 < walk.unit < math.inf or pieces * devices**2 > MOST_COLUMNS:
         return Outcome(run.termination(), reason="there is nothing to walk over, or too much")
     run.enter(SOURCE)
     program, on = walk.program()
@@ -266,17 +276,3 @@ def solve_walks(problem: Pipeline, run: Run) -> Outcome:
         if judged.feasible and judged.objective is not None:
             run.found(plan, judged.objective)
     return Outcome(run.termination(), reason=None if run.best else "the walk is no plan")
-
-
-register(
-    Solver(
-        name="walks",
-        problem=Pipeline.kind,
-        kind="algorithm",
-        run=solve_walks,
-        about="pieces on devices, which may have several stages, as a program whose every leaf is proved",
-        proves="bound",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=("stages",),
-    )
-)

@@ -107,6 +107,63 @@ def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: f
 
 
 @inlined
+def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
+    """The device of a random direct predecessor or successor; its own when there is none."""
+    first = arrays.before_start[v + 1] - arrays.before_start[v]
+    second = arrays.after_start[v + 1] - arrays.after_start[v]
+    pick = int(draw * (first + second))
+    if pick < first:
+        return int(plan.device[arrays.before[arrays.before_start[v] + pick]])
+    if second > 0:
+        return int(plan.device[arrays.after[arrays.after_start[v] + pick - first]])
+    return int(plan.device[v])
+
+
+@inlined
+def slide(plan: CountedPlan, at: int, to: int) -> None:
+    """Move the operator at one position of the order to another."""
+    v = plan.order[at]
+    direction = 1 if to > at else -1
+    i = at
+    while i != to:
+        w = plan.order[i + direction]
+        plan.order[i] = w
+        plan.position[w] = i
+        i += direction
+    plan.order[to] = v
+    plan.position[v] = to
+
+
+@inlined
+def window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
+    """First and last position that an operator's neighbours allow."""
+    low, high = 0, len(plan.order) - 1
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        low = max(low, plan.position[arrays.before[i]] + 1)
+    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+        high = min(high, plan.position[arrays.after[i]] - 1)
+    return low, high
+
+
+@inlined
+def last_touched(arrays: PlacementArrays, plan: CountedPlan, v: int, a: int, k: int) -> int:
+    """The last position at which anything is sent otherwise when v moves from device a to k."""
+    last = plan.position[v]
+    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+        last = max(last, plan.position[arrays.after[i]])
+    if arrays.model == PORT_TENSOR:
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            f = arrays.incoming[i]
+            u = arrays.source[f]
+            for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
+                g = arrays.outgoing[j]
+                w = arrays.target[g]
+                if arrays.tensor[g] == arrays.tensor[f] and (plan.device[w] == a or plan.device[w] == k):
+                    last = max(last, plan.position[w])
+    return int(last)
+
+
+@inlined
 def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray, mark: int) -> int:
     """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0

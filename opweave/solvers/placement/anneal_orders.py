@@ -4,21 +4,41 @@ A move shifts an operator within the positions that its neighbours in the graph 
 operator, of a stretch of the order, of an operator and its private successors, or of a connected group of operators on
 one device. Half of the moves begin with an operator on a critical path: others seldom shorten a plan.
 
-The scheduler times operators in order, so nothing before the first operator that a move concerns changes. The state of
-the schedule before every position is kept. A move is timed from there, aside from the kept state, which is replaced
-only if the move is accepted. Timing stops at the first operator whose end plus least time left is above the threshold.
+The scheduler times operators in order. So nothing before the first operator that a move concerns changes, and after the
+last one devices and ports serve the same operators and flows in the same order. Kept are the times of the plan, and for
+each operator, flow, device and port the longest path from there to the end. So only the operators between are timed
+again: a move is refused if some path from one of them to the end is above the threshold. After an accepted move, times
+are worked out further until nothing changes any more, and paths to the end as far back as the next move needs them.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.anneal import CountedPlan, deciding, overfull, settle, with_clusters
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
+from opweave.solvers.placement.anneal import (
+    CountedPlan,
+    deciding,
+    last_touched,
+    near_device,
+    overfull,
+    settle,
+    slide,
+    window,
+    with_clusters,
+)
+from opweave.solvers.placement.arrays import (
+    DELAY,
+    PORT_TENSOR,
+    Left,
+    PlacementArrays,
+    Times,
+    Trial,
+    new_times,
+    renewed,
+    sending,
+)
 
 SHIFT, ALONE, CONNECTED, STRETCH, PRIVATE = 0, 1, 2, 3, 4
 KINDS = np.array([SHIFT] * 9 + [ALONE] * 4 + [CONNECTED] * 3 + [STRETCH] * 3 + [PRIVATE])
@@ -35,194 +55,194 @@ LONGEST_STRETCH = 256
 """Most operators of a connected group and of a stretch; sizes are drawn evenly on a logarithmic scale."""
 
 
-class Times(NamedTuple):
-    """The times of one plan, by operator and by position in its order.
-
-    Attributes
-    ----------
-    end
-        End of every operator. Shape (operators,).
-    free, sends, receives
-        When every device, send port and receive port is free before each position. Shape (operators + 1, devices).
-    longest
-        Largest end before each position. Shape (operators + 1,).
-    arrived, sent
-        Under ``one_port_tensor``: when every tensor's copy arrives on each device, and the position of the reader for
-        which it was sent, -1 for none. Shape (tensors, devices); one row otherwise.
-    """
-
-    end: FloatArray
-    free: FloatMatrix
-    sends: FloatMatrix
-    receives: FloatMatrix
-    longest: FloatArray
-    arrived: FloatMatrix
-    sent: IntMatrix
-
-
 @inlined
-def new_times(arrays: PlacementArrays) -> Times:
-    """Times before anything is timed."""
-    count, devices = arrays.seconds.shape
-    tensors = arrays.tensors if arrays.model == PORT_TENSOR else 1
-    return Times(
-        np.zeros(count),
-        np.zeros((count + 1, devices)),
-        np.zeros((count + 1, devices)),
-        np.zeros((count + 1, devices)),
-        np.zeros(count + 1),
-        np.zeros((tensors, devices)),
-        np.full((tensors, devices), -1, dtype=np.int64),
-    )
-
-
-@inlined
-def least_left(arrays: PlacementArrays, order: IntArray) -> FloatMatrix:
-    """Least time from the end of every operator on each device to the end of any plan. Shape (operators, devices)."""
-    count, devices = arrays.seconds.shape
-    left = np.zeros((count, devices))
-    for at in range(count - 1, -1, -1):
-        v = order[at]
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
-            least = np.inf
-            for b in range(devices):
-                least = min(least, arrays.seconds[w, b] + left[w, b])
-            for a in range(devices):
-                left[v, a] = max(left[v, a], least)
-        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            f = arrays.outgoing[i]
-            w = arrays.target[f]
-            for a in range(devices):
-                least = np.inf
-                for b in range(devices):
-                    least = min(least, sending(arrays, f, a, b) + arrays.seconds[w, b] + left[w, b])
-                left[v, a] = max(left[v, a], least)
-    return left
-
-
-@inlined
-def time_from(
+def time_between(
     arrays: PlacementArrays,
     plan: CountedPlan,
-    left: FloatMatrix,
     kept: Times,
-    trial: Times,
+    left: Left,
+    trial: Trial,
     first: int,
+    last: int,
+    move: int,
     threshold: float,
 ) -> float:
-    """Time the plan from a position on, into ``trial``; return its makespan, or some value above the threshold."""
-    count, devices = arrays.seconds.shape
-    for k in range(devices):
-        trial.free[first, k] = kept.free[first, k]
-        trial.sends[first, k] = kept.sends[first, k]
-        trial.receives[first, k] = kept.receives[first, k]
-    trial.longest[first] = kept.longest[first]
-    makespan = trial.longest[first]
-    for at in range(first, count):
+    """The longest path through the operators at some positions, or some value above the threshold.
+
+    It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in ``trial``.
+    """
+    devices, longest = arrays.seconds.shape[1], 0.0
+    renewed(trial.free, kept.free[first])
+    for at in range(first, last + 1):
         v = plan.order[at]
         k = plan.device[v]
-        for b in range(devices):
-            trial.free[at + 1, b] = trial.free[at, b]
-            trial.sends[at + 1, b] = trial.sends[at, b]
-            trial.receives[at + 1, b] = trial.receives[at, b]
-        ready = trial.free[at, k]
+        ready = trial.free[k]
         for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
             u = arrays.before[i]
             ready = max(ready, trial.end[u] if plan.position[u] >= first else kept.end[u])
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            f = arrays.incoming[i]
+            u, t = arrays.source[f], arrays.tensor[f]
+            a = plan.device[u]
+            if a == k:
+                continue
+            arrive = trial.end[u] if plan.position[u] >= first else kept.end[u]
+            lasts = sending(arrays, f, a, k)
+            if arrays.model == DELAY:
+                ready = max(ready, arrive + lasts)
+                continue
+            if arrays.model == PORT_TENSOR:
+                if trial.move[t, k] == move:
+                    ready = max(ready, trial.arrived[t, k])
+                    continue
+                sent = kept.copy[t, k]
+                if sent >= 0 and plan.position[arrays.target[sent]] < first:
+                    ready = max(ready, kept.arrived[sent])
+                    continue
+            send, receive = devices + a, 2 * devices + k
+            arrive = max(arrive, trial.free[send], trial.free[receive]) + lasts
+            trial.free[send] = trial.free[receive] = arrive
+            ready = max(ready, arrive)
+            if arrays.model == PORT_TENSOR:
+                trial.move[t, k], trial.arrived[t, k] = move, arrive
+                for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
+                    g = arrays.outgoing[j]
+                    w = arrays.target[g]
+                    if arrays.tensor[g] == t and plan.device[w] == k and plan.position[w] > last:
+                        longest = max(longest, arrive + left.operator[w])
+        end = ready + arrays.seconds[v, k]
+        trial.end[v] = trial.free[k] = end
+        longest = max(longest, end)
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
+            if plan.position[w] > last:
+                longest = max(longest, end + left.operator[w])
+        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
+            f = arrays.outgoing[i]
+            w = arrays.target[f]
+            if plan.position[w] > last and plan.device[w] != k:
+                longest = max(longest, end + left.flow[f])
+        if longest > threshold:
+            return float(longest)
+    for i in range(len(trial.free)):
+        longest = max(longest, trial.free[i] + left.free[last + 1, i])
+    return float(longest)
+
+
+@inlined
+def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, last: int) -> None:
+    """Time the plan from a position on, at least to another, and further until nothing changes any more."""
+    devices = arrays.seconds.shape[1]
+    if arrays.model == PORT_TENSOR:
+        for at in range(first, last + 1):
+            v = plan.order[at]
+            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+                t = arrays.tensor[arrays.incoming[i]]
+                for b in range(devices):
+                    f = kept.copy[t, b]
+                    if f >= 0 and first <= plan.position[arrays.target[f]] <= last:
+                        kept.copy[t, b] = -1
+    renewed(trial.free, kept.free[first])
+    for at in range(first, len(plan.order)):
+        v = plan.order[at]
+        k = plan.device[v]
+        ready = trial.free[k]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            ready = max(ready, kept.end[arrays.before[i]])
         for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
             f = arrays.incoming[i]
             u = arrays.source[f]
             a = plan.device[u]
             if a == k:
                 continue
-            start = trial.end[u] if plan.position[u] >= first else kept.end[u]
-            lasts = sending(arrays, f, a, k)
-            if arrays.model == DELAY:
-                ready = max(ready, start + lasts)
-                continue
+            arrive = kept.end[u]
             if arrays.model == PORT_TENSOR:
-                t = arrays.tensor[f]
-                if trial.sent[t, k] >= 0:
-                    ready = max(ready, trial.arrived[t, k])
+                sent = kept.copy[arrays.tensor[f], k]
+                if sent >= 0 and sent != f:
+                    ready = max(ready, kept.arrived[sent])
                     continue
-                if 0 <= kept.sent[t, k] < first:
-                    ready = max(ready, kept.arrived[t, k])
-                    continue
-                trial.sent[t, k] = at
-            start = max(start, trial.sends[at + 1, a], trial.receives[at + 1, k])
-            trial.sends[at + 1, a] = start + lasts
-            trial.receives[at + 1, k] = start + lasts
-            if arrays.model == PORT_TENSOR:
-                trial.arrived[arrays.tensor[f], k] = start + lasts
-            ready = max(ready, start + lasts)
-        trial.end[v] = ready + arrays.seconds[v, k]
-        trial.free[at + 1, k] = trial.end[v]
-        trial.longest[at + 1] = max(trial.longest[at], trial.end[v])
-        makespan = max(trial.longest[at + 1], trial.end[v] + left[v, k])
-        if makespan > threshold:
-            forget(arrays, plan, trial, first, at + 1)
+                kept.copy[arrays.tensor[f], k] = f
+            send, receive = devices + a, 2 * devices + k
+            if arrays.model != DELAY:
+                arrive = max(arrive, trial.free[send], trial.free[receive])
+            arrive += sending(arrays, f, a, k)
+            if arrays.model != DELAY:
+                trial.free[send] = trial.free[receive] = arrive
+            ready = max(ready, arrive)
+            if arrive != kept.arrived[f]:
+                kept.arrived[f] = arrive
+                for j in range(arrays.after_start[u], arrays.after_start[u + 1]):
+                    last = max(last, plan.position[arrays.after[j]])
+        end = ready + arrays.seconds[v, k]
+        trial.free[k] = end
+        if end != kept.end[v]:
+            kept.end[v] = end
+            for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+                last = max(last, plan.position[arrays.after[i]])
+        if not renewed(kept.free[at + 1], trial.free) and at >= last:
             break
-    return float(makespan)
 
 
 @inlined
-def forget(arrays: PlacementArrays, plan: CountedPlan, trial: Times, first: int, last: int) -> None:
-    """Forget the copies that a trial has sent for the operators of some positions."""
-    if arrays.model != PORT_TENSOR:
-        return
-    for at in range(first, last):
+def look_back(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    copy: IntMatrix,
+    left: Left,
+    trial: Trial,
+    last: int,
+    reach: int,
+    until: int,
+) -> tuple[int, int]:
+    """Work out what is left between two positions, from ``last`` back to ``until``.
+
+    Nothing has changed before the position ``reach`` but through what follows. Returns both ends of what remains to be
+    worked out: the last position, -1 for none, and its ``reach``.
+    """
+    devices = arrays.seconds.shape[1]
+    renewed(trial.free, left.free[last + 1])
+    for at in range(last, until - 1, -1):
         v = plan.order[at]
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-            trial.sent[arrays.tensor[arrays.incoming[i]], plan.device[v]] = -1
-
-
-@inlined
-def accept(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Times, first: int) -> None:
-    """Make the times of a trial those of the plan."""
-    count, devices = arrays.seconds.shape
-    if arrays.model == PORT_TENSOR:
-        for t in range(arrays.tensors):
-            for k in range(devices):
-                if trial.sent[t, k] >= 0:
-                    kept.sent[t, k], kept.arrived[t, k] = trial.sent[t, k], trial.arrived[t, k]
-                    trial.sent[t, k] = -1
-                elif kept.sent[t, k] >= first:
-                    kept.sent[t, k] = -1
-    for at in range(first, count):
-        v = plan.order[at]
-        kept.end[v] = trial.end[v]
-        for k in range(devices):
-            kept.free[at + 1, k] = trial.free[at + 1, k]
-            kept.sends[at + 1, k] = trial.sends[at + 1, k]
-            kept.receives[at + 1, k] = trial.receives[at + 1, k]
-        kept.longest[at + 1] = trial.longest[at + 1]
-
-
-@inlined
-def slide(plan: CountedPlan, at: int, to: int) -> None:
-    """Move the operator at one position of the order to another."""
-    v = plan.order[at]
-    direction = 1 if to > at else -1
-    i = at
-    while i != to:
-        w = plan.order[i + direction]
-        plan.order[i] = w
-        plan.position[w] = i
-        i += direction
-    plan.order[to] = v
-    plan.position[v] = to
-
-
-@inlined
-def window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
-    """First and last position that an operator's neighbours allow."""
-    low, high = 0, len(plan.order) - 1
-    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-        low = max(low, plan.position[arrays.before[i]] + 1)
-    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-        high = min(high, plan.position[arrays.after[i]] - 1)
-    return low, high
+        k = plan.device[v]
+        rest, changed = trial.free[k], False
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            rest = max(rest, left.operator[arrays.after[i]])
+        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
+            f = arrays.outgoing[i]
+            if plan.device[arrays.target[f]] != k:
+                rest = max(rest, left.flow[f])
+        rest += arrays.seconds[v, k]
+        if rest != left.operator[v]:
+            left.operator[v], changed = rest, True
+        trial.free[k] = rest
+        for i in range(arrays.in_start[v + 1] - 1, arrays.in_start[v] - 1, -1):
+            f = arrays.incoming[i]
+            u, t = arrays.source[f], arrays.tensor[f]
+            a = plan.device[u]
+            if a == k:
+                continue
+            rest = 0.0
+            if arrays.model != PORT_TENSOR or copy[t, k] == f:
+                rest = left.operator[v]
+                if arrays.model == PORT_TENSOR:
+                    for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
+                        g = arrays.outgoing[j]
+                        if arrays.tensor[g] == t and plan.device[arrays.target[g]] == k:
+                            rest = max(rest, left.operator[arrays.target[g]])
+                send, receive = devices + a, 2 * devices + k
+                if arrays.model != DELAY:
+                    rest = max(rest, trial.free[send], trial.free[receive])
+                rest += sending(arrays, f, a, k)
+                if arrays.model != DELAY:
+                    trial.free[send] = trial.free[receive] = rest
+            if rest != left.flow[f]:
+                left.flow[f], changed = rest, True
+        if changed:
+            for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+                reach = min(reach, plan.position[arrays.before[i]])
+        if not renewed(left.free[at], trial.free) and at <= reach:
+            return -1, len(plan.order)
+    return until - 1, reach
 
 
 @inlined
@@ -276,19 +296,6 @@ def gather(
     return size
 
 
-@inlined
-def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
-    """The device of a random direct predecessor or successor; its own when there is none."""
-    first = arrays.before_start[v + 1] - arrays.before_start[v]
-    second = arrays.after_start[v + 1] - arrays.after_start[v]
-    pick = int(draw * (first + second))
-    if pick < first:
-        return int(plan.device[arrays.before[arrays.before_start[v] + pick]])
-    if second > 0:
-        return int(plan.device[arrays.after[arrays.after_start[v] + pick - first]])
-    return int(plan.device[v])
-
-
 @kernel
 def anneal(
     arrays: PlacementArrays,
@@ -305,9 +312,11 @@ def anneal(
     and that of the last. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
-    left = least_left(arrays, plan.order)
-    kept, trial = new_times(arrays), new_times(arrays)
+    kept = new_times(arrays)
+    left = Left(np.zeros(count), np.zeros(len(arrays.source)), np.zeros(kept.free.shape))
+    trial = Trial(np.zeros(count), np.zeros(kept.copy.shape), kept.copy.copy(), np.zeros(3 * devices))
     current = best = np.inf
+    stale, reach = -1, count  # the last position with wrong paths to the end, and how far back they may be wrong
     group = np.empty(2 * count + 1, dtype=np.int64)
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
@@ -326,16 +335,16 @@ def anneal(
         kind = KINDS[int(draws[row, 1] * len(KINDS))] if devices > 1 else SHIFT
         threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
         size, at = 0, plan.position[v]
-        to, first = at, at
+        to, first, last = at, at, at
         if move < 0:
-            threshold, first = np.inf, 0
+            first, last = 0, count - 1
         elif kind == SHIFT:
             low, high = window(arrays, plan, v)
             to = low + int(draws[row, 3] * (high - low + 1))
             if to == at:
                 continue
             slide(plan, at, to)
-            first = min(at, to)
+            first, last = min(at, to), max(at, to)
         else:
             k = int(draws[row, 2] * devices)
             if draws[row, 5] < 0.5:
@@ -344,26 +353,37 @@ def anneal(
                 continue
             size = gather(arrays, plan, v, kind, draws[row, 3], group, taken, 2 * move)
             size = with_clusters(plan, group, size, taken, 2 * move + 1)
-            changed, allowed = False, True
+            first = count
+            allowed = True
             for i in range(size):
                 allowed = allowed and arrays.seconds[group[i], k] < np.inf
-                changed = changed or plan.device[group[i]] != k
-            if not (allowed and changed):
+                if plan.device[group[i]] != k:
+                    first = min(first, plan.position[group[i]])
+            if first == count or not allowed:
                 continue
+            last = first
             for i in range(size):
                 w = group[i]
                 old[i] = plan.device[w]
                 if old[i] != k:
-                    first = min(first, plan.position[w])
                     settle(arrays, plan, w, k)
+            for i in range(size):
+                if old[i] != k:
+                    last = max(last, last_touched(arrays, plan, group[i], old[i], k))
         value = np.inf
-        if move < 0 or not overfull(arrays, plan):
-            value = time_from(arrays, plan, left, kept, trial, first, threshold)
+        if move < 0:
+            value = threshold
+        elif not overfull(arrays, plan):
+            if last < stale:
+                stale, reach = look_back(arrays, plan, kept.copy, left, trial, stale, reach, last + 1)
+                reach = min(reach, first)
+            value = time_between(arrays, plan, kept, left, trial, first, last, move, threshold)
         if value <= threshold:
-            accept(arrays, plan, kept, trial, first)
-            current, fresh = value, False
-            if value < best or move < 0:
-                best = value
+            time_on(arrays, plan, kept, trial, first, last)
+            stale, reach = max(stale, last), min(reach, first)
+            current, fresh = kept.free[count, :devices].max(), False
+            if current < best or move < 0:
+                best = current
                 best_order[:] = plan.order
                 best_device[:] = plan.device
             continue

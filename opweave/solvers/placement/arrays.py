@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, TransferModel
@@ -230,6 +230,75 @@ def makespan_below(arrays: PlacementArrays, order: IntArray, device: IntArray, t
         if makespan > threshold:
             break
     return makespan
+
+
+class Times(NamedTuple):
+    """The times of one plan, by operator, flow and position in its order.
+
+    Attributes
+    ----------
+    end
+        End of every operator. Shape (operators,).
+    arrived
+        When every flow that is sent arrives. Shape (flows,).
+    free
+        When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
+    copy
+        Under ``one_port_tensor``: the flow with which every tensor is sent to each device, -1 for none. Shape (tensors,
+        devices); one row otherwise.
+    """
+
+    end: FloatArray
+    arrived: FloatArray
+    free: FloatMatrix
+    copy: IntMatrix
+
+
+class Left(NamedTuple):
+    """Longest paths to the end of one plan, in seconds.
+
+    Attributes
+    ----------
+    operator, flow
+        From the start of every operator, and of every flow that is sent (0 for others). Shapes (operators,), (flows,).
+    free
+        From where every device and port is free before each position. Shape (operators + 1, 3 devices).
+    """
+
+    operator: FloatArray
+    flow: FloatArray
+    free: FloatMatrix
+
+
+class Trial(NamedTuple):
+    """Space for a move that is tried: ends, arrivals of copies and the moves that sent them, devices and ports."""
+
+    end: FloatArray
+    arrived: FloatMatrix
+    move: IntMatrix
+    free: FloatArray
+
+
+@inlined
+def new_times(arrays: PlacementArrays) -> Times:
+    """Times before anything is timed."""
+    count, devices = arrays.seconds.shape
+    return Times(
+        np.full(count, -1.0),
+        np.full(len(arrays.source), -1.0),
+        np.zeros((count + 1, 3 * devices)),
+        np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1, dtype=np.int64),
+    )
+
+
+@inlined
+def renewed(free: FloatArray, now: FloatArray) -> bool:
+    """Write the times of devices and ports to one position's; return whether any differs."""
+    changed = False
+    for i in range(len(free)):
+        if free[i] != now[i]:
+            free[i], changed = now[i], True
+    return changed
 
 
 @kernel

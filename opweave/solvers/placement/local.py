@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import takewhile, tee
 
 import numpy as np
 
@@ -296,11 +296,14 @@ def descend(
     best = judged(device, np.inf)
     best_order = order.copy()
     before, after = Adjacency(arrays.before_start, arrays.before), Adjacency(arrays.after_start, arrays.after)
-    groups = [np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)]
+    groups: Iterator[IntArray] = (
+        np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)
+    )
     improved = True
     while improved and not should_stop():
         improved = False
-        for group in groups:
+        groups, now = tee(groups)  # groups of thousands of operators take a while, so each is made when it is needed
+        for group in now:
             if should_stop():
                 break
             for k in range(arrays.seconds.shape[1]):

@@ -133,20 +133,6 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
 
 
 @inlined
-def work_left(arrays: PlacementArrays, order: IntArray, price: FloatArray) -> FloatArray:
-    """Least work at prices of time of the operators from every position on. Shape (operators + 1,)."""
-    count, devices = arrays.seconds.shape
-    least = np.zeros(count + 1)
-    for position in range(count - 1, -1, -1):
-        v, w = order[position], np.inf
-        for k in range(devices):
-            if arrays.seconds[v, k] < np.inf:
-                w = min(w, price[k] * arrays.seconds[v, k])
-        least[position] = least[position + 1] + w
-    return least
-
-
-@inlined
 def try_devices(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -185,7 +171,7 @@ def try_devices(
 
 @inlined
 def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
-    """Least cost of the operators from every position on, besides their times. Shape (operators + 1,)."""
+    """Least cost of the operators from every position on, each on a device that may run it. Shape (operators + 1,)."""
     count, devices = arrays.seconds.shape
     left = np.zeros(count + 1)
     for position in range(count - 1, -1, -1):
@@ -195,6 +181,17 @@ def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> Fl
                 least = min(least, cost[v, k])
         left[position] = left[position + 1] + least
     return left
+
+
+@inlined
+def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> None:
+    """Write the starts of transfers, each at the first of its flows; -1 at all others."""
+    listed = np.zeros(len(start), dtype=np.bool_)
+    for f in range(len(job_of)):
+        begins[f] = -1.0
+        if job_of[f] >= 0 and not listed[job_of[f]]:
+            begins[f] = start[job_of[f]]
+            listed[job_of[f]] = True
 
 
 @kernel
@@ -222,7 +219,7 @@ def search_assignments(
     device = np.full(count, -1, dtype=np.int64)
     job_of = np.full(len(arrays.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
-    least = work_left(arrays, order, price)
+    least = dues_left(arrays, order, price * np.where(arrays.seconds < np.inf, arrays.seconds, 0.0))
     spent = np.full(count + 1, idle)
     paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True
@@ -235,14 +232,8 @@ def search_assignments(
             if better < upper - dearer:
                 upper = better + dearer
                 best_device[:] = device
-                for v in range(count):
-                    best_start[v] = start[v]
-                listed = np.zeros(len(start), dtype=np.bool_)
-                for f in range(len(job_of)):
-                    best_begins[f] = -1.0
-                    if job_of[f] >= 0 and not listed[job_of[f]]:
-                        best_begins[f] = start[job_of[f]]
-                        listed[job_of[f]] = True
+                best_start[:] = start[:count]
+                _list_transfers(start, job_of, best_begins)
             if budget < 0:
                 return upper, False
             depth, fresh = depth - 1, False
@@ -252,17 +243,12 @@ def search_assignments(
             due = paid[depth] + dues[depth + 1]
             work = spent[depth] + least[depth + 1]
             budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
-            for k in range(devices):
-                values[depth, k] += due + cost[v, k]
-            device[v] = -1
+            values[depth] += due + cost[v]
             if budget < 0 or halt[0] != 0:
                 return upper, False
         device[v] = -1
         seconds[v][:] = arrays.seconds[v]
-        k = 0
-        for a in range(devices):
-            if values[depth, a] < values[depth, k]:
-                k = a
+        k = int(np.argmin(values[depth]))
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
             continue

@@ -60,6 +60,21 @@ class Paths(NamedTuple):
     row: IntArray
 
 
+class Choice(NamedTuple):
+    """The best place found so far for an operator.
+
+    Attributes
+    ----------
+    lengths
+        The makespan there, the longest path through the operator, and the last number of a random sequence.
+    place
+        The operator, its device, and the operator before it on the device, -1 for none.
+    """
+
+    lengths: FloatArray
+    place: IntArray
+
+
 @kernel
 def reinsert_many(
     arrays: PlacementArrays,
@@ -79,162 +94,63 @@ def reinsert_many(
     its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
     """
     count, devices = arrays.seconds.shape
-    paths = Paths(
-        np.zeros(count),
-        np.zeros(count),
-        np.zeros(count),
-        np.zeros(count),
-        np.full(count, -1, dtype=np.int64),
-        np.full(count, -1, dtype=np.int64),
-        np.zeros(devices + 1, dtype=np.int64),
-        np.zeros(count, dtype=np.int64),
-    )
-    path = np.empty(count, dtype=np.int64)
-    longest = np.zeros(count + 1)
-    waiting = np.empty(count, dtype=np.int64)
-    fill = np.empty(devices, dtype=np.int64)
-    order = np.empty(count, dtype=np.int64)
+    paths = _new_paths(count, devices)
+    path, longest = np.empty(count, dtype=np.int64), np.zeros(count + 1)
+    waiting, order, fill = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(devices, np.int64)
+    choice = Choice(np.empty(3), np.empty(3, dtype=np.int64))
     best = least
     effort = 1 + (2 * count + len(arrays.before) + len(arrays.source)) // 2
     for move in range(len(draws)):
         if halt[0] != 0:
             break
         _link(arrays, plan, paths, fill)
-        makespan = 0.0
-        for i in range(count):
-            v = plan.order[i]
-            k = plan.device[v]
-            paths.end[v] = _ready(arrays, plan, paths.end, v, k, paths.last_before[v]) + arrays.seconds[v, k]
-            makespan = max(makespan, paths.end[v])
-            longest[i + 1] = makespan
-        for i in range(count - 1, -1, -1):
-            v = plan.order[i]
-            k = plan.device[v]
-            paths.reach[v] = _left(arrays, plan, paths.reach, v, k, paths.first_after[v]) + arrays.seconds[v, k]
+        makespan = _time(arrays, plan, paths, longest)
         if makespan < best * (1.0 - CLOSE):
             best = makespan
             best_order[:] = plan.order
             best_device[:] = plan.device
-        for v in range(count):
-            paths.end_without[v] = paths.end[v]
-            paths.reach_without[v] = paths.reach[v]
         moved[0] += 1
         now = moved[0]
-        # the operators whose longest path is the makespan, from a random one on
-        length = 0
-        for v in range(count):
-            if paths.end[v] + paths.reach[v] - arrays.seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
-                path[length] = v
-                length += 1
+        length = _critical(arrays, plan, paths, makespan, path)
         judged = max(1, min(length, MOVE_WORK // effort))
-        at = int(draws[move, 0] * length)
-        step = max(1, length // judged)
-        found, goes, after = -1, -1, -1
-        value, through = np.inf, np.inf
-        seed = draws[move, 1]
+        at, step = int(draws[move, 0] * length), max(1, length // judged)
+        choice.place[:] = -1
+        choice.lengths[:] = np.inf
+        choice.lengths[2] = draws[move, 1]
         for turn in range(judged):
             v = path[(at + turn * step) % length]
             if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
                 continue
-            a = plan.device[v]
-            first = plan.position[v]
-            rest = longest[first]  # the longest path without v
-            paths.end_without[v] = _ready(arrays, plan, paths.end, v, a, -1)
-            paths.reach_without[v] = _left(arrays, plan, paths.reach, v, a, -1)
-            for i in range(first + 1, count):
-                w = plan.order[i]
-                u = paths.last_before[w]
-                if u == v:
-                    u = paths.last_before[v]
-                k = plan.device[w]
-                end = _ready(arrays, plan, paths.end_without, w, k, u) + arrays.seconds[w, k]
-                paths.end_without[w] = end
-                rest = max(rest, end)
-            for i in range(first - 1, -1, -1):
-                w = plan.order[i]
-                u = paths.first_after[w]
-                if u == v:
-                    u = paths.first_after[v]
-                k = plan.device[w]
-                paths.reach_without[w] = _left(arrays, plan, paths.reach_without, w, k, u) + arrays.seconds[w, k]
+            rest = _without(arrays, plan, paths, v, longest[plan.position[v]])
             for k in range(devices):
-                lasts = arrays.seconds[v, k]
-                if lasts == np.inf:
-                    continue
-                if k != a:
-                    settle(arrays, plan, v, k)
-                    full = overfull(arrays, plan)
-                    settle(arrays, plan, v, a)
-                    if full:
-                        continue
-                ready = _ready(arrays, plan, paths.end, v, k, -1)
-                left = _left(arrays, plan, paths.reach, v, k, -1)
-                if max(ready, left) == np.inf:
-                    continue
-                # places between the last operator that ends before v is ready and the first whose tail is shorter
-                low, high = -1, -1
-                for i in range(paths.row_start[k], paths.row_start[k + 1]):
-                    x = paths.row[i]
-                    if x == v:
-                        continue
-                    if paths.end_without[x] <= ready:
-                        low = i
-                    if paths.reach_without[x] > left:
-                        high = i
-                previous = -1 if low < 0 else paths.row[low]
-                i = paths.row_start[k] if low < 0 else low + 1
-                while True:
-                    if i < paths.row_start[k + 1] and paths.row[i] == v:
-                        i += 1
-                    following = paths.row[i] if i < paths.row_start[k + 1] else -1
-                    begin, end = ready, left
-                    if previous >= 0:
-                        begin = max(begin, paths.end_without[previous])
-                    if following >= 0:
-                        end = max(end, paths.reach_without[following])
-                    own_path = begin + lasts + end
-                    whole = max(own_path, rest)
-                    stays = k == a and previous == paths.last_before[v]
-                    seed = seed * 997.0 + 0.13
-                    seed -= np.floor(seed)
-                    if kicks > move:
-                        whole, own_path = seed, seed
-                    elif tabu[v, k] > now and whole >= best * (1.0 - CLOSE):
-                        stays = True
-                    if not stays and (
-                        whole < value * (1.0 - CLOSE)
-                        or (whole <= value * (1.0 + CLOSE) and own_path * (1.0 + 0.02 * seed) < through)
-                    ):
-                        value, through = whole, own_path * (1.0 + 0.02 * seed)
-                        found, goes, after = v, k, previous
-                    if i > high or following < 0:
-                        break
-                    previous = following
-                    i += 1
-            for i in range(count):
-                w = plan.order[i]
-                if i >= first:
-                    paths.end_without[w] = paths.end[w]
-                if i <= first:
-                    paths.reach_without[w] = paths.reach[w]
+                if _may_run(arrays, plan, v, k):
+                    least_tabu = np.inf if tabu[v, k] <= now else best * (1.0 - CLOSE)
+                    _judge(arrays, plan, paths, choice, v, k, rest, least_tabu, kicks - move)
+            paths.end_without[:] = paths.end
+            paths.reach_without[:] = paths.reach
+        found, goes = choice.place[0], choice.place[1]
         if found < 0:
             continue
         a = plan.device[found]
-        was = paths.last_before[found]
-        _take_out(paths, found)
-        _put_in(paths, found, goes, after)
-        settle(arrays, plan, found, goes)
-        if not _sorted(arrays, paths, waiting, order):
-            _take_out(paths, found)
-            _put_in(paths, found, a, was)
-            settle(arrays, plan, found, a)
+        if _carried_out(arrays, plan, paths, choice.place, waiting, order):
+            tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
+        else:
             tabu[found, goes] = now + TENURE
-            continue
-        plan.order[:] = order
-        for i in range(count):
-            plan.position[order[i]] = i
-        tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
     return best
+
+
+@inlined
+def _new_paths(count: int, devices: int) -> Paths:
+    return Paths(
+        end=np.zeros(count),
+        reach=np.zeros(count),
+        end_without=np.zeros(count),
+        reach_without=np.zeros(count),
+        last_before=np.full(count, -1, dtype=np.int64),
+        first_after=np.full(count, -1, dtype=np.int64),
+        row_start=np.zeros(devices + 1, dtype=np.int64),
+        row=np.zeros(count, dtype=np.int64),
+    )
 
 
 @inlined
@@ -257,6 +173,146 @@ def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArr
             paths.first_after[paths.last_before[v]] = v
         paths.first_after[v] = -1
         fill[k] += 1
+
+
+@inlined
+def _time(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, longest: FloatArray) -> float:
+    """Fill the longest paths; ``longest`` gets the length of every beginning of the order. Returns the makespan."""
+    count, makespan = len(plan.order), 0.0
+    for i in range(count):
+        v = plan.order[i]
+        k = plan.device[v]
+        paths.end[v] = _ready(arrays, plan, paths.end, v, k, paths.last_before[v]) + arrays.seconds[v, k]
+        makespan = max(makespan, paths.end[v])
+        longest[i + 1] = makespan
+    for i in range(count - 1, -1, -1):
+        v = plan.order[i]
+        k = plan.device[v]
+        paths.reach[v] = _left(arrays, plan, paths.reach, v, k, paths.first_after[v]) + arrays.seconds[v, k]
+    paths.end_without[:] = paths.end
+    paths.reach_without[:] = paths.reach
+    return makespan
+
+
+@inlined
+def _critical(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, makespan: float, path: IntArray) -> int:
+    """Write the operators whose longest path is the makespan; return their number."""
+    length = 0
+    for v in range(len(path)):
+        if paths.end[v] + paths.reach[v] - arrays.seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
+            path[length] = v
+            length += 1
+    return length
+
+
+@inlined
+def _without(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, v: int, rest: float) -> float:
+    """Fill the paths without operator v; return the longest, given the longest of all operators before it."""
+    first = plan.position[v]
+    paths.end_without[v] = _ready(arrays, plan, paths.end, v, plan.device[v], -1)
+    paths.reach_without[v] = _left(arrays, plan, paths.reach, v, plan.device[v], -1)
+    for i in range(first + 1, len(plan.order)):
+        w = plan.order[i]
+        u = paths.last_before[v] if paths.last_before[w] == v else paths.last_before[w]
+        k = plan.device[w]
+        end = _ready(arrays, plan, paths.end_without, w, k, u) + arrays.seconds[w, k]
+        paths.end_without[w] = end
+        rest = max(rest, end)
+    for i in range(first - 1, -1, -1):
+        w = plan.order[i]
+        u = paths.first_after[v] if paths.first_after[w] == v else paths.first_after[w]
+        k = plan.device[w]
+        paths.reach_without[w] = _left(arrays, plan, paths.reach_without, w, k, u) + arrays.seconds[w, k]
+    return rest
+
+
+@inlined
+def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool:
+    """Whether operator v can run on device k, and fits there."""
+    a = plan.device[v]
+    if k == a or arrays.seconds[v, k] == np.inf:
+        return bool(k == a)
+    settle(arrays, plan, v, k)
+    full = overfull(arrays, plan)
+    settle(arrays, plan, v, a)
+    return not full
+
+
+@inlined
+def _judge(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    paths: Paths,
+    choice: Choice,
+    v: int,
+    k: int,
+    rest: float,
+    most: float,
+    kicks: int,
+) -> None:
+    """Judge the places of operator v on device k that are shorter than ``most``; all alike while ``kicks`` are left.
+
+    They lie between the last operator that ends before v is ready and the first whose tail is shorter.
+    """
+    lasts, lengths = arrays.seconds[v, k], choice.lengths
+    ready = _ready(arrays, plan, paths.end, v, k, -1)
+    left = _left(arrays, plan, paths.reach, v, k, -1)
+    if max(ready, left) == np.inf:
+        return
+    low, high = -1, -1
+    for i in range(paths.row_start[k], paths.row_start[k + 1]):
+        x = paths.row[i]
+        if x != v and paths.end_without[x] <= ready:
+            low = i
+        if x != v and paths.reach_without[x] > left:
+            high = i
+    previous = -1 if low < 0 else paths.row[low]
+    i = paths.row_start[k] if low < 0 else low + 1
+    while True:
+        if i < paths.row_start[k + 1] and paths.row[i] == v:
+            i += 1
+        following = paths.row[i] if i < paths.row_start[k + 1] else -1
+        begin = ready if previous < 0 else max(ready, paths.end_without[previous])
+        end = left if following < 0 else max(left, paths.reach_without[following])
+        own_path = begin + lasts + end
+        whole = max(own_path, rest)
+        seed = lengths[2] * 997.0 + 0.13
+        seed -= np.floor(seed)
+        lengths[2] = seed
+        if kicks > 0:
+            whole, own_path = seed, seed
+        own_path *= 1.0 + 0.02 * seed
+        stays = k == plan.device[v] and previous == paths.last_before[v]
+        shorter = whole < lengths[0] * (1.0 - CLOSE)
+        shorter = shorter or (whole <= lengths[0] * (1.0 + CLOSE) and own_path < lengths[1])
+        if shorter and not stays and (kicks > 0 or whole < most):
+            lengths[0], lengths[1] = whole, own_path
+            choice.place[0], choice.place[1], choice.place[2] = v, k, previous
+        if i > high or following < 0:
+            break
+        previous = following
+        i += 1
+
+
+@inlined
+def _carried_out(
+    arrays: PlacementArrays, plan: CountedPlan, paths: Paths, place: IntArray, waiting: IntArray, order: IntArray
+) -> bool:
+    """Move an operator to a place; if the devices' orders then form a cycle, change nothing and return False."""
+    v = place[0]
+    a, was = plan.device[v], paths.last_before[v]
+    _take_out(paths, v)
+    _put_in(paths, v, place[1], place[2])
+    settle(arrays, plan, v, place[1])
+    if not _sorted(arrays, paths, waiting, order):
+        _take_out(paths, v)
+        _put_in(paths, v, a, was)
+        settle(arrays, plan, v, a)
+        return False
+    plan.order[:] = order
+    for i in range(len(order)):
+        plan.position[order[i]] = i
+    return True
 
 
 @inlined

@@ -17,20 +17,16 @@ cutting-stock problem" (columns by prices).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.modeling.arrays import MatrixModel
-from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Block
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
-from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.engines.highs_model import load_highs
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option
 from opweave.solvers.run import time_left
+from opweave.solvers.tree import whole_point
 
 FULL = 100.0
 """Units of memory per device."""
@@ -150,39 +146,11 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
         Seconds for the integer program.
     """
     program = _Program(kinds, capacity)
-    model = _model(program.linear())
-    model.check()
-    found = with_highs(_solve, (model, time_limit), time_limit)
-    if found is None or model.broken(found) is not None:
+    linear = program.linear()
+    scaled = replace(linear, cost=linear.cost / max(float(linear.cost.max(initial=0.0)), 1e-300))
+    found = whole_point(scaled, np.ones(len(linear.cost), dtype=bool), time_limit, mip_rel_gap=CLOSE)
+    if found is None:
         return None
     whole = np.round(found[: program.first[-1]]).astype(np.int64)
-    return np.split(whole, program.first[1:-1])
-
-
-def _model(linear: LinearProgram) -> MatrixModel:
-    """The program in whole numbers, its costs as shares of the largest."""
-    matrix, low, high = linear.rows()
-    matrix.data[np.abs(matrix.data) <= SMALLEST_COEFFICIENT] = 0.0  # bytes too few to count; the plan is checked
-    matrix.eliminate_zeros()
-    rows = [f"row {number}" for number in range(len(low))]
-    block = Block(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, low, high, rows)
-    cost = linear.cost / max(float(linear.cost.max(initial=0.0)), 1e-300)
-    names = [f"column {number}" for number in range(len(cost))]
-    return MatrixModel(cost, 0.0, linear.lower, linear.upper, np.ones(len(cost), dtype=bool), block, names)
-
-
-def _solve(task: tuple[MatrixModel, float], _: Callable[[], bool]) -> FloatArray | None:
-    """Solve with HiGHS; return the solution, if there is one."""
-    import highspy
-
-    model, time_limit = task
-    engine = load_highs(model)
-    # HiGHS 1.15 has called wrong points optimal after restarts
-    for name, value in (("mip_allow_restart", False), ("threads", 1), ("mip_rel_gap", CLOSE)):
-        engine.setOptionValue(name, value)
-    engine.setOptionValue("time_limit", max(0.05, time_limit))
-    engine.run()
-    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    values = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
-    highspy.Highs.resetGlobalScheduler(True)
-    return values
+    counts = np.split(whole, program.first[1:-1])
+    return counts if [int(each.sum()) for each in counts] == kinds.times else None  # the plan is checked for memory

@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(instance: ServingInstance, missing: float = 0.0) -> Limits:
-    """The limits of an instance; missing links carry at least so many bytes per second."""
+    """The limits of an instance; missing links carry at least ``missing`` bytes per second."""
     links = np.maximum(instance.links, missing)
     np.fill_diagonal(links, 0.0)
     return Limits(

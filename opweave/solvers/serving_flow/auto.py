@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from opweave.formulations.serving_flow.instance import Blocks, ServingInstance, lower
 from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.serving_flow.spec import ServingFlow
-from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.registry import Feature, go_on_with, is_available, named_solver
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.baselines import BY_NAME
 from opweave.solvers.serving_flow.bounds import Sets, prove, prove_best
 from opweave.solvers.serving_flow.local import climb
-from opweave.solvers.serving_flow.plans import SUPPORTS, report
+from opweave.solvers.serving_flow.plans import SUPPORTS, every_plan, report
 from opweave.solvers.serving_flow.staged import by_region, without_links
 
 logger = logging.getLogger("opweave")
@@ -38,6 +38,15 @@ ENGINE_SECONDS = 10.0
 """Time for an engine if there is no time limit."""
 
 
+@named_solver(
+    ServingFlow,
+    "auto",
+    "rules, sets of devices for a layer as a bound, stages, local search, then an engine if it may help",
+    kind="plan",
+    proves="optimum",
+    features=frozenset({Feature.GAP, Feature.CALLBACK}),
+    supports=SUPPORTS,
+)
 def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     """Serve with all methods that apply."""
     instance = lower(problem)
@@ -48,6 +57,9 @@ def solve_auto(problem: ServingFlow, run: Run) -> Outcome:
     for plan in _by_rules(instance):
         report(instance, plan, run)
         last = plan
+    ended = every_plan(instance, run)
+    if ended is not None:
+        return ended
     if not run.should_stop():
         last = _stages(instance, run) or last
     cells = len(instance.names) * instance.layers
@@ -104,17 +116,3 @@ def _by_engine(problem: ServingFlow, run: Run) -> Outcome:
     except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
         logger.info("HiGHS is of no help: %s", error)
         return Outcome(run.termination())
-
-
-register(
-    Solver(
-        name="auto",
-        problem=ServingFlow.kind,
-        kind="plan",
-        run=solve_auto,
-        about="rules, sets of devices for a layer as a bound, stages, local search, then an engine if it may help",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=SUPPORTS,
-    )
-)

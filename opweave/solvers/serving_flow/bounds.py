@@ -16,6 +16,8 @@ by rounding only counts as fast enough, so the certificate holds.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.optimize import linprog
 
@@ -32,10 +34,13 @@ CLOSE = 1e-4
 EQUAL = 5e-7
 """Relative distance of a flow that is refuted to prove that a plan is the best."""
 
+LEAST_SHARE, SLOWEST = 1e-6, 1e-200
+"""The least share of a refuted flow that is tried next, and the flow below which no lower one is tried."""
+
 SOURCE = "sets of devices for a layer"
 
 MOST_LISTED = 1000
-"""Most sets in a list, about; of longer lists, speeds are rounded up to so many steps, which makes sets no dearer."""
+"""Approximate maximum of sets in a list. Longer lists round speeds up to this number of steps, so no set is dearer."""
 
 ROUNDS = 200
 """Most sets that are priced for one flow."""
@@ -65,9 +70,10 @@ class Sets:
 
     def most(self, high: float) -> float:
         """A flow that no plan exceeds, at most ``high``; as low as the time allows."""
-        low = 0.0
-        while high - low > CLOSE * high and not self._run.should_stop():
-            middle = (low + high) / 2.0 if low else 0.9 * high
+        low, share = 0.0, 0.9
+        while high - low > CLOSE * high and high > SLOWEST and not self._run.should_stop():
+            middle = math.sqrt(low) * math.sqrt(high) if low else share * high
+            share = max(share * share, LEAST_SHARE)  # the first flow may be far too large
             if self.refutes(middle):
                 high = middle
             else:

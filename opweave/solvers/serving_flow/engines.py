@@ -9,7 +9,7 @@ from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.run import Run
+from opweave.solvers.run import Run, at_work
 from opweave.solvers.serving_flow.annealing import flow_of
 from opweave.solvers.serving_flow.bounds import Sets
 from opweave.solvers.serving_flow.staged import without_links
@@ -28,7 +28,7 @@ def lower_bound(problem: ServingFlow) -> float | None:
     instance = lower(problem)
     if not instance.bounded > 0.0 or instance.short():
         return None
-    return 1.0 / Sets(instance, Run()).most(instance.bounded) * (1.0 - 1e-9)
+    return 1.0 / Sets(instance, at_work() or Run()).most(instance.bounded) * (1.0 - 1e-9)
 
 
 KNOWN_BEFORE = HeadStart(initial, lower_bound)

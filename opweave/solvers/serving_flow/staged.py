@@ -1,6 +1,6 @@
 """Plans in stages: every layer belongs to one stage, and the devices of a stage hold exactly its layers.
 
-For a flow, the sets of devices that are fast enough for a stage of so many layers are few, because devices of a kind
+For a flow, the sets of devices that are fast enough for a stage of a given length are few, because devices of a kind
 are alike. An integer program with a column for each set, and a row for each kind, then says whether stages can share
 all layers out. Bisection finds the largest flow. Where links are slow, devices are split into regions; stages stay
 within a region, and where tokens leave one for another, stages are wide enough for several links to share them.
@@ -70,7 +70,7 @@ def pools_of(instance: ServingInstance, regions: Sequence[IntArray]) -> Pools:
 
 
 def _least_speeds(instance: ServingInstance, device: int) -> Iterator[float]:
-    """Tokens per second with so many layers, wherever they are worst."""
+    """Tokens per second by the number of layers, wherever they are worst."""
     for count in range(instance.layers + 1):
         if not instance.most[device, count]:
             yield 0.0

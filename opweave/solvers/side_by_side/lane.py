@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from typing import Any
 
 from opweave.problems.problem import Problem
@@ -49,8 +49,7 @@ class Lane:
 
     def work(self, problem: Problem[Any, Any], run: Run) -> Outcome:
         """Call the function."""
-        module, name = self.function.split(":")
-        work: Callable[[Problem[Any, Any], Run], Outcome] = getattr(importlib.import_module(module), name)
+        work: Callable[[Problem[Any, Any], Run], Outcome] = resolve_name(self.function)
         with run.at_work():
             return work(problem, run)
 

@@ -138,6 +138,53 @@ def _move(
                 recut(ops, v, flipped, weights, mode, cuts)
 
 
+@inlined
+def _affected(
+    starts: IntArray, consumers: IntArray, low: int, high: int, move: int, stamp: IntArray, touched: IntArray
+) -> int:
+    """Write the operators low to high - 1 and their consumers to ``touched``, each once; return their number."""
+    size = 0
+    for v in range(low, high):
+        for i in range(-1, starts[v + 1] - starts[v]):
+            w = v if i < 0 else consumers[starts[v] + i]
+            if stamp[w] != move:
+                stamp[w] = move
+                touched[size] = w
+                size += 1
+    return size
+
+
+@inlined
+def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, low: int, high: int) -> None:
+    """Copy the plan of the operators low to high - 1."""
+    for v in range(low, high):
+        to_mode[v] = mode[v]
+        for k in range(cuts.shape[1]):
+            to_cuts[v, k] = cuts[v, k]
+
+
+@inlined
+def _timed(
+    arrays: SlicingArrays,
+    touched: IntArray,
+    size: int,
+    mode: IntArray,
+    cuts: IntArray,
+    ends: FloatArray,
+    seconds: FloatArray,
+    old_seconds: FloatArray,
+    total: float,
+) -> float:
+    """Time the first ``size`` operators of ``touched`` again, and return the new total; their old times are kept."""
+    ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
+    for i in range(size):
+        w = touched[i]
+        old_seconds[i] = seconds[w]
+        seconds[w] = operator_seconds(ops, flows, times, links, reading, w, mode, cuts, ends)
+        total += seconds[w] - old_seconds[i]
+    return total
+
+
 @kernel
 def anneal(
     arrays: SlicingArrays,
@@ -170,17 +217,13 @@ def anneal(
         Latency of the best legal plan; inf when there is none, and then the arrays do not change.
     """
     count, devices = len(mode), cuts.shape[1] - 1
-    ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
-    starts, consumers = arrays.consumers_start, arrays.consumers
+    ops, starts, consumers = arrays.ops, arrays.consumers_start, arrays.consumers
     weights, speeds, peak = np.zeros(devices), np.zeros(devices), np.zeros(devices, dtype=np.int64)
     seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
     old_mode, old_cuts = mode.copy(), cuts.copy()
     stamp = np.full(count, -1, dtype=np.int64)
-    touched = np.zeros(count, dtype=np.int64)
-    total = 0.0
-    for v in range(count):
-        seconds[v] = operator_seconds(ops, flows, times, links, reading, v, mode, cuts, ends)
-        total += seconds[v]
+    touched = np.arange(count)
+    total = _timed(arrays, touched, count, mode, cuts, ends, seconds, old_seconds, 0.0)
     over = excess_of(arrays, mode, cuts, peak) if penalty >= 0.0 else 0.0
     current = total + max(penalty, 0.0) * over
     best = np.inf
@@ -196,21 +239,9 @@ def anneal(
         low = span.first + int(draws[move, 0] * width)
         high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))
         high = max(high, low + 1)
-        _move(ops, times, low, high, draws, move, mode, cuts, weights, speeds)
-        size = 0
-        for v in range(low, high):
-            for i in range(-1, starts[v + 1] - starts[v]):
-                w = v if i < 0 else consumers[starts[v] + i]
-                if stamp[w] != move:
-                    stamp[w] = move
-                    touched[size] = w
-                    size += 1
-        after = total
-        for i in range(size):
-            w = touched[i]
-            old_seconds[i] = seconds[w]
-            seconds[w] = operator_seconds(ops, flows, times, links, reading, w, mode, cuts, ends)
-            after += seconds[w] - old_seconds[i]
+        _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
+        size = _affected(starts, consumers, low, high, move, stamp, touched)
+        after = _timed(arrays, touched, size, mode, cuts, ends, seconds, old_seconds, total)
         value = after
         excess = 0.0
         if penalty >= 0.0 and value <= threshold:
@@ -218,19 +249,13 @@ def anneal(
             value += penalty * excess
         if value <= threshold:
             total, current = after, value
-            for v in range(low, high):
-                old_mode[v] = mode[v]
-                for k in range(devices + 1):
-                    old_cuts[v, k] = cuts[v, k]
+            _copy(mode, cuts, old_mode, old_cuts, low, high)
             if excess == 0.0 and total < best:
                 best = total
                 best_mode[:] = mode
                 best_cuts[:] = cuts
             continue
-        for v in range(low, high):
-            mode[v] = old_mode[v]
-            for k in range(devices + 1):
-                cuts[v, k] = old_cuts[v, k]
+        _copy(old_mode, old_cuts, mode, cuts, low, high)
         for i in range(size):
             seconds[touched[i]] = old_seconds[i]
     return best

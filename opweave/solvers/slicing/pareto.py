@@ -10,11 +10,11 @@ from functools import partial
 
 from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.slicing.spec import Slices, Slicing
-from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
+from opweave.solvers.arguments import check_abilities, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.evolution.generations import Generation, by_fronts, evolve, sizes
 from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives
 from opweave.solvers.evolution.slicing import SlicingEncoding
-from opweave.solvers.registry import named_solver
+from opweave.solvers.registry import find_solver, named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.genetic import OPTIONS, keep_fastest
 from opweave.solvers.slicing.local import ended, local_search
@@ -86,8 +86,6 @@ def pareto_front(
     >>> [(plan.seconds, plan.peak_bytes) for plan in pareto_front(problem, generations=20)]
     [(0.75, 52), (1.125, 44), (1.5, 36)]
     """
-    from opweave.solvers.registry import check_abilities, find_solver
-
     run = Run(
         time_limit=checked_time_limit(time_limit),
         seed=checked_whole("seed", seed, 0),

@@ -9,8 +9,8 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.costs.calibrate import Sample, fit
-from opweave.problems.costs import variants
 from opweave.problems.graph import OpGraph
+from opweave.problems.roofline import variants
 from tests.adapters.conftest import write
 
 

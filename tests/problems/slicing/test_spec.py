@@ -67,6 +67,11 @@ def test_input_and_outputs_that_lie_on_a_device() -> None:
     assert judged.details.gather_bytes == 16
 
 
+def test_seconds_may_add_up_to_more_than_a_problem_may_state() -> None:
+    slow = ow.Costs.from_table({name: {"a": 1e15, "b": 1e15} for name in ("p", "q")})
+    assert chain(costs=slow).evaluate(plan(ON_A, ON_A)).objective == 2e15
+
+
 def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
     shared = chain(channel="shared")
     assert shared.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(4 + 2 + 4)

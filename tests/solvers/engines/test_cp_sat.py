@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 import opweave as ow
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers import registry
-from opweave.solvers.engines.answers import Answer, News
-from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.placement.instances import (
@@ -31,68 +25,20 @@ from tests.formulations.placement.instances import (
     fork,
     random_placement,
 )
+from tests.solvers.engines import interval_fakes as lies
 
-HERE = "tests.solvers.engines.test_cp_sat"
 needs_ortools = pytest.mark.skipif(CpSat().missing() is not None, reason="ortools is not installed")
-
-
-def hinted(work: IntervalWork) -> np.ndarray:
-    return np.asarray([work.model.hint[column] for column in range(len(work.model.low))], dtype=np.float64)
-
-
-def hint_then_crash(work: IntervalWork, send: Send) -> Answer:
-    send(News(values=hinted(work)))
-    os.kill(os.getpid(), signal.SIGSEGV)
-    raise AssertionError
-
-
-def hint_then_hang(work: IntervalWork, send: Send) -> Answer:
-    send(News(values=hinted(work)))
-    time.sleep(60)
-    raise AssertionError
-
-
-def overlapping(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved", np.asarray(work.model.low, dtype=np.float64), 0.0)
-
-
-def fractions(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved", hinted(work) + 0.5, 0.0)
-
-
-def not_numbers(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved", hinted(work) * np.nan, 0.0)
-
-
-def too_few(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved", np.zeros(3), 0.0)
-
-
-def nothing(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved")
-
-
-def refused(work: IntervalWork, send: Send) -> Answer:
-    return Answer("failed", reason="MODEL_INVALID")
-
-
-def high_bound(work: IntervalWork, send: Send) -> Answer:
-    return Answer("solved", hinted(work), 1e9)
-
-
-def infeasible(work: IntervalWork, send: Send) -> Answer:
-    return Answer("infeasible")
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Registers an engine that runs one of the functions above as solver "fake"."""
+    """Registers an engine that runs one of the functions of interval_fakes as solver "fake"."""
     registry._load()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
     def add(function: object) -> str:
         engine = CpSat()
-        engine.function = f"{HERE}:{function.__name__}"
+        engine.function = f"{function.__module__}:{function.__name__}"
         only_a_start = HeadStart(initial=KNOWN_BEFORE.initial)
         register(
             Solver(
@@ -166,14 +112,14 @@ def test_the_name_of_the_formulation():
 
 
 def test_a_crash_keeps_the_best_so_far(fake):
-    result = ow.solve(PROBLEM, solver=fake(hint_then_crash))
+    result = ow.solve(PROBLEM, solver=fake(lies.hint_then_crash))
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
     assert "cp-sat died: killed by signal SIGSEGV" in result.reason
 
 
 def test_an_engine_that_overruns_its_time_is_killed(fake):
     began = time.monotonic()
-    result = ow.solve(PROBLEM, solver=fake(hint_then_hang), time_limit=2.0)
+    result = ow.solve(PROBLEM, solver=fake(lies.hint_then_hang), time_limit=2.0)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
     assert time.monotonic() - began < 8
 
@@ -181,14 +127,14 @@ def test_an_engine_that_overruns_its_time_is_killed(fake):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (overlapping, "cp-sat returned values that break"),
-        (fractions, "not whole"),
-        (not_numbers, "not whole"),
-        (too_few, "3 values"),
-        (nothing, "has no solution"),
-        (refused, "MODEL_INVALID"),
-        (high_bound, "lies above a verified objective"),
-        (infeasible, "although a verified solution exists"),
+        (lies.overlapping, "cp-sat returned values that break"),
+        (lies.fractions, "not whole"),
+        (lies.not_numbers, "not whole"),
+        (lies.too_few, "3 values"),
+        (lies.nothing, "has no solution"),
+        (lies.refused, "MODEL_INVALID"),
+        (lies.high_bound, "lies above a verified objective"),
+        (lies.infeasible, "although a verified solution exists"),
     ],
 )
 def test_lies_are_found_out_and_the_best_so_far_stays(fake, function, words):

@@ -107,7 +107,12 @@ def test_local_search_is_no_worse_than_its_start(kind: str) -> None:
     best = ow.solve(problem, solver="highs")
     result = ow.solve(problem, solver="local", time_limit=0.3, start=best.solution)
     assert result.objective == pytest.approx(best.objective)
-    assert ow.solve(problem, solver="local", time_limit=0.3).objective == pytest.approx(best.objective)
+
+    def reached(now: ow.Progress) -> bool:
+        return now.objective is not None and now.objective <= best.objective * (1 + RELATIVE)
+
+    found = ow.solve(problem, solver="local", time_limit=30.0, callback=reached)  # a busy machine needs seconds
+    assert found.objective == pytest.approx(best.objective)
 
 
 def test_auto_is_no_worse_than_the_heuristics_that_obey() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -98,8 +99,7 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
             assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
 
 
-@pytest.mark.parametrize("look", ["exact", "beam"])
-def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_decide_without_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random links, seven pieces that fit one by one, seven devices: walks repeat, and labels have to tell."""
     monkeypatch.setattr(threshold, "EXACT_ROUNDS", 0)
     monkeypatch.setattr(workbench, "DIVES", 0)
@@ -126,7 +126,7 @@ def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch
         optimum = best_pipeline(problem)[0]
         arrays = arrays_of(lower(problem))
         values = (1.0, 3.0) if optimum is None else (optimum * 0.999, optimum, optimum * 1.2)
-        for limit in values:
+        for limit, look in product(values, ("exact", "beam")):
             loops = threshold.Thresholds(arrays)
             answer = loops.exact(limit, 10**9) if look == "exact" else loops.priced(limit, 64, (1,))
             keeps = optimum is not None and optimum <= limit

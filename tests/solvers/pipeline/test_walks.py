@@ -96,3 +96,24 @@ def test_what_a_device_had_before_is_not_surely_sent() -> None:
 def test_other_readings_are_refused(reading: dict[str, object]) -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="cuts in one order"):
         ow.solve(ring(**reading), solver="walks")
+
+
+@pytest.mark.parametrize("solver", ["auto", "walks", "visits", "sorting"])
+@pytest.mark.parametrize("reading", [{"max_visits": 1, "objective": "latency"}, {}, {"delivery": "host"}])
+def test_a_model_without_operators_has_a_plan_without_stages(reading: dict[str, object], solver: str) -> None:
+    graph = ow.OpGraph(operators=[], tensors=[ow.Tensor(id="x", bytes=4)])
+    problem = ring(graph=graph, costs=None, include_compute=False, **reading)
+    assert problem.evaluate(ow.Stages(stages=[])).objective == 0.0
+    if solver == "walks" and "delivery" in reading:
+        return
+    assert ow.solve(problem, solver=solver).objective in (0.0, None)
+
+
+def test_a_plan_that_takes_no_time_ends_the_search() -> None:
+    costs = ow.Costs.from_table({f"o{k}": dict.fromkeys("abc", 0.0) for k in range(6)})
+    seen: list[str] = []
+    result = ow.solve(
+        ring(costs=costs, delivery="host", max_visits=None), callback=lambda now: bool(seen.append(now.stage))
+    )
+    assert result.status is ow.Status.OPTIMAL
+    assert len(seen) < 10

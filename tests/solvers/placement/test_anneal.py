@@ -36,6 +36,7 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     best, current = method.plain(arrays, plan, draws, shares, never(), best_order, best_device)
     assert best <= current
     assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
+    assert plan_of(arrays, plan.order, plan.device).makespan == pytest.approx(current, rel=1e-9)
     assert fits(arrays, best_device)
     position = np.argsort(best_order)
     assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())

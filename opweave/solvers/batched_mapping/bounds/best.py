@@ -8,6 +8,7 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.problems.words import counted
 from opweave.solvers.batched_mapping.bounds.area import area, energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
@@ -20,6 +21,13 @@ from opweave.solvers.run import Run
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
 """Most operators of a set that is searched for LBound, and most nodes of that search."""
+
+MOST_WHOLE = 200
+"""Most operators for mean passage if the batch is never split. On more it takes long, and placement's windows prove
+more."""
+
+LEAST_SECONDS = 0.01
+"""Seconds for each module without which LBound is not begun: if it is cut short, it proves nothing."""
 
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
@@ -60,20 +68,34 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """Mean passage, then LBound over modules with one or more channels, smallest modules first."""
+    """Mean passage and LBound. That comes first if the batch is never split, because it then proves more."""
+    whole = instance.granules == 1
+    if whole:
+        _lbounds(problem, instance, best, run)
+    if not run.should_stop() and not (whole and instance.operators > MOST_WHOLE):
+        _mean_passage(instance, best, run)
+    if not whole and not run.should_stop():
+        _lbounds(problem, instance, best, run)
+
+
+def _mean_passage(instance: BatchedInstance, best: Best, run: Run) -> None:
+    run.enter("mean passage")
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
-    if not run.should_stop():
-        run.enter("mean passage")
-        ceiling = np.inf if run.objective is None else float(run.objective)
-        best.report(mean_passage(instance, cuts, best.value, run.remaining(), ceiling), "mean passage")
+    ceiling = np.inf if run.objective is None else float(run.objective)
+    best.report(mean_passage(instance, cuts, best.value, run.remaining(), ceiling), "mean passage")
+
+
+def _lbounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
+    """LBound over modules with one or more channels, smallest modules first."""
     run.enter("bounds by modules")
     known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
     wide = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]
     tried: set[tuple[int, ...]] = set()
     for channels, modules in sorted(wide, key=lambda pair: max(len(module.operators) for module in pair[1])):
         sizes = tuple(len(module.operators) for module in modules)
-        if sizes not in tried and not run.should_stop():
-            best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({channels} channels)")
+        left = run.remaining()
+        if sizes not in tried and (left is None or left > LEAST_SECONDS * len(modules)) and not run.should_stop():
+            best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({counted(channels, 'channel')})")
         tried.add(sizes)
 
 

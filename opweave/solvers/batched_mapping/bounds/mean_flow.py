@@ -25,7 +25,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
-from opweave.solvers.batched_mapping.modules import Module, marked, reversed_in_time
+from opweave.solvers.batched_mapping.modules import Module, dependents, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION
 
@@ -202,14 +202,14 @@ class _Passage:
     def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
         """Windows with at least two operators between their ends, up to the maximum size of the program."""
         room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
-        turned = reversed_in_time(self.instance)
+        after, before = dependents(self.instance), dependents(reversed_in_time(self.instance))
         below: dict[int, BoolArray] = {}
         above: dict[int, BoolArray] = {}
         for a, z in windows:
             inside = np.ones(self.instance.operators, dtype=bool)
-            for way, end, found in ((self.instance, a, below), (turned, z, above)):
+            for mark, end, found in ((after, a, below), (before, z, above)):
                 if end is not None:
-                    found[end] = marked(way, end, way.order) if end not in found else found[end]
+                    found[end] = mark(end) if end not in found else found[end]
                     inside &= found[end]
                     inside[end] = False
             members = np.flatnonzero(inside)

@@ -28,8 +28,8 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import (
     Module,
+    dependents,
     leads_to,
-    marked,
     modules_reversed,
     numbers,
     reversed_in_time,
@@ -38,8 +38,9 @@ from opweave.solvers.batched_mapping.modules import (
 Known = Callable[[IntArray], float]
 """Gives a lower bound of one granule's time through some operators by themselves, in seconds; 0 if unknown."""
 
-MOST_GRANULES = 32
-"""Most granules of a batch for the recursion, whose cost is quadratic in them."""
+MOST_GRANULES, MOST_MODULES = 32, 300
+"""Most granules of a batch for the recursion, and most modules: its cost is quadratic in both, and its depth grows with
+the modules."""
 
 
 class ModuleBound:
@@ -62,7 +63,7 @@ class ModuleBound:
         self._number = numbers([module.operators for module in modules])
         turned = reversed_in_time(instance)
         self._leads = [leads_to(turned, module, module.leaves) for module in modules]
-        self._after = {int(t): self._reached(int(t)) for module in modules for t in module.leaves}
+        self._dependents = dependents(instance)
         self._modules = modules
         self._kept: dict[tuple[int, bytes], FloatArray] = {}
 
@@ -70,11 +71,6 @@ class ModuleBound:
         """The bound for the whole batch; 0 when it was cut short."""
         everything = np.ones(self._instance.operators, dtype=bool)
         return float(self._bounds(0, everything)[-1])
-
-    def _reached(self, start: int) -> IntArray:
-        """Operators of later modules that depend on a channel."""
-        mark = marked(self._instance, start, self._instance.order)
-        return np.flatnonzero(mark & (self._number > self._number[start]))
 
     def _bounds(self, first: int, inside: np.ndarray) -> FloatArray:
         """LB_n for n = 0 to G of the operators ``inside``, all in modules from ``first`` on."""
@@ -103,9 +99,8 @@ class ModuleBound:
         return self._kept[key]
 
     def _behind(self, first: int, channel: int, inside: np.ndarray) -> FloatArray:
-        mark = np.zeros_like(inside)
-        mark[self._after[channel]] = True
-        return self._bounds(first + 1, mark & inside)
+        later = self._number > self._number[channel]
+        return self._bounds(first + 1, self._dependents(channel) & later & inside)
 
     def _own(self, operators: IntArray, granules: int) -> float:
         if granules == 0 or not len(operators):
@@ -132,8 +127,8 @@ def _least_largest(later: FloatArray) -> FloatArray:
 
 
 def lbound(instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]) -> float:
-    """The larger of the bounds over both directions of time; 0 for one module or too many granules."""
-    if len(modules) < 2 or instance.granules > MOST_GRANULES or len(instance.waits.items):
+    """The larger of the bounds over both directions of time; 0 for one module or too much of both."""
+    if not 2 <= len(modules) <= MOST_MODULES or instance.granules > MOST_GRANULES or len(instance.waits.items):
         return 0.0
     forward = ModuleBound(instance, modules, known, should_stop).value()
     turned = reversed_in_time(instance)

@@ -172,7 +172,8 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
     limited = np.zeros(devices, dtype=bool) if memory is None else np.isfinite(memory.capacity)
     cuts += [_cut(rows, count, idle, np.eye(devices)[k], np.zeros(devices), alike) for k in range(devices)]
     for _ in range(CUTS):
-        slopes = np.asarray([[*(-load / scale), *(-over / unit), 1.0] for _, load, over in cuts])
+        with np.errstate(over="ignore"):  # any prices give a bound
+            slopes = np.asarray([[*(-load / scale), *(-over / unit), 1.0] for _, load, over in cuts])
         solved = minimise(
             LinearProgram(
                 cost=-column_alone(2 * devices, 2 * devices + 1),

@@ -305,7 +305,8 @@ def _module(window: Window, blocks: dict[bytes, Block], sizes: Sequence[int]) ->
         if key not in blocks:
             blocks[key] = Block(part)
         chosen.append(blocks[key])
-    return Module(window.arrays.seconds[inner], chosen, window.first_bounds(), inner, own)
+    whole = window.first_bounds() if len(inner) else chosen[0].values.copy()
+    return Module(window.arrays.seconds[inner], chosen, whole, inner, own)
 
 
 def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:

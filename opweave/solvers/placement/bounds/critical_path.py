@@ -328,13 +328,17 @@ def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reac
     first = operator_order(arrays) if order is None else order
     none = np.zeros(arrays.seconds.shape)
     heads, tails = (none, none) if known is None else known
-    return Reach(
-        _filled(arrays, first, heads.copy()),
-        _filled(reversed_net(arrays), np.ascontiguousarray(first[::-1]), tails.copy()),
-    )
+    return Reach(heads_of(arrays, first, heads), tails_of(arrays, first, tails))
 
 
-def _filled(arrays: PlacementArrays, order: IntArray, heads: FloatArray) -> FloatArray:
+def tails_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+    """The tails of :func:`reach_of`."""
+    return heads_of(reversed_net(arrays), np.ascontiguousarray(order[::-1]), known)
+
+
+def heads_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
+    """The heads of :func:`reach_of`."""
+    heads = np.zeros(arrays.seconds.shape) if known is None else known.copy()
     steps = (len(arrays.source) + len(arrays.before) + 3 * len(arrays.seconds)) * arrays.seconds.shape[1] ** 2
     largest = LARGEST if len(arrays.seconds) <= LARGE else SMALLEST_CLUSTER
     fill_clustered.sized(4 * steps)(arrays, order, heads, largest)

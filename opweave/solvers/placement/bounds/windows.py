@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, operator_order, tails_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
 
@@ -71,30 +71,36 @@ class Window:
         """Entries of a table that two end devices stand for; a missing end stands for all devices. Shape (K, K)."""
         return slice(a, a + 1) if self.entry else slice(None), slice(b, b + 1) if self.exit else slice(None)
 
-    def fixed(self, a: int, b: int) -> PlacementArrays:
-        """The arrays with the entry on device a and the exit on device b."""
+    def fixed(self, a: int | None, b: int | None) -> PlacementArrays:
+        """The arrays with the entry on device a and the exit on device b; None leaves an end free."""
         seconds = self.arrays.seconds.copy()
-        if self.entry:
-            seconds[0, np.arange(seconds.shape[1]) != a] = np.inf
-        if self.exit:
-            seconds[-1, np.arange(seconds.shape[1]) != b] = np.inf
+        self._fix(seconds, a, b)
         return self.arrays._replace(seconds=seconds)
+
+    def _fix(self, times: FloatArray, a: int | None, b: int | None) -> None:
+        """Leave the ends no finite times on other devices."""
+        for exists, end, device in ((self.entry, 0, a), (self.exit, -1, b)):
+            if exists and device is not None:
+                times[end, np.arange(times.shape[1]) != device] = np.inf
 
     def first_bounds(self) -> FloatArray:
         """Critical path and energetic bound for every pair of end devices; inf for impossible pairs. Shape (K, K)."""
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
-        for a in range(devices if self.entry else 1):
-            for b in range(devices if self.exit else 1):
-                if not self._possible(a, b):
-                    continue
-                if not len(self.inner):
-                    table[a, b] = self._crossing(a, b)
-                    continue
-                arrays = self.fixed(a, b)
-                reach = reach_of(arrays)
-                path = longest(arrays, reach)
-                table[a, b] = energetic(arrays, reach, path) if np.isfinite(path) else path
+        entries = self._usable(0) if self.entry else [0]
+        exits = self._usable(-1) if self.exit else [0]
+        if not len(self.inner):
+            for a, b in product(entries, exits):
+                table[a, b] = self._crossing(a, b)
+        else:  # what comes before an operator does not depend on the exit, nor what follows it on the entry
+            order = operator_order(self.arrays)
+            heads = {a: heads_of(self.fixed(a, None), order) for a in entries}
+            tails = {b: tails_of(self.fixed(None, b), order) for b in exits}
+            for a, b in product(entries, exits):
+                reach = Reach(heads[a].copy(), tails[b].copy())
+                self._fix(reach.heads, a, b)
+                self._fix(reach.tails, a, b)
+                table[a, b] = self._first_bound(self.fixed(a, b), reach)
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
@@ -109,9 +115,13 @@ class Window:
         times = durations(arrays)[:, a, b].tolist()
         return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
 
-    def _possible(self, a: int, b: int) -> bool:
-        entry = not self.entry or bool(np.isfinite(self.arrays.seconds[0, a]))
-        return entry and (not self.exit or bool(np.isfinite(self.arrays.seconds[-1, b])))
+    def _first_bound(self, arrays: PlacementArrays, reach: Reach) -> float:
+        path = longest(arrays, reach)
+        return energetic(arrays, reach, path) if np.isfinite(path) else path
+
+    def _usable(self, end: int) -> list[int]:
+        """Devices on which an end can run."""
+        return np.flatnonzero(np.isfinite(self.arrays.seconds[end])).tolist()
 
 
 def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, exit_: int | None) -> Window:

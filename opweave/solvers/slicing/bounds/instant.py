@@ -93,7 +93,9 @@ def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) 
 
     def possible(t: float) -> bool:
         spare = t - fixed
-        top = np.where(slope > 0, np.minimum(most, spare / np.maximum(slope, 1e-300)), most)
+        with np.errstate(over="ignore"):  # the least numbers of all
+            room = np.divide(spare, slope, out=np.full(len(chosen), np.inf), where=slope > 0)
+        top = np.minimum(most, room)
         if (spare < 0).any() or (top < least).any() or top.sum() < 1.0 or least.sum() > 1.0 + LOST:
             return False
         steep, offset = need + rate * slope, extra - rate * spare
