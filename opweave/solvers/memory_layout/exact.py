@@ -174,9 +174,9 @@ class Arena:
                 self._narrow(part, rounds, per_storage * len(part.rows))
                 self._round_up(part, rounds, per_storage * len(part.rows))
                 spent = max(self.states - before, per_storage * len(part.rows)) // 2
-                self._eject(part, spent)
                 if spent >= COOLED * len(part.rows) and len(part.rows) <= LARGE:
                     self._cool(part, spent)
+                self._eject(part, spent)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
