@@ -1,6 +1,7 @@
 """Regret of ``auto``: its plan of every problem, compared with each solver and engine that it could have called.
 
 Run ``python -m benchmarks.regret``; ``--problem``, ``--sizes``, ``--seeds``, ``--limit`` and ``--solvers`` select.
+``--large`` uses random instances of 2,000 to 10,000 operators alone.
 ``--smoke`` uses tiny instances, takes at most 40 s, and fails only on gross regret. All solvers get the same time
 limit, one after another. Targets: the objective is at most 0.5 % worse than the best of the others, the bound at most 1
 %, and a proof comes no later than 1.5 times the first proof of another solver plus half a second. Seconds are wall time
@@ -29,6 +30,7 @@ LATER, LATER_SECONDS = 1.5, 0.5
 GROSS = 0.25
 """Regret at which the smoke run fails. With one second per solve on a shared machine, smaller regret says little."""
 
+LARGE_SIZES = (2_000, 5_000, 10_000)
 SMOKE_SIZES, SMOKE_LIMIT, SMOKE_SECONDS = (8, 16), 1.0, 27.0
 SMOKE_SOLVERS = ("exact", "decompose", "local", "heft", "search", "chain", "highs", "cp-sat")
 PROVED = (ow.Status.OPTIMAL, ow.Status.INFEASIBLE)
@@ -193,7 +195,8 @@ def warm_up(problem: str) -> None:
 
 def measured(problem: str, arguments: argparse.Namespace) -> Iterator[Regret]:
     """The rows of one problem."""
-    for name, instance in instances(problem, arguments.sizes, arguments.seeds, real=not arguments.smoke):
+    real = not (arguments.smoke or arguments.large)
+    for name, instance in instances(problem, arguments.sizes, arguments.seeds, real=real):
         yield regret(name, instance, arguments.limit, arguments.solvers)
 
 
@@ -221,9 +224,10 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--solvers", nargs="+", default=[], metavar="NAME", help="compare only with these")
     parser.add_argument("--processor", action="store_true", help="processor seconds instead of wall time")
+    parser.add_argument("--large", action="store_true", help="2,000 to 10,000 operators, no real graphs")
     parser.add_argument("--smoke", action="store_true", help="tiny instances, at most 40 s")
     arguments = parser.parse_args()
-    arguments.sizes = tuple(arguments.sizes)
+    arguments.sizes = LARGE_SIZES if arguments.large else tuple(arguments.sizes)
     if arguments.smoke:
         arguments.sizes, arguments.limit, arguments.solvers = SMOKE_SIZES, SMOKE_LIMIT, SMOKE_SOLVERS
     return arguments

@@ -200,9 +200,12 @@ def test_a_bound_of_areas_overflows_in_silence() -> None:
         cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], shared=1.0),
         costs=ow.Costs.from_table({"o": {"a": 1e9, "b": 0.0, "c": 1e12}}),
     )
+    costs = ow.Costs.from_table({"o": {"a": {1: 1e9}, "b": {1: 0.0}, "c": {1: 1e12}}})
+    batched = ow.BatchedMapping(graph=problem.graph, cluster=problem.cluster, costs=costs)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         assert ow.solve(problem).objective == 0.0
+        assert ow.solve(batched).objective == 0.0
 
 
 def test_few_flows_are_tried_where_speeds_are_no_measure_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,8 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.errors import InvalidInputError, LimitExceededError, UnsupportedFeatureError
+from opweave.problems.constraints import objections
+from opweave.problems.errors import InvalidInputError, LimitExceededError, RuleError, UnsupportedFeatureError
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import Ordering
@@ -305,6 +307,15 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
             begun = use.maker in (None, v) or before(use.maker, v).at(values) > 0.5
             values[column] = begun and any(before(v, u).at(values) > 0.5 for u in use.users)
 
+    def exclude(self, model: Any, solution: OrderedOffsets) -> None:
+        """Add the row that the operators run in another order, if a rule objects to the order whatever the offsets."""
+        if not _objects_to_order(model.problem, solution):
+            super().exclude(model, solution)
+            return
+        steps = pairwise(map(model.orders.names.index, solution.order))
+        kept = [model.orders.before(first, second) for first, second in steps]
+        model.rows("excluded").add(total(kept) <= len(kept) - 1)
+
     def resolution(self) -> float:
         return self._inner.resolution()
 
@@ -352,6 +363,14 @@ class OrderedBoxes(OrderedProgram):
                 "have too many; use another solver"
             )
         return model
+
+
+def _objects_to_order(problem: OrderedLayout, solution: OrderedOffsets) -> bool:
+    for rule in problem.constraints:
+        with suppress(RuleError):  # it reads the offsets
+            if any(True for _ in objections(rule, problem, Ordering(order=solution.order))):
+                return True
+    return False
 
 
 def storages_of(problem: OrderedLayout, instance: OrderingInstance) -> MemoryLayout:

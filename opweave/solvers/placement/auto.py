@@ -228,8 +228,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
-        search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
         _reinsert(search, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
+        search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
         if cooled:
             cool_down(search)
     if run.should_stop():

@@ -12,7 +12,7 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import find_solver, is_available, named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
-from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
+from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove_more, quick_bounds
 from opweave.solvers.slicing.enumeration import count_of, every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
 
@@ -31,8 +31,9 @@ which the program proves sooner than bounds and search do."""
 INSTANT_PLANS = 2_000
 """Number of plans that are judged in the time that an engine takes to start."""
 
-SEARCH_SHARE, MOST_SLICES = 0.1, 6
-"""Share of the time limit for one slice of the first search, which gets further slices while it improves. Bounds of
+SEARCH_SHARE, MOST_SHARE = 0.1, 0.6
+"""Share of the time limit for one slice of the first search, which gets further slices while it improves, up to the
+second share. If memory is limited, a slice lasts as long as a whole round: short ones find little there. Bounds of
 large networks may use up all the time that is left to them."""
 
 GAIN = 0.001
@@ -67,11 +68,13 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     proof = every_plan(problem, search, run)
     if proof is not None:
         return proof
+    bounded, steps = bounding(problem, search.instance), cell_steps(run)
+    known = quick_bounds(bounded, run)
     if run.time_limit is not None:
         _first_search(problem, search, run)
-    steps = cell_steps(run)
-    with run.share(BOUND_SHARE, BOUND_SECONDS):
-        prove(bounding(problem, search.instance), run, steps)
+    if known is not None:
+        with run.share(BOUND_SHARE, BOUND_SECONDS):
+            prove_more(bounded, *known, run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
@@ -104,9 +107,12 @@ def _engine(problem: Slicing, cuts: int) -> str:
 def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
     """Anneal in slices while they improve the plan, and run generations if memory is limited."""
     assert run.time_limit is not None
-    for _ in range(MOST_SLICES):
+    ends, seconds = run.elapsed() + MOST_SHARE * run.time_limit, SEARCH_SHARE * run.time_limit
+    if is_limited(search.arrays):
+        seconds = max(seconds, search.longest())
+    while run.elapsed() < ends:
         known = run.objective
-        with run.at_most(SEARCH_SHARE * run.time_limit):
+        with run.at_most(min(seconds, ends - run.elapsed())):
             search.rounds(None)
         if run.should_stop() or (
             known is not None and run.objective is not None and run.objective > known * (1 - GAIN)

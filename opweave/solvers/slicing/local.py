@@ -125,7 +125,7 @@ class LocalSearch:
         self.run.enter("annealing")
         rng = np.random.default_rng((self.run.seed, number))
         movable = len(self.instance.names)
-        moves = self._moves_within(max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable)) // CHUNKS)
+        moves = self._moves_within(self._moves() // CHUNKS)
         heat = np.linspace(FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds, 0.0, CHUNKS * moves)
         span = Span(self.instance.first, self.instance.first + movable)
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
@@ -156,11 +156,20 @@ class LocalSearch:
             self.pace = (self.run.elapsed() - began) / moves
         return improved
 
+    def longest(self) -> float:
+        """Seconds that a round takes if there is time enough."""
+        return self._moves() * self._pace()
+
+    def _moves(self) -> int:
+        return max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * len(self.instance.names)))
+
+    def _pace(self) -> float:
+        return self.pace or PACE * len(self.instance.names)
+
     def _moves_within(self, moves: int) -> int:
         """Moves of a chunk: fewer if time is short for all chunks, because a round must still cool down."""
         left = self.run.remaining()
-        pace = self.pace or PACE * len(self.instance.names)
-        most = moves if left is None else int(left / (pace * CHUNKS))
+        most = moves if left is None else int(left / (self._pace() * CHUNKS))
         return max(1, min(moves, most))
 
     def scatter(self, number: int) -> Plan:

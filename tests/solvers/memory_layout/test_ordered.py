@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -180,3 +181,36 @@ def test_a_limit_that_is_up_at_once_still_gives_the_plan_of_the_listed_order() -
     result = ow.solve(ow.OrderedLayout(graph), time_limit=1e-3)
     assert result.verified
     assert result.objective >= 9_720_192
+
+
+class NotNext(ow.Constraint):
+    """A rule of a user's own about the order."""
+
+    op: str
+    other: str
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        order = list(solution.order)
+        if order.index(self.op) + 1 == order.index(self.other):
+            yield self.broken("one follows the other")
+
+
+def test_a_rule_about_the_order_leaves_the_order_that_it_allows() -> None:
+    """Three of four orders are refused, whatever the offsets."""
+    reads = {"a": ("x",), "b": ("x", "a"), "c": ("x", "b"), "d": ("x",)}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=1000 + step % 2) for step, name in enumerate("xabc")],
+        operators=[
+            ow.Operator(
+                id=f"o{name}",
+                inputs=inputs,
+                outputs=[] if name == "d" else [name],
+                workspace_bytes=999 * (name == "d"),
+            )
+            for name, inputs in reads.items()
+        ],
+        outputs=["b"],
+    )
+    result = ow.solve(ow.OrderedLayout(graph=graph, constraints=[NotNext(op="ob", other="oc")]))
+    assert result.verified, result.reason
+    assert result.solution.order == ("oa", "ob", "od", "oc")

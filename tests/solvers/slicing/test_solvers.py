@@ -154,6 +154,7 @@ def test_whatever_the_prices_the_program_is_bounded(problem: ow.Slicing, seed: i
     if optimum is None:
         return
     program = written(blocks_of(lower(problem)), 1.0)
+    assert program is not None
     rows = len(program.most_right) + len(program.equal_right)
     for scale in (0.0, 0.1, 1.0, 100.0):
         prices = scale * np.random.default_rng(seed).normal(size=rows)

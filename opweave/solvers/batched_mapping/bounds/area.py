@@ -145,12 +145,14 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
         return best
     for _ in range(CUTS):
         scale = max(best.value, 1e-300)
+        with np.errstate(over="ignore"):  # any prices give a bound
+            most = csr_matrix([[*(-load / scale), 1.0] for load in slopes])
         solved = minimise(
             LinearProgram(
                 cost=-column_alone(devices, devices + 1),
                 equal=csr_matrix([[*np.ones(devices), 0.0]]),
                 equal_right=np.ones(1),
-                most=csr_matrix([[*(-load / scale), 1.0] for load in slopes]),
+                most=most,
                 most_right=np.zeros(len(slopes)),
                 lower=np.zeros(devices + 1),
                 upper=np.asarray([*np.ones(devices), np.inf]),

@@ -33,14 +33,17 @@ SCALE = 1000.0
 """Units of the program in the seconds of the slowest devices, transfers included."""
 
 
-def relax(blocks: Blocks, seconds: float | None = None) -> float | None:
+def relax(blocks: Blocks, left: Callable[[], float | None] = lambda: None) -> float | None:
     """Lower bound of the latency, in seconds, by the program; None when the time is up or the engine fails.
 
-    The engine's prices of the rows are accurate only up to its tolerances, but the bound that they prove is exact; see
-    :func:`~opweave.solvers.linear.proved_value`.
+    ``left`` gives the seconds left, None without a limit. The engine's prices of the rows are accurate only up to its
+    tolerances, but the bound that they prove is exact; see :func:`~opweave.solvers.linear.proved_value`.
     """
     unit = _unit(blocks) / SCALE
-    program = written(blocks, unit)
+    program = written(blocks, unit, lambda: left() == 0.0)
+    seconds = left()
+    if program is None or seconds == 0.0:
+        return None
     prices = with_highs(_priced, (program, seconds), seconds)
     return None if prices is None else proved(program, prices) * unit
 
@@ -57,10 +60,15 @@ def _unit(blocks: Blocks) -> float:
     return total + float(blocks.size.sum() / blocks.rate.min()) or 1.0
 
 
-def written(blocks: Blocks, unit: float) -> LinearProgram:
-    """The program; times are counted in ``unit`` seconds. Upper bounds are those that some optimal solution keeps."""
+def written(blocks: Blocks, unit: float, should_stop: Callable[[], bool] = lambda: False) -> LinearProgram | None:
+    """The program; None if it has to stop before. Times are counted in ``unit`` seconds.
+
+    Upper bounds are those that some optimal solution keeps.
+    """
     program = _Program(blocks, unit)
     for v in range(blocks.operators):
+        if should_stop():
+            return None
         sets = [members for members in subsets(blocks.devices) if all(blocks.most[v, k] > 0.0 for k in members)]
         told = compositions(blocks, v, sets) if countable(blocks, v) else {}
         for members in sets:
