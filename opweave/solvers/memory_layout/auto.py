@@ -11,9 +11,9 @@ from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.errors import EngineError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.memory_layout.exact import by_rules, solve_arena
-from opweave.solvers.memory_layout.plans import contradiction
+from opweave.solvers.memory_layout.plans import LISTENING, contradiction
 from opweave.solvers.memory_layout.pools import Pools
-from opweave.solvers.registry import Feature, Solver, go_on_with, is_available, register
+from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
@@ -28,6 +28,14 @@ ENGINE_SECONDS = 10.0
 """Time for an engine if there is no time limit."""
 
 
+@named_solver(
+    MemoryLayout,
+    "auto",
+    "greedy rules, stacking, pools by linear programming and local search, then an engine if it may help",
+    kind="plan",
+    proves="optimum",
+    features=LISTENING,
+)
 def solve_auto(problem: MemoryLayout, run: Run) -> Outcome:
     """Lay out one arena or several pools by all methods that apply."""
     reason = contradiction(lower(problem))
@@ -72,16 +80,3 @@ def _by_engine(problem: MemoryLayout, run: Run, outcome: Outcome) -> Outcome:
             except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
                 logger.info("%s is of no help: %s", engine, error)
     return outcome
-
-
-register(
-    Solver(
-        name="auto",
-        problem=MemoryLayout.kind,
-        kind="plan",
-        run=solve_auto,
-        about="greedy rules, stacking, pools by linear programming and local search, then an engine if it may help",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-    )
-)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
-from opweave.solvers.memory_layout.plans import contradiction, report, worth_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report, worth_of
+from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 ROUNDS = 10_000
@@ -121,41 +122,29 @@ def _swapped(order: IntArray, one: int, other: int) -> IntArray:
     return changed
 
 
+_searching = partial(
+    named_solver,
+    MemoryLayout,
+    features=LISTENING,
+    supports=(VIOLATIONS,),
+    options={"rounds": "number of orders to try; 0 for as many as the time allows"},
+)
+
+
 def _possible(instance: LayoutInstance) -> Outcome | None:
     reason = contradiction(instance)
     return None if reason is None else Outcome(infeasible=True, reason=reason)
 
 
+@_searching("hill_climb", "Arm Vela's search: swaps what forces the highest storage up, as long as it helps")
 def solve_hill_climb(problem: MemoryLayout, run: Run) -> Outcome:
     """Swap what forces the highest storage up; solver "hill_climb"."""
     climb = Climb(problem, run)
     return _possible(climb.instance) or climb.solve(climb.swap_culprits, 0.0)
 
 
+@_searching("annealing", "simulated annealing over the order in which storages are placed")
 def solve_annealing(problem: MemoryLayout, run: Run) -> Outcome:
     """Swap any two storages, at falling temperatures; solver "annealing"."""
     climb = Climb(problem, run)
     return _possible(climb.instance) or climb.solve(climb.swap_any, HEAT)
-
-
-for _name, _run, _about in (
-    (
-        "hill_climb",
-        solve_hill_climb,
-        "Arm Vela's search: swaps what forces the highest storage up, as long as it helps",
-    ),
-    ("annealing", solve_annealing, "simulated annealing over the order in which storages are placed"),
-):
-    register(
-        Solver(
-            name=_name,
-            problem=MemoryLayout.kind,
-            kind="algorithm",
-            run=_run,
-            about=_about,
-            proves="nothing",
-            features=frozenset({Feature.GAP, Feature.CALLBACK}),
-            supports=(VIOLATIONS,),
-            options={"rounds": "number of orders to try; 0 for as many as the time allows"},
-        )
-    )

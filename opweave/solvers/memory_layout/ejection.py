@@ -3,17 +3,26 @@
 What stands is no more than an order: of two storages that live together, the earlier one lies below. From it follow the
 lowest and the highest offset of every storage within the height, and all of them may move between these two. So a
 storage that is put somewhere pushes others up or down, and drives out only those that can neither lie below it nor
-above it. What is driven out waits until it is put back. A storage weighs its area, and more whenever it was driven out,
-so that the search does not go in circles. This finds lower layouts than the exact search where storages are many, but
-it proves nothing.
+above it. What is driven out waits until it is put back. There are two tempers:
 
-Source: ejection chains, as for other packings; offsets as heads and tails of a disjunctive graph, as in the
-reinsertions of Dauzere-Peres and Paulli, "An integrated approach for modeling and solving the general multiprocessor
-job-shop scheduling problem using tabu search" (1997).
+* ``WEIGHING`` puts a storage where it drives out the least. A storage weighs its area, and more whenever it was driven
+  out, so that the search does not go in circles.
+* ``COOLING`` puts it to a random offset, or leaves it out: the less would weigh what is out, the likelier, by
+  Boltzmann's law (a heat bath). The temperature falls from one at which everything comes and goes to one at which
+  little does. A storage weighs the root of its area: with whole areas, three times as many steps are needed.
+
+The second finds lower layouts, if it has many steps. Both are better than the exact search where many storages live
+together, but they prove nothing.
+
+Source: ejection chains, as for other packings; simulated annealing (Kirkpatrick, Gelatt and Vecchi, "Optimization by
+simulated annealing", 1983); offsets as heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres
+and Paulli, "An integrated approach for modeling and solving the general multiprocessor job-shop scheduling problem
+using tabu search" (1997).
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +32,37 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import earliest_from
 
-GROWTH = 0.03
-"""Share by which the weight of a storage grows whenever it is driven out."""
+
+class Temper(NamedTuple):
+    """How a search chooses.
+
+    Attributes
+    ----------
+    hot, cold
+        First and last temperature, in weights of an average storage.
+    growth
+        Share by which the weight of a storage grows whenever it is driven out.
+    patience
+        A storage may stay out for as much as it weighs times this.
+    power
+        What storages weigh at first is this power of their areas, divided by the mean.
+    """
+
+    hot: float
+    cold: float
+    growth: float
+    patience: float
+    power: float
+
 
 MOST_GROWN, FIXED = 1e30, 1e60
-"""Weight of a storage in areas at which all begin anew from their areas, and weight of one with a given offset."""
+"""Growth of a weight at which all begin anew, and weight of a storage with a given offset, which stays."""
+
+WEIGHING = Temper(hot=0.0, cold=0.0, growth=0.03, patience=FIXED, power=1.0)
+COOLING = Temper(hot=0.35, cold=0.1, growth=0.0, patience=1.0, power=0.5)
+
+UNLIKELY = 16.0
+"""Temperatures above the best choice at which others are not looked at."""
 
 NOISE = 0.02
 """Share by which the weight of what a storage drives out is disturbed, at most."""
@@ -56,7 +91,7 @@ class Crowd(NamedTuple):
         Whether a storage has a place. Shape (storages,).
     lowest, top, highest
         The lowest offset of each standing storage, where it ends there, and the highest offset. Shape (storages,).
-    weight, area
+    weight, plain
         What it costs to drive it out, now and at first. Shape (storages,).
     by_top, by_highest
         The standing storages, sorted; the first is an order from below to above.
@@ -78,7 +113,7 @@ class Crowd(NamedTuple):
     top: IntArray
     highest: IntArray
     weight: FloatArray
-    area: FloatArray
+    plain: FloatArray
     by_top: IntArray
     by_highest: IntArray
     waiting: IntArray
@@ -90,15 +125,15 @@ class Crowd(NamedTuple):
     scalars: IntArray
 
 
-def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> Crowd:
+def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, power: float) -> Crowd:
     """The crowd of a layout from which everything above a height is taken, or of none."""
     count = len(space.size)
     at = np.full(count, NOWHERE) if offset is None else offset.copy()
     at[(at + space.size > height) & (space.fixed < 0)] = NOWHERE
     at = np.where(space.fixed >= 0, space.fixed, at).astype(np.int64)
     rows = np.flatnonzero(at >= 0)
-    plain = (space.after - space.first) * space.size.astype(np.float64)
-    area: FloatArray = np.where(space.fixed >= 0, FIXED, plain / plain.mean())
+    weight = ((space.after - space.first) * space.size.astype(np.float64)) ** power
+    plain: FloatArray = np.where(space.fixed >= 0, FIXED, weight / weight.mean())
     lowest, top, highest, by_top, by_highest, waiting, below, above = np.zeros((8, count), dtype=np.int64)
     by_top[: len(rows)] = by_highest[: len(rows)] = rows[np.argsort(at[rows], kind="stable")]
     waiting[: count - len(rows)] = np.flatnonzero(at < 0)
@@ -108,8 +143,8 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
         lowest=lowest,
         top=top,
         highest=highest,
-        weight=area.copy(),
-        area=area,
+        weight=plain.copy(),
+        plain=plain,
         by_top=by_top,
         by_highest=by_highest,
         waiting=waiting,
@@ -124,9 +159,9 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int) -> C
 
 @inlined
 def _chance(now: Crowd) -> float:
-    """A random number between 0 and 1."""
+    """A random number between 0 and 1, and neither of them."""
     now.scalars[LUCK] = (now.scalars[LUCK] * 1103515245 + 12345) & LARGEST_LUCK
-    return float(now.scalars[LUCK] / (LARGEST_LUCK + 1))
+    return float((now.scalars[LUCK] + 0.5) / (LARGEST_LUCK + 1))
 
 
 @inlined
@@ -235,14 +270,24 @@ def _take_next(now: Crowd) -> int:
 
 
 @inlined
-def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, upward: int) -> tuple[int, float]:
-    """The offset at which storage j drives out the least of what may be in its way, and what that weighs.
+def _disturbed(now: Crowd, cost: float, heat: float) -> float:
+    """A cost such that the least of several is random at a temperature, by Boltzmann's law; else a bit of noise."""
+    if heat == 0.0:
+        return cost * (1.0 + NOISE * _chance(now))
+    return cost + heat * math.log(-math.log(_chance(now)))
+
+
+@inlined
+def _cheapest(
+    space: Space, now: Crowd, j: int, near: int, height: int, heat: float, least: float, upward: int
+) -> tuple[int, float]:
+    """The offset at which storage j drives out less than ``least`` of what may be in its way, and what that weighs.
 
     Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
     """
     size, unit = space.size[j], space.alignment[j]
     last = (height - size) // unit * unit
-    best, least = NOWHERE, FIXED / 2.0
+    best = NOWHERE
     begun, ended = 0, 0
     held = 0.0
     for n in range(near + 1):
@@ -262,23 +307,24 @@ def _cheapest(space: Space, now: Crowd, j: int, near: int, height: int, upward: 
             ended += 1
         if begun == ended:
             held = 0.0  # without rounding errors
-        cost = held * (1.0 + NOISE * _chance(now))
-        if cost < least:
-            best, least = at, cost
+        if held <= least + UNLIKELY * heat:
+            cost = _disturbed(now, held, heat)
+            if cost < least:
+                best, least = at, cost
     return best, least
 
 
 @inlined
-def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int) -> None:
+def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: float) -> None:
     """Drive out what can lie neither below storage j at an offset nor above it."""
     end = at + space.size[j]
     for n in range(near):
         i = now.above[n]
         if now.highest[i] < end and now.top[i] > at:
             now.stands[i] = 0
-            now.weight[i] *= 1.0 + GROWTH
-            if now.weight[i] > MOST_GROWN * now.area[i]:
-                now.weight[:] = now.area
+            now.weight[i] *= 1.0 + growth
+            if now.weight[i] > MOST_GROWN * now.plain[i]:
+                now.weight[:] = now.plain
             now.waiting[now.scalars[WAITING]] = i
             now.scalars[WAITING] += 1
 
@@ -309,21 +355,24 @@ def _insert(now: Crowd, j: int, at: int) -> None:
 
 
 @kernel
-def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
+def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int) -> int:
     """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
+    hot, cold, growth, patience, _ = temper
     _push(space, now, height)
-    for _ in range(budget):
+    for step in range(budget):
         if now.scalars[WAITING] == 0 or space.halt[0] != 0:
             break
+        heat = hot * (cold / hot) ** (step / budget) if hot > 0.0 else 0.0
         j = _take_next(now)
         near = _in_the_way(space, now, now.by_highest, j, now.above)
         _in_the_way(space, now, now.by_top, j, now.below)
-        at, cost = _cheapest(space, now, j, near, height, 1)
-        other, less = _cheapest(space, now, j, near, height, 0)
-        if less < cost:
+        least = _disturbed(now, min(patience * now.weight[j], FIXED / 2.0), heat)
+        other, less = _cheapest(space, now, j, near, height, heat, least, 1)
+        at, _ = _cheapest(space, now, j, near, height, heat, less, 0)
+        if at < 0:
             at = other
         if at >= 0:
-            _drive_out(space, now, j, at, near)
+            _drive_out(space, now, j, at, near, growth)
             _insert(now, j, at)
             _push(space, now, height)
         else:
@@ -332,19 +381,19 @@ def eject(space: Space, now: Crowd, height: int, budget: int) -> int:
     return int(now.scalars[WAITING])
 
 
-def ejected(space: Space, offset: IntArray | None, height: int, seed: int, budget: int) -> IntArray | None:
+def ejected(
+    space: Space, offset: IntArray | None, height: int, seed: int, budget: int, temper: Temper
+) -> IntArray | None:
     """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
 
     Where the exact search is fast because storages live shortly, there are less of them.
     """
-    if (
-        int(space.size.max(initial=0)) > height
-        or int((space.fixed + space.size)[space.fixed >= 0].max(initial=0)) > height
-    ):
+    if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
-    now = crowd_of(space, offset, height, seed)
+    now = crowd_of(space, offset, height, seed, temper.power)
     count = len(space.size)
     reach = len(space.members) ** 2 // (count * max(1, space.sections))
     steps = 1 + budget * min(WORTH * count, reach) // (WORTH * count)
     work = 50 * count * min(steps, 1000)
-    return now.lowest if eject.sized(work)(space, now, height, steps) == 0 else None
+    found = eject.sized(work)(space, now, np.asarray(temper), height, steps) == 0
+    return now.lowest if found else None

@@ -21,13 +21,13 @@ from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.ejection import ejected
+from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected
 from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
-from opweave.solvers.memory_layout.plans import contradiction, report
+from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, live_bytes, part_of, sections_of, space_of
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.memory_layout.sections import Space, live_bytes, part_of, sections_of, space_in
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -46,8 +46,11 @@ SHARES = (1.0, 0.5, 0.2, 0.05)
 WINDOW, WINDOWS = 2, 8
 """Sections on either side of a peak in a first window, which grows by turns, and number of peaks."""
 
+COOLED = 300
+"""Least budget of states, per storage, with which layouts are annealed: with less, they only melt."""
+
 LARGE = 1_500
-"""Storages above which heights in the middle are tried before the lower bound: one search there takes long."""
+"""Storages above which heights in the middle come before the lower bound, and nothing is annealed: both take long."""
 
 FIRST_STEPS = 7_000_000
 """Steps of local search times storages, per state of a storage, that come first in a turn where storages are many."""
@@ -99,21 +102,11 @@ class Arena:
 
     def __init__(self, problem: MemoryLayout, run: Run) -> None:
         self.problem, self.run, self.instance = problem, run, lower(problem)
-        instance, grain = self.instance, self.instance.grain
-        self.grain = grain
-        self.rows = np.flatnonzero(instance.solid)
-        step = np.maximum(instance.alignment, instance.pool_alignment[0])[self.rows]
-        fixed = instance.fixed[self.rows]
-        self.space = space_of(
-            instance.begin[self.rows],
-            instance.end[self.rows],
-            instance.bytes[self.rows] // grain,
-            np.maximum(step // grain, 1),
-            np.where(fixed >= 0, fixed // grain, fixed),
-            run.halt,
-        )
+        self.grain = self.instance.grain
+        self.rows = np.flatnonzero(self.instance.solid)
+        self.space = space_in(self.instance, self.rows, 0, run.halt)
         self.states = self.turns = 0
-        self.capacity = int(instance.capacity[0]) // grain
+        self.capacity = int(self.instance.capacity[0]) // self.grain
         self.parts: list[Part] = []
 
     @property
@@ -142,7 +135,7 @@ class Arena:
             space = part_of(self.space, chosen)
             self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
         self.parts.sort(key=lambda part: -part.bound)
-        self._prove("live bytes")
+        self.run.proved(self.bound * self.grain, "live bytes")
         for places in plans_of(partial(rule, self.instance) for rule in QUICK):
             if places is not None:
                 self.consider(places.offset[self.rows] // self.grain)
@@ -166,9 +159,6 @@ class Arena:
             offset[self.rows[part.rows]] = part.offset * self.grain
         report(self.problem, self.instance, Places(offset, np.zeros(len(offset), dtype=np.int64)), self.run)
 
-    def _prove(self, source: str) -> None:
-        self.run.proved(self.bound * self.grain, source)
-
     def search(self) -> bool:
         """Search until the arena is proved; False if the budget of states ends before."""
         self.run.enter("stacking")
@@ -183,7 +173,10 @@ class Arena:
                 self._narrow_windows(part, next(source), per_storage)
                 self._narrow(part, rounds, per_storage * len(part.rows))
                 self._round_up(part, rounds, per_storage * len(part.rows))
-                self._eject(part, max(self.states - before, per_storage * len(part.rows)) // 2)
+                spent = max(self.states - before, per_storage * len(part.rows)) // 2
+                if spent >= COOLED * len(part.rows) and len(part.rows) <= LARGE:
+                    self._cool(part, spent)
+                self._eject(part, spent)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
@@ -202,9 +195,7 @@ class Arena:
                 return
             decision = pack(space._replace(size=size), self.bound, choice, budget)
             self.states += decision.states
-            if decision.offset is not None:
-                part.offset, part.height = decision.offset, int((decision.offset + space.size).max())
-                self._report()
+            self._take(part, decision.offset)
 
     def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
@@ -226,13 +217,30 @@ class Arena:
         for share in SHARES:
             while part.height > self.bound and not self.settled():
                 height = part.height - max(1, int((part.height - self.bound) * share))
-                self.turns += 1
-                offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget)
-                self.states += budget
-                if offset is None:
+                if not self._lower(part, height, WEIGHING, budget):
                     break
-                part.offset, part.height = offset, int((offset + part.space.size).max())
-                self._report()
+
+    def _cool(self, part: Part, budget: int) -> None:
+        """Lower the layout of a part by annealing, each time in the middle of what failed and the layout."""
+        failed = self.bound - 1
+        while part.height - failed > 1 and not self.settled():
+            target = (failed + part.height) // 2
+            if not self._lower(part, target, COOLING, budget):
+                failed = target
+
+    def _lower(self, part: Part, height: int, temper: Temper, budget: int) -> bool:
+        """Look for a layout of a part within a height by local search; return whether there was one."""
+        self.turns += 1
+        self.states += budget
+        offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget, temper)
+        self._take(part, offset)
+        return offset is not None
+
+    def _take(self, part: Part, offset: IntArray | None) -> None:
+        """Report a lower layout of a part, if there is one."""
+        if offset is not None:
+            part.offset, part.height = offset, int((offset + part.space.size).max())
+            self._report()
 
     def _narrow_windows(self, part: Part, choice: Choice, per_storage: int) -> None:
         """Raise the bound of a part by sections around its peak that cannot be packed, whatever lies elsewhere."""
@@ -253,7 +261,7 @@ class Arena:
                 if decision.answer != REFUTED:
                     break
                 part.bound += 1
-                self._prove("windows of time")
+                self.run.proved(self.bound * self.grain, "windows of time")
 
     def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
@@ -261,12 +269,11 @@ class Arena:
             decision = pack(part.space, target, choice, budget)
             self.states += decision.states
             if decision.offset is not None:
-                part.offset, part.height = decision.offset, int((decision.offset + part.space.size).max())
-                self._report()
+                self._take(part, decision.offset)
                 return True
             if decision.answer == REFUTED:
                 part.bound = target + 1
-                self._prove("stacking")
+                self.run.proved(self.bound * self.grain, "stacking")
                 return True
             if self.run.should_stop():
                 break
@@ -299,7 +306,7 @@ def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> Int
             if decision.answer == REFUTED:
                 break
         else:
-            found = ejected(space, None, height, seed, effort * SHORT_STEPS * len(space.size))
+            found = ejected(space, None, height, seed, effort * SHORT_STEPS * len(space.size), WEIGHING)
             if found is not None:
                 return found
     return None
@@ -316,6 +323,14 @@ def components(space: Space) -> IntArray:
     return begins[space.first]
 
 
+@named_solver(
+    MemoryLayout,
+    "exact",
+    "stacking with inference on sections, in many orders; proves the smallest arena",
+    proves="optimum",
+    features=LISTENING,
+    supports=(VIOLATIONS,),
+)
 def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     """Minimise one arena to proven optimality; solver "exact".
 
@@ -378,17 +393,3 @@ def by_allocators(problem: MemoryLayout, run: Run) -> Outcome:
         if places is not None:
             report(problem, instance, places, run)
     return Outcome(Termination.BUDGET)
-
-
-register(
-    Solver(
-        name="exact",
-        problem=MemoryLayout.kind,
-        kind="algorithm",
-        run=solve_exact,
-        about="stacking with inference on sections, in many orders; proves the smallest arena",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=(VIOLATIONS,),
-    )
-)

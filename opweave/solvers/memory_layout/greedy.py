@@ -27,6 +27,9 @@ NOWHERE = -1
 
 FIRST_GAP, SMALLEST_GAP = 0, 1
 
+PROMISED = 512
+"""Number of blocks that are placed even if the time is up: where allocators refuse, rules give the first plan."""
+
 FORGET = 64
 """Number of blocks after which those that have ended are dropped."""
 
@@ -173,7 +176,7 @@ def fit(
     for turn in range(count):
         j = order[turn]
         if turn % FORGET == 0:
-            if halt[0] != 0:
+            if halt[0] != 0 and turn >= PROMISED:
                 return turn
             for p in range(pools):
                 used[p] = _forget(end, standing[p], used[p], earliest[turn])

@@ -18,7 +18,8 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
-from opweave.solvers.registry import Feature, Solver, go_on_with, register, run_side_by_side
+from opweave.solvers.memory_layout.plans import LISTENING
+from opweave.solvers.registry import go_on_with, named_solver, run_side_by_side
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import with_seeds
@@ -258,23 +259,19 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
         raise NoPlanError("the listed order breaks a rule")
 
 
+@named_solver(
+    OrderedLayout,
+    "auto",
+    "a best order, its offsets, then other orders as long as they may be packed better",
+    kind="plan",
+    proves="optimum",
+    features=LISTENING,
+    supports=("order_arcs",),
+)
 def solve_ordered(problem: OrderedLayout, run: Run) -> Outcome:
     """Find an order and its offsets."""
     return Joint(problem, run).solve()
 
-
-register(
-    Solver(
-        name="auto",
-        problem=OrderedLayout.kind,
-        kind="plan",
-        run=solve_ordered,
-        about="a best order, its offsets, then other orders as long as they may be packed better",
-        proves="optimum",
-        features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=("order_arcs",),
-    )
-)
 
 run_side_by_side(OrderedLayout.kind, "auto", with_seeds("opweave.solvers.memory_layout.ordered:solve_ordered"))
 

@@ -7,7 +7,11 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.registry import Feature
 from opweave.solvers.run import Run
+
+LISTENING = frozenset({Feature.GAP, Feature.CALLBACK})
+"""Features of the searches: they begin with layouts of their own."""
 
 
 def arena_of(instance: LayoutInstance, places: Places) -> int:

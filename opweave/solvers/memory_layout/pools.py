@@ -22,7 +22,7 @@ from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.exact import stacked
 from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.plans import report
-from opweave.solvers.memory_layout.sections import Space, sections_of, space_of
+from opweave.solvers.memory_layout.sections import Space, sections_of, space_in
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
 from opweave.solvers.tree import least_whole, whole_point
@@ -297,21 +297,11 @@ class Pools:
             rows = np.flatnonzero(instance.solid & (pool == number))
             if not len(rows):
                 continue
-            grain = instance.grain
-            step = np.maximum(instance.alignment[rows], instance.pool_alignment[number])
-            fixed = instance.fixed[rows]
-            space = space_of(
-                instance.begin[rows],
-                instance.end[rows],
-                instance.bytes[rows] // grain,
-                np.maximum(step // grain, 1),
-                np.where(fixed >= 0, fixed // grain, fixed),
-                self.run.halt,
-            )
+            space = space_in(instance, rows, number, self.run.halt)
             found = stacked(space, self._heights(space, number), self.run.seed, effort)
             if found is None:
                 return number
-            offset[rows] = found * grain
+            offset[rows] = found * instance.grain
         report(self.problem, instance, Places(offset, pool), self.run)
         return None
 

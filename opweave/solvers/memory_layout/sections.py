@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.run import never
@@ -107,6 +108,20 @@ def space_of(
     flag = never() if halt is None else halt
     kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
     return Space(size, alignment, fixed, first, after, members.start, members.items, kin.start, kin.items, flag)
+
+
+def space_in(instance: LayoutInstance, rows: IntArray, pool: int, halt: IntArray) -> Space:
+    """The space of some storages in a pool, with bytes in units of the sizes' common divisor."""
+    grain, fixed = instance.grain, instance.fixed[rows]
+    step = np.maximum(instance.alignment[rows], instance.pool_alignment[pool])
+    return space_of(
+        instance.begin[rows],
+        instance.end[rows],
+        instance.bytes[rows] // grain,
+        np.maximum(step // grain, 1),
+        np.where(fixed >= 0, fixed // grain, fixed),
+        halt,
+    )
 
 
 def _kin(keys: IntMatrix) -> Adjacency:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.ejection import ejected
+from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected
 from opweave.solvers.memory_layout.exact import Arena
 from opweave.solvers.memory_layout.sections import Space, overlaps_of
 from opweave.solvers.run import Run
@@ -24,12 +24,12 @@ def is_packed(space: Space, offset: np.ndarray, height: int) -> bool:
 
 
 @settings(max_examples=60)
-@given(space=spaces(), seed=st.integers(0, 9), more=st.integers(-1, 40))
-def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int) -> None:
+@given(space=spaces(), seed=st.integers(0, 9), more=st.integers(-1, 40), temper=st.sampled_from([WEIGHING, COOLING]))
+def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int, temper: Temper) -> None:
     least = least_height(space)
     if least is None:
         return  # given offsets collide: it is not asked then
-    found = ejected(space, None, least + more, seed, 400)
+    found = ejected(space, None, least + more, seed, 400, temper)
     assert found is None or (more >= 0 and is_packed(space, found, least + more))
     assert found is not None or more < 40 or (space.fixed >= 0).any()
 
@@ -38,7 +38,7 @@ def test_it_goes_on_from_a_layout() -> None:
     """What stands too high is put back at once, and pushes the others instead of driving them out."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (5, 6, 9)))
     space = Arena(problem, Run()).space
-    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1)
+    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, WEIGHING)
     assert found is not None and is_packed(space, found, 9)
 
 
@@ -47,5 +47,5 @@ def test_a_place_between_others_needs_no_second_step() -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
     space = Arena(problem, Run()).space
     standing = np.asarray([2, 0, 0, 99])  # two free bytes below the first storage in section 1, and one above it
-    found = ejected(space, standing, 5, 1, 1)
+    found = ejected(space, standing, 5, 1, 1, WEIGHING)
     assert found is not None and is_packed(space, found, 5)

@@ -114,3 +114,10 @@ def test_hill_climb_mends_a_bad_order() -> None:
     plain, climbed = ow.solve(layout, solver="by_lifetime"), ow.solve(layout, solver="hill_climb", time_limit=2.0)
     assert climbed.objective <= plain.objective
     assert climbed.status is ow.Status.OPTIMAL
+
+
+def test_given_offsets_have_a_plan_however_short_the_time() -> None:
+    """Allocators refuse them, and the other rules begin when the time is up."""
+    given_one = ow.MemoryLayout(lifetimes=GAPS.lifetimes, fixed={"c": 5})
+    result = ow.solve(given_one, time_limit=1e-5)
+    assert result.verified and result.solution.offset["c"] == 5
