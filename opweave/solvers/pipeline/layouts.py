@@ -17,7 +17,7 @@ from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.pipeline.walks import Sendable, shared_parameters, tied_pieces
+from opweave.solvers.pipeline.walks import Sendable, separate_pieces, shared_parameters, tied_pieces
 
 MIXED = 1e-3
 """Weight of the mean load beside the objective, so that moves on other devices matter a little."""
@@ -45,6 +45,8 @@ class LayoutArrays(NamedTuple):
         ``reader[read_start[t]:read_start[t + 1]]``, in ascending order.
     tie_start, tie
         The pieces that are tied to piece p are ``tie[tie_start[p]:tie_start[p + 1]]``.
+    apart
+        Pairs of pieces that need two devices. Shape (pairs, 2).
     part_bytes, part_start, part_user
         Bytes of parameters that several pieces read, and these pieces.
     rules
@@ -65,6 +67,7 @@ class LayoutArrays(NamedTuple):
     reader: IntArray
     tie_start: IntArray
     tie: IntArray
+    apart: IntMatrix
     part_bytes: IntArray
     part_start: IntArray
     part_user: IntArray
@@ -99,6 +102,7 @@ class LayoutArrays(NamedTuple):
             reader=np.ascontiguousarray(pairs[1]),
             tie_start=np.searchsorted(ties[:, 0], np.arange(pieces + 1)),
             tie=np.ascontiguousarray(ties[:, 1]),
+            apart=np.array(separate_pieces(problem, instance), dtype=np.int64).reshape(-1, 2),
             part_bytes=np.array([size for size, _ in parts], dtype=np.int64),
             part_start=np.cumsum([0, *(len(users) for _, users in parts)]),
             part_user=np.concatenate([np.zeros(0, dtype=np.int64), *(users for _, users in parts)]),
@@ -168,6 +172,9 @@ def broken(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int) 
         for k in range(arrays.tie_start[piece], arrays.tie_start[piece + 1]):
             if arrays.tie[k] > piece and devices[stage_at(ends, piece)] != devices[stage_at(ends, arrays.tie[k])]:
                 wrong += 1.0
+    for k in range(len(arrays.apart)):
+        if devices[stage_at(ends, arrays.apart[k, 0])] == devices[stage_at(ends, arrays.apart[k, 1])]:
+            wrong += 1.0
     return float(wrong)
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.problems.constraints import Colocate, means
+from opweave.problems.constraints import Colocate, Separate, means
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.solvers.linear import LinearProgram, SparseRows
@@ -97,6 +98,13 @@ def tied_pieces(problem: Pipeline, instance: PipelineInstance) -> list[list[int]
     """Groups of pieces on one device, in ascending order (``Colocate``)."""
     piece = pieces_by_name(instance)
     return [sorted({piece[op] for op in rule.ops}) for rule in problem.constraints if means(rule, Colocate)]
+
+
+def separate_pieces(problem: Pipeline, instance: PipelineInstance) -> list[tuple[int, int]]:
+    """Pairs of pieces on two devices (``Separate``)."""
+    piece = pieces_by_name(instance)
+    rules = [sorted(piece[op] for op in rule.ops) for rule in problem.constraints if means(rule, Separate)]
+    return [pair for group in rules for pair in combinations(group, 2)]
 
 
 def shared_parameters(problem: Pipeline, instance: PipelineInstance) -> list[tuple[int, IntArray]]:

@@ -104,6 +104,16 @@ def test_what_no_link_carries_in_time_stays_together() -> None:
     assert (first.tolist(), groups.tolist()) == ([0], [0] * 6)
 
 
+def test_layouts_that_bring_separate_operators_together_are_priced_as_broken() -> None:
+    problem = ring()
+    apart = problem.model_copy(update={"constraints": (ow.Separate(ops=("o0", "o4")),)})
+    ends, devices = np.array([2, 4, 6]), np.array([0, 1, 0])
+    for each, broken in ((problem, False), (apart, True)):
+        arrays = LayoutArrays.of(each, lower(without_ties(each)))
+        found = price(arrays, ends, devices, 3, math.inf, 1e30, np.zeros((2, 3 + len(arrays.rate))))
+        assert (found >= 1e29) == broken
+
+
 @settings(max_examples=40, deadline=None)
 @given(problem=wide_pipelines(), seed=st.integers(0, 10**6))
 def test_layouts_are_priced_as_the_referee_judges_them(problem: Pipeline, seed: int) -> None:
