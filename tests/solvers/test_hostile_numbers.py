@@ -32,6 +32,7 @@ from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
+from tests.tiny import NotNext
 
 RELATIVE = 2e-6
 
@@ -237,18 +238,6 @@ def test_serving_of_few_blocks_is_judged_plan_by_plan() -> None:
     )
     result = ow.solve(problem)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_serving(problem)[0])
-
-
-class NotNext(ow.Constraint):
-    """A rule of a user's own about the order."""
-
-    op: str
-    other: str
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        order = list(solution.order)
-        if order.index(self.op) + 1 == order.index(self.other):
-            yield self.broken("one follows the other")
 
 
 def test_offsets_that_tolerances_have_spoiled_are_mended() -> None:

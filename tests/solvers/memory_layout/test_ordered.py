@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from itertools import islice
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +17,7 @@ from tests.oracles.memory_layout import best_ordered_layout, packs
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.strategies.memory_layout import ordered_layouts
 from tests.strategies.specs import memory_orderings
-from tests.tiny import GRAPH
+from tests.tiny import GRAPH, NotNext
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -181,18 +180,6 @@ def test_a_limit_that_is_up_at_once_still_gives_the_plan_of_the_listed_order() -
     result = ow.solve(ow.OrderedLayout(graph), time_limit=1e-3)
     assert result.verified
     assert result.objective >= 9_720_192
-
-
-class NotNext(ow.Constraint):
-    """A rule of a user's own about the order."""
-
-    op: str
-    other: str
-
-    def violations(self, problem: Any, solution: Any) -> Any:
-        order = list(solution.order)
-        if order.index(self.op) + 1 == order.index(self.other):
-            yield self.broken("one follows the other")
 
 
 def test_a_rule_about_the_order_leaves_the_order_that_it_allows() -> None:
