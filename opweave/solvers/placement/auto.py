@@ -18,6 +18,7 @@ from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
+    FIRST_ROUNDS_OVER,
     UNTIMED_ROUNDS,
     LocalSearch,
     empty_search,
@@ -60,8 +61,8 @@ Constraint programming waits only for a brief search, and on small problems for 
 in the time that remains."""
 
 REINSERTION_SHARE = 0.8
-"""Share of a local search that tabu search gets where there are no ports. It is far ahead of annealing on job shops and
-random graphs, and equal on networks."""
+"""Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
+is far ahead of annealing on job shops and random graphs, and equal on networks."""
 
 COOLING_SHARE = 0.7
 """Share of the last local search for one more long cooling; rounds from the best plan follow."""
@@ -71,7 +72,11 @@ FIRST_ROUNDS = 1
 
 
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
-"""Most seconds of its first turn, which comes before the first bounds, and the same for each operator."""
+"""Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
+
+WORTH_GOING_ON, GOING_ON_SHARE = 0.0025, 0.6
+"""Relative gain that tabu search must promise to go on after its first rounds: what it would gain in the time left if
+it kept the rate of its last turn. And the share of the time that its first turns may take together."""
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -172,14 +177,31 @@ def set_grain(search: LocalSearch) -> None:
         run.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
 
 
-def _reinsert(search: LocalSearch, most: float = math.inf) -> None:
-    """Run tabu search for its share of the time, where there are no ports."""
+def _reinsert(search: LocalSearch, share: float, most: float = math.inf) -> bool:
+    """Run tabu search for a share of the time, where there are no ports; return whether it would have gone on."""
     left = search.run.remaining()
-    seconds = min(most, UNTIMED_SECONDS if left is None else REINSERTION_SHARE * left)
-    if search.problem.transfers == "delay" and not search.run.should_stop():
-        with search.run.at_most(seconds):
-            go_on_with(search.problem, "tabu", search.run)
-        search.consider_solution(search.run.best)
+    if search.problem.transfers != "delay" or search.run.should_stop():
+        return False
+    with search.run.at_most(min(most, UNTIMED_SECONDS if left is None else share * left)):
+        outcome = go_on_with(search.problem, "tabu", search.run)
+    search.consider_solution(search.run.best)
+    return left is not None and outcome.termination is Termination.TIME_LIMIT
+
+
+def _reinsert_first(search: LocalSearch) -> bool:
+    """Give tabu search its first rounds, and more turns while it gains fast, because bounds wait for a good plan.
+
+    Returns whether it still gained when its time was up.
+    """
+    run, worth = search.run, True
+    most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
+    with run.share(GOING_ON_SHARE, UNTIMED_SECONDS):
+        while worth and not run.should_stop():
+            began, left, known = run.elapsed(), run.remaining(), search.makespan
+            worth = _reinsert(search, LOCAL_SHARE, most)
+            rate = (1.0 - search.makespan / known) / max(run.elapsed() - began, 1e-9) if known else 0.0
+            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
+    return worth
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
@@ -217,7 +239,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         How the engine ended, if one ran.
     """
     run, operators, outcome = search.run, search.instance.operators, None
-    small = operators <= SMALL
+    small, annealed = operators <= SMALL, False
     timed = run.time_limit is not None and not small
     equal = False
     if not small and not run.should_stop():
@@ -227,11 +249,16 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     whole = is_whole(search)
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
-    with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
-        _reinsert(search, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
-        search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-        if cooled:
-            cool_down(search)
+    if whole or not _reinsert_first(search):
+        reinserted = search.makespan
+        with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+            if whole:
+                _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
+                reinserted = search.makespan
+            search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+            if cooled:
+                cool_down(search)
+        annealed = search.makespan < reinserted * (1.0 - TRIAL_GAIN)
     if run.should_stop():
         return outcome
     share = FIRST_DECOMPOSITION_SHARE if whole else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
@@ -254,7 +281,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
-            _reinsert(search)
+            _reinsert(search, REINSERTION_SHARE if whole or annealed else 1.0)
             if cooled:
                 with run.share(COOLING_SHARE):
                     cool_down(search)
