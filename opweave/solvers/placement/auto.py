@@ -189,9 +189,9 @@ def _reinsert(search: LocalSearch, share: float, most: float = math.inf) -> bool
 
 
 def _reinsert_first(search: LocalSearch) -> bool:
-    """Give tabu search its first rounds, and more turns while it gains fast, because bounds wait for a good plan.
+    """Give tabu search its first rounds, and more turns while it gains fast; for a problem that is mostly one module.
 
-    Returns whether it still gained when its time was up.
+    Decomposition finds no plans there, and bounds can wait. Returns whether it still gained when its time was up.
     """
     run, worth = search.run, True
     most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
@@ -249,12 +249,12 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     whole = is_whole(search)
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
-    if whole or not _reinsert_first(search):
-        reinserted = search.makespan
+    undivided = timed and not whole and search.problem.transfers == "delay" and is_one_module(search)
+    if not (undivided and _reinsert_first(search)):
         with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
-            if whole:
+            if not undivided:
                 _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
-                reinserted = search.makespan
+            reinserted = search.makespan
             search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
             if cooled:
                 cool_down(search)
@@ -281,7 +281,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
-            _reinsert(search, REINSERTION_SHARE if whole or annealed else 1.0)
+            _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
             if cooled:
                 with run.share(COOLING_SHARE):
                     cool_down(search)
@@ -300,5 +300,10 @@ def is_whole(search: LocalSearch) -> bool:
     most = SMALL if not timed else PROVABLE if search.arrays.size.any() or search.arrays.latency.any() else UNDELAYED
     if not TINY < operators <= most or not is_available(search.problem, CONSTRAINT_ENGINE):
         return False
+    return is_one_module(search)
+
+
+def is_one_module(search: LocalSearch) -> bool:
+    """Whether decomposition gains little, because most operators are in one module."""
     _, windows = modules(search.arrays)
-    return max(len(window.inner) for window in windows) >= WHOLE * operators
+    return max(len(window.inner) for window in windows) >= WHOLE * search.instance.operators
