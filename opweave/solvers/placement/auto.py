@@ -19,6 +19,7 @@ from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
+    NEVER_CUT,
     UNTIMED_ROUNDS,
     LocalSearch,
     empty_search,
@@ -37,10 +38,11 @@ UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
 
 LISTS_SHARE = 0.3
-PROGRAMS_SHARE = 0.6
+PROGRAMS_SHARE, LARGE_PROGRAMS_SHARE = 0.6, 0.15
 """Shares of the time left: for list rules that solve a linear program, and, on small problems, for all variants of list
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
-short, a list rule called by name may give a better plan."""
+short, a list rule called by name may give a better plan. On thousands of operators the programs take seconds, in which
+the other stages gain more."""
 
 STAGES_SHARE, STAGES_SECONDS = 0.2, 5.0
 """Share of the time left, and most seconds without a limit, for consecutive stages; they need milliseconds on up to a
@@ -141,7 +143,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
-    with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
+    with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
