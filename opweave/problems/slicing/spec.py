@@ -17,6 +17,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
 from opweave.problems.plausible import warn_once_built
 from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.slicing.columns import Columns, columns_of
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
 from opweave.problems.slicing.rules import judge, memory_peaks
@@ -260,6 +261,11 @@ class Slicing(Problem[Slices, SlicingDetails]):
     def cuttings(self) -> dict[str, Cutting]:
         """How every operator can be cut."""
         return {op.id: cutting_of(self, op) for op in self.graph.operators}
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Operators, tensors and inputs as columns, for the referee and solvers."""
+        return columns_of(self)
 
     @cached_property
     def tensor_bytes(self) -> dict[str, int]:
