@@ -276,7 +276,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
         return copied
 
     def _data(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in type(self).model_fields}
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
     def _origin(self) -> type[BaseModel]:
         return self.__pydantic_generic_metadata__["origin"] or type(self)

@@ -10,6 +10,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.slicing.geometry import Geometry
+from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slices, Slicing
@@ -124,13 +125,8 @@ def columns_of(problem: Slicing) -> Columns:
 def _fixed(problem: Slicing) -> FloatArray:
     """Seconds that an operator of each kind takes on each device however small its part is."""
     kinds = {kind: row for row, kind in enumerate(dict.fromkeys(op.kind for op in problem.graph.operators))}
-    table = [
-        [
-            problem.overhead_seconds.get(kind, {}).get(device.name, device.launch_seconds)
-            for device in problem.cluster.devices
-        ]
-        for kind in kinds
-    ]
+    known = {kind: problem.overhead_seconds.get(kind, FrozenDict[str, float]()) for kind in kinds}
+    table = [[known[kind].get(each.name, each.launch_seconds) for each in problem.cluster.devices] for kind in kinds]
     row = np.asarray([kinds[op.kind] for op in problem.graph.operators], dtype=np.int64)
     return np.asarray(table, dtype=np.float64).reshape(len(kinds), len(problem.cluster.devices))[row]
 
@@ -189,3 +185,33 @@ def is_sound(problem: Slicing, plan: PlanColumns) -> bool:
         or (first > end).any()
         or ((first < end) & np.isnan(columns.seconds)).any()
     )
+
+
+class Blocks(NamedTuple):
+    """Channels and rows [first, end) of tensors; empty blocks consist of zeros. Each of shape (blocks, devices)."""
+
+    first_channel: IntArray
+    end_channel: IntArray
+    first_row: IntArray
+    end_row: IntArray
+
+    @property
+    def cells(self) -> IntArray:
+        """Number of cells."""
+        return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
+
+    def shared(self, other: Blocks) -> IntArray:
+        """Number of cells that both blocks contain."""
+        wide = np.minimum(self.end_channel, other.end_channel) - np.maximum(self.first_channel, other.first_channel)
+        high = np.minimum(self.end_row, other.end_row) - np.maximum(self.first_row, other.first_row)
+        both: IntArray = np.maximum(wide, 0) * np.maximum(high, 0)
+        return both
+
+    def at(self, rows: IntArray) -> Blocks:
+        """Some rows."""
+        return Blocks(*(side[rows] for side in self))
+
+    def only(self, there: BoolArray) -> Blocks:
+        """The same, without the blocks that are not there or have no cell."""
+        there = there & (self.first_channel < self.end_channel) & (self.first_row < self.end_row)
+        return Blocks(*(np.where(there, side, 0) for side in self))

@@ -12,7 +12,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.slicing.columns import CHANNELS, DIMENSIONS, READINGS, ROWS, WHOLE, Columns, PlanColumns
+from opweave.problems.slicing.columns import CHANNELS, DIMENSIONS, READINGS, ROWS, WHOLE, Blocks, Columns, PlanColumns
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import (
@@ -30,35 +30,6 @@ from opweave.problems.timeline import (
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slicing
-
-
-class Blocks(NamedTuple):
-    """Channels and rows [first, end) of tensors; empty blocks consist of zeros. Each of shape (blocks, devices)."""
-
-    first_channel: IntArray
-    end_channel: IntArray
-    first_row: IntArray
-    end_row: IntArray
-
-    @property
-    def cells(self) -> IntArray:
-        """Number of cells."""
-        return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
-
-    def shared(self, other: Blocks) -> IntArray:
-        """Number of cells that both blocks contain."""
-        wide = np.minimum(self.end_channel, other.end_channel) - np.maximum(self.first_channel, other.first_channel)
-        high = np.minimum(self.end_row, other.end_row) - np.maximum(self.first_row, other.first_row)
-        return np.maximum(wide, 0) * np.maximum(high, 0)
-
-    def at(self, rows: IntArray) -> Blocks:
-        """Some rows."""
-        return Blocks(*(side[rows] for side in self))
-
-    def only(self, there: BoolArray) -> Blocks:
-        """The same, without the blocks that are not there or have no cell."""
-        there = there & (self.first_channel < self.end_channel) & (self.first_row < self.end_row)
-        return Blocks(*(np.where(there, side, 0) for side in self))
 
 
 class Moves(NamedTuple):
@@ -130,8 +101,9 @@ class Played:
         share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
         compute = columns.fixed + (columns.seconds - columns.fixed) * share
         return Moves(
-            there,
-            *(_added(v, each, np.zeros((count, devices), dtype=columns.number)) for each in (lacking, sent)),
+            there=there,
+            received=_added(v, lacking, np.zeros((count, devices), dtype=columns.number)),
+            moved=_added(v, sent, np.zeros((count, devices), dtype=columns.number)),
             waits=_added(v, seconds, np.zeros((count, devices))),
             compute=np.where(there, compute, 0.0),
             airtime=_added(v, air, np.zeros(count)),
@@ -142,7 +114,7 @@ class Played:
         rates, latencies = (
             np.asarray(each, dtype=np.float64) for each in (self._problem.rates, self._problem.latencies)
         )
-        return latencies + size.astype(np.float64) / rates
+        return np.asarray(latencies + size.astype(np.float64) / rates)
 
     def _gather(self) -> tuple[list[int], list[float], list[int]]:
         """The outputs that are gathered, and for each the seconds that this takes and its bytes."""
@@ -189,6 +161,12 @@ class Played:
         self.peak_at = dict(zip(self._devices, map(names.__getitem__, held.argmax(axis=0).tolist()), strict=True))
         """The operator during which it does; None before the first and after the last."""
 
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Start and end of every operator in seconds, in running order."""
+        order, operators = self._plan.order, self._problem.graph.operators
+        times = zip(self._begin[order].tolist(), self._end[order].tolist(), strict=True)
+        return {operators[row].id: pair for row, pair in zip(order.tolist(), times, strict=True)}
+
     def details(self) -> SlicingDetails:
         """Seconds and bytes of every operator on every device."""
         moves, target = self._moves, self._problem.output_device
@@ -216,8 +194,8 @@ class Played:
         """The operators in the plan's order; nothing of them needs validation."""
         plan, moves, operators = self._plan, self._moves, self._problem.graph.operators
         share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
-        columns = (share, moves.waits, moves.compute, moves.moved, moves.there)
-        columns += (plan.dimension, self._begin, self._end, moves.airtime, self._ends.argmax(axis=1))
+        columns: tuple[Any, ...] = (share, moves.waits, moves.compute, moves.moved, moves.there, plan.dimension)
+        columns += (self._begin, self._end, moves.airtime, self._ends.argmax(axis=1))
         steps, devices = [], self._devices
         for row, shares, waits, compute, moved, there, dimension, begin, end, airtime, slowest in zip(
             plan.order.tolist(), *(each[plan.order].tolist() for each in columns), strict=True
@@ -252,27 +230,22 @@ class Played:
         sent = moves.there & (moves.moved > 0)
         begin, wait = self._begin[:, None], self._ends - moves.compute
         rows = np.stack([sent, moves.there], axis=2)  # a device receives, then runs
-        step, k, runs = np.nonzero(rows[order])
-        v, runs = order[step], runs.astype(bool)
+        step, k, second = np.nonzero(rows[order])
+        v, runs = order[step], second > 0
         starts = np.where(runs, (begin + wait)[v, k], self._begin[v])
         stops = np.where(runs, np.minimum(self._end[v], starts + moves.compute[v, k]), (begin + wait)[v, k])
         target = 0 if self._problem.output_device is None else self._devices.index(self._problem.output_device)
-        moved = np.asarray(sizes, dtype=self._columns.number) > 0
-        late = np.flatnonzero(moved)
+        late = np.flatnonzero(np.asarray(sizes, dtype=object) > 0)
         after = self._over + np.concatenate(([0.0], np.cumsum(seconds)))
         size = np.where(runs, 0, np.minimum(moves.moved[v, k], LARGEST)).astype(np.int64)
         got = np.asarray(tensors, dtype=np.int64)[late]
         count = len(v) + len(late)
-        causes, brought = self._causes(names, v, k, runs, got, count)
+        causes, brought = self._causes(names, v, runs, got, count)
         zero = np.zeros(count, dtype=np.int64)
+        run = np.append(runs, zero[: len(late)] > 0)
         return Activities(
-            kind=np.concatenate(
-                [
-                    np.where(runs, int(ActivityKind.RUN), int(ActivityKind.RECEIVE)),
-                    zero[: len(late)] + int(ActivityKind.RECEIVE),
-                ]
-            ),
-            resource=np.concatenate([np.where(runs, k, devices + k), zero[: len(late)] + devices + target]),
+            kind=np.where(run, int(ActivityKind.RUN), int(ActivityKind.RECEIVE)),
+            resource=np.append(k, zero[: len(late)] + target) + np.where(run, 0, devices),
             start=np.concatenate([starts, after[late]]),
             end=np.concatenate([stops, after[late + 1]]),
             what=np.concatenate([v, names.tensor(got)]),
@@ -287,7 +260,7 @@ class Played:
         )
 
     def _causes(
-        self, names: Names, v: IntArray, k: IntArray, runs: BoolArray, got: IntArray, count: int
+        self, names: Names, v: IntArray, runs: BoolArray, got: IntArray, count: int
     ) -> tuple[Adjacency, IntArray]:
         """Everything waits for the producers of its inputs on all devices, and a run for what its device receives."""
         columns, producer = self._columns, self._problem.graph.arrays.producer

@@ -23,14 +23,22 @@ def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
         return Evaluation(objective=None, violations=tuple(_unusable(problem, solution)))
     played = Played(problem, plan)
     broken = tuple(_violations(problem, solution, played))
-    judged = Evaluation(objective=played.latency, violations=broken, details=played.details())
-    return judged.with_timeline(played.timeline())
+    judged: Evaluation[SlicingDetails] = Evaluation(objective=played.latency, violations=broken)
+    return judged.with_timeline(played.timeline).with_details(played.details)
 
 
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
     """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
     plan = _playable(problem, solution)
     return {} if plan is None else Played(problem, plan).peak
+
+
+def intervals(problem: Slicing, solution: Slices) -> Mapping[str, tuple[float, float]]:
+    """Start and end of every operator in seconds; positions in the order if the solution cannot be replayed."""
+    plan = _playable(problem, solution)
+    if plan is None:
+        return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
+    return Played(problem, plan).intervals()
 
 
 def _playable(problem: Slicing, solution: Slices) -> PlanColumns | None:

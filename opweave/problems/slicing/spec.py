@@ -20,7 +20,7 @@ from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.columns import Columns, columns_of
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.rules import judge, memory_peaks
+from opweave.problems.slicing.rules import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
@@ -285,10 +285,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        details = judge(self, solution).details
-        if details is None:
-            return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
-        return {step.operator: (step.start, step.end) for step in details.steps}
+        return intervals(self, solution)
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
