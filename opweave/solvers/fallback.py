@@ -47,12 +47,11 @@ def plan_first(problem: Problem[Any, Any], solver: Solver, run: Run, referee: Re
     if not LEAST_FIRST * run.allowance.beyond < expected <= MOST_FIRST * run.time_limit:
         return
     scout = Run(time_limit=run.time_limit, seed=run.seed, began=run.began)
-    with suppress(OverdueError):
-        name = _run_baselines(problem, scout, run.allowance.until_overdue)
-        if scout.candidates:
-            run.spare = scout.candidates[-1], name
-            with Interrupter(run.allowance.until_late):
-                referee.judge(scout.candidates[-1].solution)
+    name = _run_baselines(problem, scout, run.allowance.until_overdue)
+    if scout.candidates:
+        run.spare = scout.candidates[-1], name
+        with suppress(OverdueError), Interrupter(run.allowance.until_late):
+            referee.judge(scout.candidates[-1].solution)
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
@@ -68,24 +67,15 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
         found, name = run.spare
         run.found(found.solution, found.objective)
     else:
-        try:
-            with referee.first_plan():
-                name = _run_baselines(problem, run, run.allowance.until_overdue)
-        except OverdueError:
-            outcome = replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
+        with referee.first_plan():
+            name = _run_baselines(problem, run, run.allowance.until_overdue)
     if run.candidates:
         return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
-    return outcome
+    return replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
 
 
 def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], float]) -> str:
-    """Run baselines until one has a plan, and return its name.
-
-    Raises
-    ------
-    OverdueError
-        If no seconds are ``left`` before that.
-    """
+    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one."""
     own = [solver.name for solver in registered(problem.kind) if solver.baseline]
     name = ""
     for name in own if problem.reading is not None else BASELINES.get(problem.kind, own):
@@ -99,6 +89,8 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
                 solver.run(problem, run)
         except (ContradictionError, OpweaveError):
             continue
+        except OverdueError:
+            break
         if run.candidates:
             break
     return name
