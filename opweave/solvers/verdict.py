@@ -29,10 +29,10 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 SECONDS_PER_OPERATOR = {
     "memory_ordering": 15e-6,
-    "placement": 25e-6,
-    "batched_mapping": 100e-6,
-    "pipeline": 20e-6,
-    "slicing": 250e-6,
+    "placement": 15e-6,
+    "batched_mapping": 30e-6,
+    "pipeline": 15e-6,
+    "slicing": 10e-6,
     "memory_layout": 20e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
