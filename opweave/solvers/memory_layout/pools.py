@@ -19,8 +19,8 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.exact import stacked
 from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.memory_layout.growing import stacked
 from opweave.solvers.memory_layout.plans import report
 from opweave.solvers.memory_layout.sections import Space, sections_of, space_in
 from opweave.solvers.rounding import SUMMATION
