@@ -23,7 +23,7 @@ import opweave as ow
 from benchmarks.tables import run_parts, show
 from tests.oracles.memory_ordering import best_ordering_by_states, bytes_while_running
 
-GRAPHS, SECONDS, MOST_ORDERS = 320, 10.0, 20_000
+GRAPHS, SECONDS, MOST_ORDERS = 320, 5.0, 20_000
 
 
 def graph_of(dice: random.Random, operators: int) -> ow.OpGraph:
