@@ -281,7 +281,7 @@ def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> Non
 def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
 
-    Once the time is up, an allocator comes first: it waits for no compiled loop.
+    Once the time is up, an allocator comes first: it waits for no compiled loop, and no clock stops it.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     order = given_order(problem.ordering)
     layout = problem.layout(order)
     scout = Run()
-    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm",):
+    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm", "nearest_end"):
         if layout is not None and scout.best is None:
             with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
                 go_on_with(layout, rule, scout)
