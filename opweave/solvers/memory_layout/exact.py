@@ -167,8 +167,8 @@ class Arena:
         while not self.settled():
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
-                self._grow(part)
                 if len(part.rows) > LARGE:
+                    self._grow(part)
                     self._eject(part, per_storage * FIRST_STEPS // len(part.rows))
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
@@ -208,6 +208,8 @@ class Arena:
                     failed = target
             else:
                 failed = target
+                if target == self.bound:
+                    self._grow(part)
             failed = max(failed, self.bound - 1)
             if part.height - failed <= 1:
                 return
