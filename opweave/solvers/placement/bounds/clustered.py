@@ -46,6 +46,9 @@ HALVINGS = 12
 WORTH = 1e-7
 """Relative increase of a head that is worth bisecting."""
 
+MOST_ENTRANTS = 24
+"""Most tensors looked at that enter a cluster; none on problems so large that clusters are smaller."""
+
 
 class Front(NamedTuple):
     """Heads, and what they mean for operators that follow: arrivals of flows and ends, from other devices only.
@@ -103,7 +106,7 @@ def new_cluster(arrays: PlacementArrays, largest: int) -> Cluster:
         heads=np.zeros(largest),
         left=np.zeros(largest),
         tails=np.zeros(largest),
-        entrants=np.zeros(largest, dtype=np.int64),
+        entrants=np.zeros(MOST_ENTRANTS if largest >= MOST_ENTRANTS else 0, dtype=np.int64),
         flow=np.zeros(count, dtype=np.int64),
         due=np.zeros(count),
         entered=never.copy(),
@@ -129,12 +132,10 @@ def add_job(cluster: Cluster, jobs: int, head: float, seconds: float, tail: floa
 def note_entrant(arrays: PlacementArrays, cluster: Cluster, entrants: int, test: int, f: int, rest: float) -> int:
     """List the source of a flow into a cluster, one for every tensor; return their number."""
     u, tensor = arrays.source[f], arrays.tensor[f]
-    if cluster.entered[u] == test:
-        if arrays.tensor[cluster.flow[u]] == tensor:
-            cluster.due[u] = max(cluster.due[u], rest)
-    elif cluster.crossed[tensor] != test and entrants < len(cluster.entrants):
-        cluster.entered[u], cluster.crossed[tensor] = test, test
-        cluster.flow[u], cluster.due[u] = f, rest
+    if cluster.entered[u] == test and arrays.tensor[cluster.flow[u]] == tensor:
+        cluster.due[u] = max(cluster.due[u], rest)
+    elif cluster.entered[u] != test and cluster.crossed[tensor] != test and entrants < len(cluster.entrants):
+        cluster.entered[u], cluster.crossed[tensor], cluster.flow[u], cluster.due[u] = test, test, f, rest
         cluster.entrants[entrants] = u
         return entrants + 1
     return entrants
@@ -388,8 +389,7 @@ def raise_marked(
         marked[v] = False
         possible = False
         for k in range(devices):
-            if arrays.seconds[v, k] == np.inf:
-                heads[v, k] = np.inf
+            heads[v, k] = np.inf if arrays.seconds[v, k] == np.inf else heads[v, k]
             if heads[v, k] < np.inf:
                 latest = most - arrays.seconds[v, k] - tails[v, k]
                 heads[v, k], test = clustered_head(arrays, order, position, front, cluster, test, v, k, latest)
