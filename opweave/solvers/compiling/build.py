@@ -41,7 +41,7 @@ from opweave.solvers.compiling.lowering import LeanCompiler
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Options of numba's ``jit`` for loops."""
 
-HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "pipeline_class": LeanCompiler}
+HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 """Options of numba's ``jit`` for the helpers that loops call."""
 
 _jit: Any = numba.njit
@@ -145,7 +145,20 @@ def _remembered(function: Any, context: Any, arguments: tuple[Any, ...], named: 
     return _CALLS[key][0]
 
 
-_FLATTENER = Flattener(_jit(**HELPER_OPTIONS))
+class _Helper(registry.CPUDispatcher):  # type: ignore[misc,unused-ignore]
+    """A helper of loops. Numbers written in a call are numbers like others, so they ask for no version of their own."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """The helper's signature for these types of arguments."""
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+
+
+def _helper(function: Callable[..., Any]) -> Any:
+    made: Any = _Helper
+    return made(function, targetoptions=HELPER_OPTIONS, pipeline_class=LeanCompiler)
+
+
+_FLATTENER = Flattener(_helper)
 
 
 def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
