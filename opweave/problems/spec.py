@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping
 from inspect import isabstract
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -109,6 +109,12 @@ class FrozenDict(Mapping[Key, Value]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def keys(self) -> KeysView[Key]:  # Mapping's own views ask for one key after the other
+        return self._items.keys()
+
+    def items(self) -> ItemsView[Key, Value]:
+        return self._items.items()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))

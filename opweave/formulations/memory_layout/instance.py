@@ -142,16 +142,20 @@ class LayoutInstance:
 
     def layout(self, offset: IntArray, pool: IntArray | None = None) -> Layout:
         """The solution for offsets and pools of the blocks; None for the first pool. Both of shape (blocks,)."""
+        problem, known = self.problem, offset.tolist()
         offsets: dict[str, int] = {}
         pools: dict[str, str] = {}
+        if len(problem.pools) == 1 and not problem.in_place:
+            offsets = dict(zip([each.id for each in problem.lifetimes], known, strict=True))
+            return Layout.made_of(offset=FrozenDict(offsets), pool=FrozenDict())
         places = np.zeros(len(self), dtype=np.int64) if pool is None else pool
-        for block, at, number in zip(self.problem.blocks, offset.tolist(), places.tolist(), strict=True):
+        for block, at, number in zip(problem.blocks, known, places.tolist(), strict=True):
             for each in block.members:
-                offsets[each.id], pools[each.id] = at, self.problem.pools[number].name
-        order = [each.id for each in self.problem.lifetimes]
-        return Layout(
+                offsets[each.id], pools[each.id] = at, problem.pools[number].name
+        order = [each.id for each in problem.lifetimes]
+        return Layout.made_of(
             offset=FrozenDict({name: offsets[name] for name in order}),
-            pool=FrozenDict({} if len(self.problem.pools) == 1 else {name: pools[name] for name in order}),
+            pool=FrozenDict({} if len(problem.pools) == 1 else {name: pools[name] for name in order}),
         )
 
     def places(self, layout: Layout) -> tuple[IntArray, IntArray]:
@@ -181,7 +185,8 @@ def live_bytes(begin: IntArray, end: IntArray, size: IntArray, sections: int) ->
 def lower(problem: MemoryLayout) -> LayoutInstance:
     """The arrays of a problem."""
     blocks, pools = problem.blocks, problem.pools
-    begin, end = (np.asarray([getattr(block, name) for block in blocks], dtype=np.float64) for name in ("begin", "end"))
+    begin = np.asarray([block.begin for block in blocks], dtype=np.float64)
+    end = np.asarray([block.end for block in blocks], dtype=np.float64)
     moment = np.unique(np.concatenate([begin, end]))
     size = np.asarray([block.bytes for block in blocks], dtype=np.int64)
     capacity = np.asarray([NO_LIMIT if pool.bytes is None else pool.bytes for pool in pools], dtype=np.int64)
@@ -189,7 +194,7 @@ def lower(problem: MemoryLayout) -> LayoutInstance:
     given = ([problem.fixed[each.id] for each in block.members if each.id in problem.fixed] for block in blocks)
     known = [places[0] if places else -1 for places in given] if problem.fixed else [-1] * len(blocks)
     fixed = np.asarray(known, dtype=np.int64)
-    alignment = np.asarray([max(each.alignment for each in block.members) for block in blocks], dtype=np.int64)
+    alignment = np.asarray([max([each.alignment for each in block.members]) for block in blocks], dtype=np.int64)
     at = np.maximum(fixed, 0)
     fits = ((at + size)[:, None] <= capacity) | ~((size > 0) & (end > begin))[:, None]
     aligned = (at[:, None] % pool_alignment == 0) & (at % alignment == 0)[:, None]

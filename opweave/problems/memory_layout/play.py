@@ -62,7 +62,7 @@ class Solid:
 
 def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
     """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool."""
-    pools_of, offsets, blocks = problem.pools_of(solution), dict(solution.offset), problem.blocks
+    pools_of, offsets, blocks = problem.pools_of(solution), dict(solution.offset.items()), problem.blocks
     if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
         return None
     solid = problem.solid

@@ -60,8 +60,11 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
     tops = np.zeros(len(problem.pools), dtype=np.int64)
     np.maximum.at(tops, lives.resource, lives.offset + lives.bytes)
     inside: list[list[Lifetime]] = [[] for _ in problem.pools]
-    for each in problem.lifetimes:
-        inside[pools[each.id] or 0].append(each)
+    if len(inside) == 1:
+        inside[0] += problem.lifetimes
+    else:
+        for each in problem.lifetimes:
+            inside[pools[each.id] or 0].append(each)
     for pool, top, peak, held in zip(problem.pools, tops.tolist(), peaks, inside, strict=True):
         seconds = 0.0 if pool.speed is None else math.fsum(pool.seconds(each.moved) for each in held)
         uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
@@ -75,12 +78,14 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
 
 def _places(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
-    pools_of, offsets = problem.pools_of(solution), dict(solution.offset)
+    pools_of, offsets = problem.pools_of(solution), dict(solution.offset.items())
     free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
+    step = max(pool.alignment for pool in problem.pools)
     for each in problem.lifetimes:
-        pool, offset = problem.pools[pools_of[each.id] or 0], offsets[each.id]
-        if free and each.pools is None and not offset % max(each.alignment, pool.alignment):
-            continue  # both alignments are powers of two
+        offset = offsets[each.id]
+        if free and each.pools is None and not offset % step and not offset % each.alignment:
+            continue
+        pool = problem.pools[pools_of[each.id] or 0]
         for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
             if offset % alignment:
                 message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"

@@ -67,6 +67,8 @@ class Block:
     @classmethod
     def of(cls, members: tuple[Lifetime, ...]) -> Block:
         """The block of some storages."""
+        if len(members) == 1:
+            return cls(members, members[0].begin, members[0].end, members[0].bytes)
         begin, end = min(each.begin for each in members), max(each.end for each in members)
         return cls(members, begin, end, max(each.bytes for each in members))
 
@@ -229,6 +231,8 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The storages, those at one place as one block, in the order of their first members."""
+        if not self.in_place:
+            return tuple(Block.of((each,)) for each in self.lifetimes)
         groups = united(self._index, self.in_place)
         return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
 

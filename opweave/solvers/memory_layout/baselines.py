@@ -120,7 +120,7 @@ def size_classes(instance: LayoutInstance) -> Places | None:
     NoPlanError
         With fixed offsets, or storages that have to share a pool or must not.
     """
-    if len(np.unique(instance.team)) < len(instance) or len(instance.apart):
+    if np.bincount(instance.team).max(initial=0) > 1 or len(instance.apart):
         raise NoPlanError("an allocator with size classes knows no storages that belong together or apart")
     rows, _, _, events = life_of(instance, Taste())
     step = int(max(instance.alignment.max(initial=1), instance.pool_alignment.max(initial=1)))
@@ -128,7 +128,9 @@ def size_classes(instance: LayoutInstance) -> Places | None:
     unit = np.maximum(finest, step).astype(np.int64)  # both are powers of two
     slot = (-(-instance.bytes[rows] // unit) * unit).tolist()
     prefer, capacity, count = fastest_first(instance), instance.capacity.tolist(), len(slot)
-    choices = [[p for p in pools if p != NOWHERE] for pools in prefer[rows].tolist()]
+    kinds, kind = np.unique(prefer[rows], axis=0, return_inverse=True)
+    ways = [[p for p in pools if p != NOWHERE] for pools in kinds.tolist()]
+    choices = [ways[each] for each in kind.ravel().tolist()]
     free: list[dict[int, list[int]]] = [{size: [] for size in slot} for _ in capacity]
     at, chosen, top = [0] * count, [0] * count, [0] * len(capacity)
     for event in events:
@@ -136,14 +138,16 @@ def size_classes(instance: LayoutInstance) -> Places | None:
         if event < count:
             free[chosen[j]][slot[j]].append(at[j])
             continue
-        fits = (p for p in choices[j] if free[p][slot[j]] or top[p] + slot[j] <= capacity[p])
-        chosen[j] = p = next(fits, NOWHERE)
-        if p == NOWHERE:
-            return None
-        if free[p][slot[j]]:
-            at[j] = free[p][slot[j]].pop()
+        size = slot[j]
+        for p in choices[j]:
+            if free[p][size]:
+                chosen[j], at[j] = p, free[p][size].pop()
+                break
+            if top[p] + size <= capacity[p]:
+                chosen[j], at[j], top[p] = p, top[p], top[p] + size
+                break
         else:
-            at[j], top[p] = top[p], top[p] + slot[j]
+            return None
     offset, pool = np.zeros(len(instance), dtype=np.int64), prefer[:, 0].copy()
     offset[rows], pool[rows] = at, chosen
     return Places(offset, pool)
