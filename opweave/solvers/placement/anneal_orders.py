@@ -8,7 +8,8 @@ The scheduler times operators in order. So nothing before the first operator tha
 last one devices and ports serve the same operators and flows in the same order. Kept are the times of the plan, and for
 each operator, flow, device and port the longest path from there to the end. So only the operators between are timed
 again: a move is refused if some path from one of them to the end is above the threshold. After an accepted move, times
-are worked out further until nothing changes any more, and paths to the end as far back as the next move needs them.
+are worked out as far ahead, and paths to the end as far back, as the next move needs them. So moves come in blocks that
+begin at nearby positions: most of a large plan is then timed once a block.
 """
 
 from __future__ import annotations
@@ -44,11 +45,21 @@ SHIFT, ALONE, CONNECTED, STRETCH, PRIVATE = 0, 1, 2, 3, 4
 KINDS = np.array([SHIFT] * 9 + [ALONE] * 4 + [CONNECTED] * 3 + [STRETCH] * 3 + [PRIVATE])
 """Kinds of moves, and how many of twenty moves are of each kind."""
 
-DECIDING, REFRESHED = 0.5, 32
-"""Share of moves that begin with an operator on a critical path, and the number of moves for which one serves."""
+SHIFTED = 0.5
+"""Share of moves of one operator to another device that shift it in the order as well."""
+
+DECIDING = 0.5
+"""Share of moves that begin with an operator on a critical path."""
+
+BLOCK, NEARBY = 128, 128
+"""Moves of a block, for which one critical path serves, and the number of positions among which they begin."""
 
 ROUNDED = 1.0 + 1e-12
 """Moves that change nothing are accepted although an end plus the least time left may be larger by rounding."""
+
+NEAR, LONGEST_SHIFT = 0.95, 50
+"""Share of shifts that go no farther than this many positions: only operators with few neighbours can go farther, and
+all operators between have to be timed again."""
 
 LARGEST_GROUP = 60
 LONGEST_STRETCH = 256
@@ -130,20 +141,32 @@ def time_between(
 
 
 @inlined
-def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, last: int) -> None:
-    """Time the plan from a position on, at least to another, and further until nothing changes any more."""
-    devices = arrays.seconds.shape[1]
-    if arrays.model == PORT_TENSOR:
-        for at in range(first, last + 1):
-            v = plan.order[at]
-            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-                t = arrays.tensor[arrays.incoming[i]]
-                for b in range(devices):
-                    f = kept.copy[t, b]
-                    if f >= 0 and first <= plan.position[arrays.target[f]] <= last:
-                        kept.copy[t, b] = -1
+def forget(arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
+    """Forget which flows send tensors to devices for the operators at some positions."""
+    if arrays.model != PORT_TENSOR:
+        return
+    for at in range(first, last + 1):
+        v = plan.order[at]
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            t = arrays.tensor[arrays.incoming[i]]
+            for b in range(copy.shape[1]):
+                f = copy[t, b]
+                if f >= 0 and first <= plan.position[arrays.target[f]] <= last:
+                    copy[t, b] = -1
+
+
+@inlined
+def look_ahead(
+    arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, reach: int, until: int
+) -> tuple[int, int]:
+    """Time the plan between two positions, from ``first`` on to ``until``.
+
+    Nothing changes after the position ``reach`` but through what runs before. Returns both ends of what remains to be
+    timed: the first position, the number of operators for none, and its ``reach``.
+    """
+    devices, count = arrays.seconds.shape[1], len(plan.order)
     renewed(trial.free, kept.free[first])
-    for at in range(first, len(plan.order)):
+    for at in range(first, until + 1):
         v = plan.order[at]
         k = plan.device[v]
         ready = trial.free[k]
@@ -172,15 +195,16 @@ def time_on(arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Tria
             if arrive != kept.arrived[f]:
                 kept.arrived[f] = arrive
                 for j in range(arrays.after_start[u], arrays.after_start[u + 1]):
-                    last = max(last, plan.position[arrays.after[j]])
+                    reach = max(reach, plan.position[arrays.after[j]])
         end = ready + arrays.seconds[v, k]
         trial.free[k] = end
         if end != kept.end[v]:
             kept.end[v] = end
             for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-                last = max(last, plan.position[arrays.after[i]])
-        if not renewed(kept.free[at + 1], trial.free) and at >= last:
-            break
+                reach = max(reach, plan.position[arrays.after[i]])
+        if not renewed(kept.free[at + 1], trial.free) and at >= reach:
+            return count, -1
+    return until + 1, reach
 
 
 @inlined
@@ -317,21 +341,34 @@ def anneal(
     trial = Trial(np.zeros(count), np.zeros(kept.copy.shape), kept.copy.copy(), np.zeros(3 * devices))
     current = best = np.inf
     stale, reach = -1, count  # the last position with wrong paths to the end, and how far back they may be wrong
+    ahead, until = count, -1  # the first position with wrong times, and how far on they may be wrong
     group = np.empty(2 * count + 1, dtype=np.int64)
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
     decisive, chosen, fresh = np.empty(count, dtype=np.int64), 0, False
+    begin, size_near, near = 0, 0, np.empty(count, dtype=np.int64)
     for move in range(-1, len(draws)):  # the first time through, the plan is timed as it stands
         if move >= 0 and halt[0] != 0:
             break
         row = max(move, 0)
-        if row % REFRESHED == 0 and not fresh and move >= 0:
-            chosen, fresh = deciding(arrays, plan, taken, -2 - move, decisive), True
-        v = int(draws[row, 0] * count)
-        if draws[row, 0] < DECIDING and chosen > 0:
-            v = decisive[int(draws[row, 0] / DECIDING * chosen)]
-        elif chosen > 0:
-            v = int((draws[row, 0] - DECIDING) / (1.0 - DECIDING) * count)
+        if row % BLOCK == 0 and move >= 0:
+            if ahead < count:
+                ahead, until = look_ahead(arrays, plan, kept, trial, ahead, until, count - 1)
+                current = kept.free[count, :devices].max()
+            if not fresh:
+                chosen, fresh = deciding(arrays, plan, taken, -2 - move, decisive), True
+            begin = max(0, min(int(draws[row, 0] * count) - NEARBY // 2, count - NEARBY))
+            size_near = 0
+            for i in range(chosen):
+                if begin <= plan.position[decisive[i]] < begin + NEARBY:
+                    near[size_near] = decisive[i]
+                    size_near += 1
+        draw = draws[row, 0]
+        if draw < DECIDING and size_near > 0:
+            v = near[int(draw / DECIDING * size_near)]
+        else:
+            draw = (draw - DECIDING) / (1.0 - DECIDING) if size_near > 0 else draw
+            v = plan.order[begin + int(draw * min(count, NEARBY))]
         kind = KINDS[int(draws[row, 1] * len(KINDS))] if devices > 1 else SHIFT
         threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
         size, at = 0, plan.position[v]
@@ -340,6 +377,8 @@ def anneal(
             first, last = 0, count - 1
         elif kind == SHIFT:
             low, high = window(arrays, plan, v)
+            if draws[row, 5] < NEAR:
+                low, high = max(low, at - LONGEST_SHIFT), min(high, at + LONGEST_SHIFT)
             to = low + int(draws[row, 3] * (high - low + 1))
             if to == at:
                 continue
@@ -367,6 +406,12 @@ def anneal(
                 old[i] = plan.device[w]
                 if old[i] != k:
                     settle(arrays, plan, w, k)
+            if kind == ALONE and draws[row, 3] < SHIFTED:
+                low, high = window(arrays, plan, v)
+                low, high = max(low, at - LONGEST_SHIFT), min(high, at + LONGEST_SHIFT)
+                to = low + int(draws[row, 3] / SHIFTED * (high - low + 1))
+                slide(plan, at, to)
+                first, last = min(first, to), max(last, at, to)
             for i in range(size):
                 if old[i] != k:
                     last = max(last, last_touched(arrays, plan, group[i], old[i], k))
@@ -377,17 +422,28 @@ def anneal(
             if last < stale:
                 stale, reach = look_back(arrays, plan, kept.copy, left, trial, stale, reach, last + 1)
                 reach = min(reach, first)
+            if first > ahead:
+                ahead, until = look_ahead(arrays, plan, kept, trial, ahead, until, first - 1)
+                until = max(until, last)
             value = time_between(arrays, plan, kept, left, trial, first, last, move, threshold)
         if value <= threshold:
-            time_on(arrays, plan, kept, trial, first, last)
-            stale, reach = max(stale, last), min(reach, first)
-            current, fresh = kept.free[count, :devices].max(), False
-            if current < best or move < 0:
+            forget(arrays, plan, kept.copy, first, last)
+            known, beyond = ahead, until
+            ahead, until = look_ahead(
+                arrays, plan, kept, trial, first, last if known > last else max(last, until), last
+            )
+            if known > last and known < count:
+                ahead, until = min(ahead, known), max(until, known, beyond)
+            stale, reach, fresh = max(stale, last), min(reach, first), False
+            if value < best and ahead < count:
+                ahead, until = look_ahead(arrays, plan, kept, trial, ahead, until, count - 1)
+            current = kept.free[count, :devices].max() if ahead == count else value
+            if ahead == count and current < best or move < 0:
                 best = current
                 best_order[:] = plan.order
                 best_device[:] = plan.device
             continue
-        if size == 0:
+        if to != at:
             slide(plan, to, at)
         for i in range(size):
             if old[i] != plan.device[group[i]]:
