@@ -30,7 +30,7 @@ from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
-from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, least_footprints
+from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, prove_total
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -240,9 +240,7 @@ def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run:
     arrays = arrays_of(instance, run.halt)
     with run.share(0.5):
         if problem.objective == "total":
-            footprints, source = least_footprints(arrays, run.should_stop)
-            run.proved(int(footprints.sum()), source if source == "nothing" else f"sum of {source}")
-            return footprints
+            return prove_total(problem, run)
         if instance.operators > FORCED_OPERATORS or run.should_stop():
             run.proved(instance.start_bytes(), "the graph inputs")
             return np.zeros(instance.operators, dtype=np.int64)

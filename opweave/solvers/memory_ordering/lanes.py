@@ -17,8 +17,8 @@ from opweave.solvers.memory_ordering.totals import (
     CUT_OPERATORS,
     KICKS,
     improve_total,
+    prove_total,
     report_greedy_totals,
-    total_bound,
 )
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
@@ -113,8 +113,7 @@ def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
 def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
     """Totals: the sum of least footprints, the integer program if it is small enough, then the state search."""
     report_greedy_totals(problem, run)
-    run.enter("minimum cuts")
-    run.proved(*total_bound(arrays_of(lower(problem), run.halt), run.should_stop))
+    prove_total(problem, run)
     suited = engine_for(problem)
     if suited is not None and not run.should_stop():
         outcome = run_while_it_helps(suited, problem, run)

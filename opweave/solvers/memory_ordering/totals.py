@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from opweave.solvers.memory_ordering.arrays import (
     total,
 )
 from opweave.solvers.memory_ordering.baselines import starting_orders
-from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound, upper_keys
 from opweave.solvers.run import Run
 
 SWEEPS = 20
@@ -40,28 +41,63 @@ SLICE = 5_000_000
 """Steps over a neighbour (tens of nanoseconds each when compiled) between two checks of the time."""
 
 
-def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
-    """The least footprint of every operator's step in any order, and the bounds that prove it. Shape (operators,).
+@dataclass(eq=False)
+class Footprints:
+    """The least footprint of every operator's step in any order, as far as it is known. Shape (operators,).
 
-    It is L2 (one minimum cut per operator, as far as time allows) up to 2,000 operators, L1 up to 30,000, else 0.
+    ``open`` are the operators whose bounds one more cut may raise, the most promising last.
     """
-    count = len(arrays.made)
-    if count > FORCED_OPERATORS or should_stop():
-        return np.zeros(count, dtype=np.int64), "nothing"
-    least = forced_footprints(arrays)
-    if count > CUT_OPERATORS:
-        return least, "L1"
-    for v in range(count):
-        if should_stop():
-            return least, "L1 and L2"
-        least[v] = step_bound(arrays, v)
-    return least, "L2"
+
+    least: IntArray
+    open: list[int]
+    source: str
+
+    @classmethod
+    def first(cls, arrays: OrderingArrays, order: IntArray | None, most: int) -> Footprints:
+        """L1, and 0 above 30,000 operators; cuts follow up to ``most`` operators.
+
+        The footprints of any order bound those of L2 from above: they tell where cuts may raise much, or nothing.
+        """
+        count = len(arrays.made)
+        if count > FORCED_OPERATORS:
+            return cls(np.zeros(count, dtype=np.int64), [], "nothing")
+        least = forced_footprints(arrays)
+        gain = upper_keys(arrays, [] if order is None else [order]) - least
+        promising = [v for v in np.argsort(gain, kind="stable").tolist() if gain[v] > 0]
+        return cls(least, promising if count <= most else [], "sum of L1")
+
+    def raise_all(self, arrays: OrderingArrays, should_stop: Callable[[], bool]) -> None:
+        """Raise bounds to L2, by one minimum cut each, as far as time allows."""
+        while self.open and not should_stop():
+            v = self.open.pop()
+            self.least[v] = max(self.least[v], step_bound(arrays, v))
+            self.source = "sum of L1 and L2" if self.open else "sum of L2"
 
 
-def total_bound(arrays: OrderingArrays, should_stop: Callable[[], bool] = lambda: False) -> tuple[int, str]:
-    """A lower bound of the total, the sum of every step's least footprint, and the name of the bounds in it."""
-    least, source = least_footprints(arrays, should_stop)
-    return int(least.sum()), source if source == "nothing" else f"sum of {source}"
+def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
+    """Report the sum of every step's least footprint as a bound; a later call in the run goes on where one stopped.
+
+    Without a time limit there are cuts up to 2,000 operators only.
+
+    Returns
+    -------
+    IntArray
+        The least footprint of every operator's step. Shape (operators,).
+    """
+    instance = lower(problem)
+    arrays = arrays_of(instance, run.halt)
+    run.enter("minimum cuts")
+    known = run.kept.get("footprints")
+    if not isinstance(known, Footprints):
+        if run.should_stop():
+            run.proved(0, "nothing")
+            return np.zeros(instance.operators, dtype=np.int64)
+        order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
+        most = CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS
+        known = run.kept["footprints"] = Footprints.first(arrays, order, most)
+    known.raise_all(arrays, run.should_stop)
+    run.proved(int(known.least.sum()), known.source)
+    return known.least
 
 
 def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:

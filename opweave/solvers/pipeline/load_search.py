@@ -5,20 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.solvers.pipeline.baselines import joint_greedy, sorting
 from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
-from opweave.solvers.pipeline.plans import Best, Plan
+from opweave.solvers.pipeline.plans import Best, Plan, attempt
 from opweave.solvers.pipeline.sets import ChainSteps, Sets
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
 PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
 """Share of the time for plans, before walks bound them, and seconds when there is no time limit."""
+
+MOST_CHANGES = 4
+"""Most changes of a sequence at once."""
 
 WORTH = 1e-4
 """Relative gain that a change of the sequence of devices must bring."""
@@ -89,13 +95,17 @@ class LoadSearch:
         )
 
     def _beyond_sets(self) -> Outcome:
-        """Improve the sequence of devices, then bound it."""
+        """Improve the sequence of devices, bound it, and improve it by larger changes in the time left."""
         self.run.enter("sequences of devices")
+        rng = np.random.default_rng(self.run.seed)
         with self.run.share(PLAN_SHARE, PLAN_SECONDS):
-            self._improve()
+            self._improve(rng)
         if self.problem.max_replicas == 1:
             self.run.enter("walks along the pipeline")
             self._bound()
+        if self.run.time_limit is not None:
+            self.run.enter("sequences of devices")
+            self._leap(rng)
         return finished(self.run, proved=self.run.closed())
 
     def _bound(self) -> None:
@@ -113,19 +123,33 @@ class LoadSearch:
                     break  # no walk at all; whether there is a plan is for others to say
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
 
-    def _improve(self) -> None:
-        """Change the sequence of devices as long as that keeps a smaller threshold."""
-        rng = np.random.default_rng(self.run.seed)
+    def _improve(self, rng: np.random.Generator) -> None:
+        """Begin with simple plans and orders, then change the best sequence of devices."""
+        for plan in plans_of(partial(attempt, rule, self.instance, self.run.seed) for rule in (joint_greedy, sorting)):
+            self.best.consider(plan)
         starts = [list(self.best.plan.devices)] if self.best.plan is not None else []
         starts += [np.argsort(key, kind="stable").tolist() for key in self._orders()]
         for start in starts:
             if self._over():
                 return
             self._settle(start)
+        self._descend(rng)
+
+    def _descend(self, rng: np.random.Generator) -> None:
+        """Change the sequence of devices as long as that keeps a smaller threshold."""
         while not self._over() and self.best.plan is not None:
             devices = list(self.best.plan.devices)
             if not any(self._settle(changed) for changed in self._changes(devices, rng) if not self._over()):
                 break
+
+    def _leap(self, rng: np.random.Generator) -> None:
+        """Make several changes at once, which no single one leads to, until time is up."""
+        while not self._over() and self.best.plan is not None:
+            devices = list(self.best.plan.devices)
+            for _ in range(rng.integers(2, MOST_CHANGES + 1)):
+                devices = next(self._changes(devices, rng), devices)
+            if self._settle(devices):
+                self._descend(rng)
 
     def _orders(self) -> Iterator[np.ndarray]:
         """Keys by which devices make first sequences."""

@@ -18,6 +18,8 @@ from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
+    FIRST_ROUNDS_OVER,
+    NEVER_CUT,
     UNTIMED_ROUNDS,
     LocalSearch,
     empty_search,
@@ -36,10 +38,11 @@ UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
 
 LISTS_SHARE = 0.3
-PROGRAMS_SHARE = 0.6
+PROGRAMS_SHARE, LARGE_PROGRAMS_SHARE = 0.6, 0.15
 """Shares of the time left: for list rules that solve a linear program, and, on small problems, for all variants of list
 rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
-short, a list rule called by name may give a better plan."""
+short, a list rule called by name may give a better plan. On thousands of operators the programs take seconds, in which
+the other stages gain more."""
 
 STAGES_SHARE, STAGES_SECONDS = 0.2, 5.0
 """Share of the time left, and most seconds without a limit, for consecutive stages; they need milliseconds on up to a
@@ -60,8 +63,8 @@ Constraint programming waits only for a brief search, and on small problems for 
 in the time that remains."""
 
 REINSERTION_SHARE = 0.8
-"""Share of a local search that tabu search gets where there are no ports. It is far ahead of annealing on job shops and
-random graphs, and equal on networks."""
+"""Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
+is far ahead of annealing on job shops and random graphs, and equal on networks."""
 
 COOLING_SHARE = 0.7
 """Share of the last local search for one more long cooling; rounds from the best plan follow."""
@@ -71,7 +74,11 @@ FIRST_ROUNDS = 1
 
 
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
-"""Most seconds of its first turn, which comes before the first bounds, and the same for each operator."""
+"""Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
+
+WORTH_GOING_ON, GOING_ON_SHARE = 0.0025, 0.6
+"""Relative gain that tabu search must promise to go on after its first rounds: what it would gain in the time left if
+it kept the rate of its last turn. And the share of the time that its first turns may take together."""
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -136,7 +143,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
-    with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
+    with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
@@ -172,14 +179,31 @@ def set_grain(search: LocalSearch) -> None:
         run.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
 
 
-def _reinsert(search: LocalSearch, most: float = math.inf) -> None:
-    """Run tabu search for its share of the time, where there are no ports."""
+def _reinsert(search: LocalSearch, share: float, most: float = math.inf) -> bool:
+    """Run tabu search for a share of the time, where there are no ports; return whether it would have gone on."""
     left = search.run.remaining()
-    seconds = min(most, UNTIMED_SECONDS if left is None else REINSERTION_SHARE * left)
-    if search.problem.transfers == "delay" and not search.run.should_stop():
-        with search.run.at_most(seconds):
-            go_on_with(search.problem, "tabu", search.run)
-        search.consider_solution(search.run.best)
+    if search.problem.transfers != "delay" or search.run.should_stop():
+        return False
+    with search.run.at_most(min(most, UNTIMED_SECONDS if left is None else share * left)):
+        outcome = go_on_with(search.problem, "tabu", search.run)
+    search.consider_solution(search.run.best)
+    return left is not None and outcome.termination is Termination.TIME_LIMIT
+
+
+def _reinsert_first(search: LocalSearch) -> bool:
+    """Give tabu search its first rounds, and more turns while it gains fast; for a problem that is mostly one module.
+
+    Decomposition finds no plans there, and bounds can wait. Returns whether it still gained when its time was up.
+    """
+    run, worth = search.run, True
+    most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
+    with run.share(GOING_ON_SHARE, UNTIMED_SECONDS):
+        while worth and not run.should_stop():
+            began, left, known = run.elapsed(), run.remaining(), search.makespan
+            worth = _reinsert(search, LOCAL_SHARE, most)
+            rate = (1.0 - search.makespan / known) / max(run.elapsed() - began, 1e-9) if known else 0.0
+            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
+    return worth
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
@@ -217,7 +241,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         How the engine ended, if one ran.
     """
     run, operators, outcome = search.run, search.instance.operators, None
-    small = operators <= SMALL
+    small, annealed = operators <= SMALL, False
     timed = run.time_limit is not None and not small
     equal = False
     if not small and not run.should_stop():
@@ -227,11 +251,16 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     whole = is_whole(search)
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
-    with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
-        _reinsert(search, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
-        search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-        if cooled:
-            cool_down(search)
+    undivided = timed and not whole and search.problem.transfers == "delay" and is_one_module(search)
+    if not (undivided and _reinsert_first(search)):
+        with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+            if not undivided:
+                _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
+            reinserted = search.makespan
+            search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+            if cooled:
+                cool_down(search)
+        annealed = search.makespan < reinserted * (1.0 - TRIAL_GAIN)
     if run.should_stop():
         return outcome
     share = FIRST_DECOMPOSITION_SHARE if whole else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
@@ -254,7 +283,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
-            _reinsert(search)
+            _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
             if cooled:
                 with run.share(COOLING_SHARE):
                     cool_down(search)
@@ -273,5 +302,10 @@ def is_whole(search: LocalSearch) -> bool:
     most = SMALL if not timed else PROVABLE if search.arrays.size.any() or search.arrays.latency.any() else UNDELAYED
     if not TINY < operators <= most or not is_available(search.problem, CONSTRAINT_ENGINE):
         return False
+    return is_one_module(search)
+
+
+def is_one_module(search: LocalSearch) -> bool:
+    """Whether decomposition gains little, because most operators are in one module."""
     _, windows = modules(search.arrays)
-    return max(len(window.inner) for window in windows) >= WHOLE * operators
+    return max(len(window.inner) for window in windows) >= WHOLE * search.instance.operators

@@ -53,6 +53,9 @@ UNTIMED_ROUNDS = 8
 NEVER_CUT = 500
 """Operators up to which every list scheduler takes milliseconds. All of them run then, whatever the time limit."""
 
+FIRST_ROUNDS_OVER = "tabu: first rounds over"
+"""What a run keeps once tabu search has done the rounds that come before those with random moves."""
+
 LONGEST_ROUND = 8
 """Length of a late round as a multiple of a first round's."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
+from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
@@ -17,7 +19,7 @@ from opweave.solvers.placement.anneal import CountedPlan, counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
 from opweave.solvers.placement.earliest import earliest_first
 from opweave.solvers.placement.guided import MOST_COLUMNS, shares_of
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
+from opweave.solvers.placement.local import FIRST_ROUNDS_OVER, UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
 from opweave.solvers.placement.plans import Plan, no_plan_found
 from opweave.solvers.placement.ranks import upward_rank
 from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
@@ -60,38 +62,79 @@ def balanced(search: LocalSearch) -> Plan | None:
     return None
 
 
-def reinsert(search: LocalSearch, rounds: int | None) -> None:
-    """Run rounds, a run's first one from a balanced plan, the others from the best; None: until the run has to stop."""
-    run, done = search.run, 0
-    arrays = with_timed_flows(search.arrays)
-    run.enter("reinsertion")
-    while not run.should_stop() and done != rounds:
-        kept = run.kept.get("tabu", 0)
-        assert isinstance(kept, int)
-        number = run.turn("reinsertion", kept)
-        run.kept["tabu"] = number + 1
-        search.catch_up()
-        start = balanced(search) if number == 0 else None
-        order, device = (search.order, search.device) if start is None else (start.order, start.device)
-        _round(search, arrays, counted_plan(arrays, order, device, search.instance.cluster), number)
-        done += 1
+@dataclass(eq=False)
+class Round:
+    """A round and its state; one that was cut short goes on with the next turn, as if nothing had happened.
+
+    ``waiting`` are numbers that were drawn for moves and not used.
+    """
+
+    number: int
+    plan: CountedPlan
+    tabu: IntMatrix
+    draws: np.random.Generator
+    moved: IntArray
+    waiting: FloatMatrix
+    best: float = math.inf
+    idle: int = 0
+
+    def over(self) -> bool:
+        """Whether too many moves in a row brought no better plan than the round's best."""
+        return self.idle >= (PATIENCE * (1 + self.number // 8) if self.number > 1 else FIRST_PATIENCE)
 
 
-def _round(search: LocalSearch, arrays: PlacementArrays, plan: CountedPlan, number: int) -> None:
-    """Move operators until too many moves in a row bring no better plan than the round's best."""
-    run, rng = search.run, np.random.default_rng((search.run.seed, number))
-    moved, best, idle = np.zeros(1, dtype=np.int64), math.inf, 0
-    tabu = np.zeros(arrays.seconds.shape, dtype=np.int64)
-    kicks, patience = (KICKS, PATIENCE * (1 + number // 8)) if number > 1 else (0, FIRST_PATIENCE)
-    while not run.should_stop() and idle < patience:
+@dataclass(eq=False)
+class TabuSearch:
+    """A search and its open round; solver "tabu" goes on with them where a plan calls it again."""
+
+    search: LocalSearch
+    round: Round | None = None
+
+    def go_on(self, rounds: int | None) -> None:
+        """Run rounds, the first from a balanced plan, the others from the best; None: until the run has to stop."""
+        run, done = self.search.run, 0
+        arrays = with_timed_flows(self.search.arrays)
+        run.enter("reinsertion")
+        while not run.should_stop() and done != rounds:
+            if self.round is None or self.round.over():
+                self.round = _begun(self.search, arrays, 0 if self.round is None else self.round.number + 1)
+                if self.round.number > 1:
+                    run.kept[FIRST_ROUNDS_OVER] = True
+            _go_on(self.search, arrays, self.round)
+            done += 1
+
+
+def _begun(search: LocalSearch, arrays: PlacementArrays, number: int) -> Round:
+    """The next round that no other lane has taken."""
+    number = search.run.turn("reinsertion", number)
+    search.catch_up()
+    start = balanced(search) if number == 0 else None
+    order, device = (search.order, search.device) if start is None else (start.order, start.device)
+    return Round(
+        number,
+        counted_plan(arrays, order, device, search.instance.cluster),
+        np.zeros(arrays.seconds.shape, dtype=np.int64),
+        np.random.default_rng((search.run.seed, number)),
+        np.zeros(1, dtype=np.int64),
+        np.empty((0, DRAWS)),
+    )
+
+
+def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
+    """Move operators until the round is over or the run has to stop."""
+    plan = now.plan
+    while not search.run.should_stop() and not now.over():
+        done = int(now.moved[0])
+        kicks = max(0, KICKS - done) if now.number > 1 else 0
         order, device = plan.order.copy(), plan.device.copy()
-        draws = rng.random((MOVES, DRAWS))
+        draws = now.waiting if len(now.waiting) else now.draws.random((MOVES, DRAWS))
         length = reinsert_many.sized(MOVES * MOVE_WORK)(
-            arrays, plan, tabu, moved, draws, kicks, best, run.halt, order, device
+            arrays, plan, now.tabu, now.moved, draws, kicks, now.best, search.run.halt, order, device
         )
-        kicks, idle = 0, idle + MOVES
-        if length < best:
-            best, idle = length, 0
+        done = int(now.moved[0]) - done
+        now.idle, now.waiting = now.idle + done, draws[done:]
+        if length < now.best:
+            now.best, now.idle = length, 0
             search.consider(order, device)
 
 
@@ -107,13 +150,17 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
 
     Ports do not count while it moves operators, but its plans are timed with them.
     """
-    search = empty_search(problem, run)
-    search.consider_solution(run.start)
-    search.consider_solution(run.best)
+    known = run.kept.get("tabu")
+    if not isinstance(known, TabuSearch):
+        known = run.kept["tabu"] = TabuSearch(empty_search(problem, run))
+        known.search.consider_solution(run.start)
+    search = known.search
+    if run.objective is not None and run.objective < search.makespan:
+        search.consider_solution(run.best)  # others have found it
     if search.makespan == math.inf:
         list_plans(search)
     if math.isfinite(search.makespan) and search.instance.operators:
-        reinsert(search, UNTIMED_ROUNDS if run.time_limit is None else None)
+        known.go_on(UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())

@@ -12,8 +12,10 @@ from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.limits import MAX_BYTES
 from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
+from opweave.solvers.memory_ordering.bounds.best import step_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.totals import least_footprints, shift, total_bound
+from opweave.solvers.memory_ordering.totals import Footprints, prove_total, shift
+from opweave.solvers.run import Run
 
 EMPTY = ow.OpGraph(tensors=[], operators=[])
 
@@ -70,14 +72,19 @@ def test_the_local_search_on_the_total_can_be_interrupted() -> None:
     assert total(arrays, shift(arrays, start, 1 << 60, 20)) < total(arrays, start)
 
 
-def test_a_bound_of_the_total_that_is_interrupted_is_still_one() -> None:
-    arrays = arrays_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
-    whole, _ = total_bound(arrays)
+def test_a_bound_of_the_total_that_is_interrupted_is_still_one_and_goes_on() -> None:
+    problem = ow.MemoryOrdering(graph=layered_dag(60, 6, 0))
+    arrays = arrays_of(lower(problem))
+    whole = prove_total(problem, Run())
+    assert (whole == [step_bound(arrays, v) for v in range(60)]).all()
     looks = iter(range(1000))
-    part, source = least_footprints(arrays, lambda: next(looks) > 10)
-    assert source == "L1 and L2"
-    assert 0 < part.sum() <= whole
-    assert total_bound(arrays, lambda: True) == (0, "nothing")
+    part = Footprints.first(arrays, greedy(arrays, *PORTFOLIO[0]), 60)
+    part.raise_all(arrays, lambda: next(looks) > 10)
+    assert part.source == "sum of L1 and L2"
+    assert 0 < part.least.sum() < whole.sum()
+    part.raise_all(arrays, lambda: False)
+    assert (part.least == whole).all()  # also where the order tells that no cut raises anything
+    assert not prove_total(problem, Run(time_limit=0.0)).any()
 
 
 def test_fusion_that_is_interrupted_keeps_the_optimum() -> None:

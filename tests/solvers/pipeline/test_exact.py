@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from benchmarks.edge_networks import heterogeneous, random_chain
 from benchmarks.hostile_instances import hostile_pipeline
 from benchmarks.partitioning import filled, home
 from opweave.formulations.order_arcs import ContradictionError
@@ -438,3 +439,10 @@ def test_down_sets_settle_a_shared_channel(seed: int) -> None:
     assert result.objective == pytest.approx(optimum)
     assert result.bound == pytest.approx(optimum, rel=0.01)
     assert result.bound <= optimum * (1 + 1e-9)
+
+
+def test_many_devices_that_pay_for_what_they_send_get_a_proved_plan() -> None:
+    """Too many devices for all sets of them, and no order of all fits so few operators: simple plans come first."""
+    problem = heterogeneous(random_chain(16, 7), 20, 1.05e7, 7, computing=False, matrix=False)
+    result = ow.solve(problem.model_copy(update={"load": "sum"}), time_limit=30.0)
+    assert result.status is ow.Status.OPTIMAL

@@ -13,7 +13,7 @@ from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
-from opweave.solvers.placement.tabu import with_timed_flows
+from opweave.solvers.placement.tabu import TabuSearch, with_timed_flows
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -65,6 +65,19 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
         assert plan_of(search.arrays, order, device).makespan <= length * (1 + 1e-9)
         assert np.isfinite(plan_of(search.arrays, plan.order, plan.device).makespan)
     assert moved[0] == 60
+
+
+def test_a_round_in_many_turns_is_the_round_in_one() -> None:
+    ends = []
+    for seconds in (30.0, 0.003):
+        search = empty_search(delayed(small_problem(3, most_operators=8)), Run())
+        list_plans(search)
+        tabu = TabuSearch(search)
+        while tabu.round is None or not tabu.round.over():
+            with search.run.at_most(seconds):
+                tabu.go_on(1)
+        ends.append((tabu.round.best, int(tabu.round.moved[0]), tabu.round.plan.order.tolist(), search.makespan))
+    assert ends[0] == ends[1]
 
 
 def test_plans_with_ports_are_timed_with_them() -> None:
