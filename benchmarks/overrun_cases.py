@@ -14,7 +14,7 @@ from benchmarks.memory_layout import pooled, random_layout
 from benchmarks.serving import serving_on
 from benchmarks.tables import GRAPHS
 
-SIZES = (7, 100, 2_000, 50_000)
+SIZES = (7, 100, 2_000, 10_000, 50_000)
 REAL = ("keras/ResNet50", "torch/gpt2_small.export")
 WIDTH = 6
 MEGABYTE = 2**20

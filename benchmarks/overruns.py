@@ -1,7 +1,8 @@
 """How far every solver exceeds its time limit, and whether it returns a plan and a bound.
 
 Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s; ``--long`` adds 20
-and 60 s. ``--smoke`` runs a few cases by processor time, and fails if one overrun is more than twice the allowance.
+and 60 s. ``--large`` runs every solver at 10,000 operators for 1 s, and ``auto`` at 50,000 for 5 s. ``--smoke`` runs a
+few cases by processor time, and fails if one overrun is more than twice the allowance.
 ``--problem``, ``--solver``, ``--case`` and ``--limit`` select cases. ``--cold`` gives every solve an empty cache of
 compiled loops, and ``--copies 2`` runs every solve twice at the same time. Each solve has its own process, forked when
 the problem has been built, so that nothing loaded or computed by one solve helps another.
@@ -35,6 +36,9 @@ LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 PATIENCE = 5.0
 """Seconds after limit and allowance at which a solve is killed and counted as this late."""
 
+LARGE = (("10000", 1.0, ()), ("50000", 5.0, ("auto",)))
+"""Cases, limits and solvers of ``--large``; no solvers: all of them."""
+
 SMOKE = argparse.Namespace(
     problem=list(PROBLEMS),
     case=["100"],
@@ -44,6 +48,7 @@ SMOKE = argparse.Namespace(
     cold=False,
     processor=True,
     verbose=False,
+    large=False,
 )
 """The cases in CI, about 20 s. Loops are compiled beside the solves there, which wall time could not separate."""
 
@@ -159,6 +164,12 @@ def measure(options: argparse.Namespace) -> Iterator[Late]:
                     yield late
 
 
+def measure_large(options: argparse.Namespace) -> Iterator[Late]:
+    """Run the cases of :data:`LARGE`, of the requested problems."""
+    for case, limit, solvers in LARGE:
+        yield from measure(argparse.Namespace(**vars(options) | {"case": [case], "limit": [limit], "solver": solvers}))
+
+
 def rows(found: Sequence[Late]) -> Iterator[tuple[object, ...]]:
     """The worst run of each solver."""
     for (problem, solver), group in itertools.groupby(
@@ -190,6 +201,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--processor", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--long", action="store_true", help="also limits of 20 and 60 s")
+    parser.add_argument("--large", action="store_true", help="10,000 and 50,000 operators")
     parser.add_argument("--smoke", action="store_true", help="the cases of CI")
     options = parser.parse_args()
     options.limit += LONG_LIMITS if options.long else ()
@@ -199,7 +211,7 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     """Run, print, and return whether every limit was kept."""
     options = parsed()
-    found = list(measure(options))
+    found = list((measure_large if options.large else measure)(options))
     show(
         "Time limits: the worst overrun of each solver in seconds, and as a multiple of the allowance",
         ("solver", "runs", "over", "of allowance", "where", "no plan", "no bound"),

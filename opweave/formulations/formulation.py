@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
@@ -25,20 +27,20 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.problems.words import did_you_mean
 
-if TYPE_CHECKING:
-    pass
-
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 OPWEAVES = "opweave.formulations."
 """Package of the formulations that are there without a user's registration."""
 
+LEAST_SECONDS = 2e-6
+"""Seconds that writing a row takes at least."""
+
 _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
 
 class OutOfTimeError(Interruption):
-    """Writing the problem was stopped because the time was up before any engine could begin."""
+    """Writing the problem was stopped, or not begun, because it takes longer than there is time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class BuildContext:
         Limits on the size of the model.
     keep_going
         Called now and then while a model is written; False stops it.
+    seconds_left
+        Seconds that are left for writing and solving.
     defers
         Whether side constraints that no target understands are left out, because the referee is asked about every
         solution.
@@ -71,6 +75,7 @@ class BuildContext:
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS
     keep_going: Callable[[], bool] = lambda: True
+    seconds_left: Callable[[], float] = lambda: math.inf
     defers: bool = False
     waits: float = 0.0
 
@@ -178,6 +183,20 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         low, high, whole = (np.asarray(side) for side in (model.low, model.high, model.integral))
         (binary,) = np.nonzero(whole & (low == 0.0) & (high == 1.0) & ~np.isnan(values))
         model.exclude(dict(zip(binary.tolist(), values[binary].tolist(), strict=True)))
+
+    def check_size(self, rows: int) -> None:
+        """Stop before writing a model of so many rows, or columns, if it is too large or cannot be written in time.
+
+        Raises
+        ------
+        LimitExceededError
+            If they exceed ``limits.model_rows``.
+        OutOfTimeError
+            If writing them takes longer than there is time.
+        """
+        check_rows(rows, self.name, self.context.limits)
+        if rows * LEAST_SECONDS > self.context.seconds_left():
+            raise OutOfTimeError
 
     def check_time(self) -> None:
         """Stop writing if the context says so.

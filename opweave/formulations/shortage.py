@@ -44,10 +44,16 @@ class Asked:
         """Whether the operator may run there."""
         return device not in self.forbids and self.pins <= {device}
 
+    def allowed(self, devices: Iterable[str]) -> frozenset[str]:
+        """The devices on which the operator may run."""
+        return frozenset(filter(self.allow, devices) if self.pins or self.forbids else devices)
+
 
 def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dict[str, Asked]:
-    """What pins, forbids and shares require of every operator."""
-    found = {name: Asked() for name in operators}
+    """What pins, forbids and shares require of every operator; operators of which nothing is required share one."""
+    found = dict.fromkeys(operators, Asked())
+    for name in {each.op for each in constraints if means(each, Pin) or means(each, Forbid) or means(each, Share)}:
+        found[name] = Asked()
     for constraint in constraints:
         if means(constraint, Pin):
             found[constraint.op].pins.add(constraint.device)

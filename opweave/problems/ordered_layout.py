@@ -97,11 +97,16 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
     def layout(self, order: Ordering) -> MemoryLayout | None:
         """The problem of the offsets that are left once there is an order; None if the order cannot be played."""
         timeline = self.ordering.play(order)
-        return None if timeline is None else self._layout(timeline)
+        return None if timeline is None else self._layout(order.order, timeline)
 
-    def _layout(self, timeline: Timeline) -> MemoryLayout:
-        arena = Pool(name="arena", bytes=self.limit_bytes, alignment=self.alignment)
-        return lives_of_order(self.graph, timeline).problem([arena])
+    def _layout(self, order: tuple[str, ...], timeline: Timeline) -> MemoryLayout:
+        """The layout of an order; that of the latest order is kept, because the referee asks for it again."""
+        latest: tuple[tuple[str, ...], MemoryLayout] | None = self.__dict__.get("_latest")
+        if latest is None or latest[0] != order:
+            arena = Pool(name="arena", bytes=self.limit_bytes, alignment=self.alignment)
+            latest = order, lives_of_order(self.graph, timeline).problem([arena])
+            self.__dict__["_latest"] = latest
+        return latest[1]
 
     def play(self, solution: OrderedOffsets) -> Timeline | None:
         return self._replay(solution).timeline
@@ -110,7 +115,7 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
         ordered = self.ordering.model_copy(update={"constraints": (), "limit_bytes": None}).evaluate(solution)
         if ordered.timeline is None:
             return Evaluation(objective=None, violations=ordered.violations)
-        layout = self._layout(ordered.timeline)
+        layout = self._layout(solution.order, ordered.timeline)
         known = {each.id for each in layout.lifetimes}
         judged = layout.evaluate(
             Layout(offset=FrozenDict({name: at for name, at in solution.offset.items() if name in known}))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
-from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
+from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.looks import Bare
@@ -52,15 +52,17 @@ SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 class Played(Spec):
     """Base of specs that carry a solution's timeline, which is neither compared nor written to JSON or pickles."""
 
-    _timeline: Timeline | None = PrivateAttr(default=None)
+    _timeline: Timeline | Callable[[], Timeline | None] | None = PrivateAttr(default=None)
 
     @property
     def timeline(self) -> Timeline | None:
         """What happens when the solution is carried out; None if it cannot be, or after reading from JSON."""
+        if self._timeline is not None and not isinstance(self._timeline, Timeline):
+            self._timeline = self._timeline()
         return self._timeline
 
-    def with_timeline(self, timeline: Timeline | None) -> Self:
-        """Return a copy with this timeline."""
+    def with_timeline(self, timeline: Timeline | Callable[[], Timeline | None] | None) -> Self:
+        """Return a copy with this timeline, or with a function that makes it when it is first asked for."""
         carrying = self.model_copy()
         carrying._timeline = timeline
         return carrying
@@ -90,6 +92,29 @@ class Evaluation(HasHtml, Played, Generic[DetailsT]):
     objective: Number | None
     violations: Many[Violation] = ()
     details: DetailsT | None = None
+
+    _make_details: Callable[[], DetailsT] | None = PrivateAttr(default=None)
+
+    def with_details(self, make: Callable[[], DetailsT]) -> Self:
+        """Return a copy whose details are made when they are first asked for; solvers never ask."""
+        carrying = self.model_copy()
+        del carrying.__dict__["details"]
+        carrying._make_details = make
+        return carrying
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __getattr__(self, name: str) -> object:
+            """The details on first use; anything else as usual."""
+            make = None if name != "details" else (self.__pydantic_private__ or {}).get("_make_details")
+            if make is None:
+                return super().__getattr__(name)
+            return self.__dict__.setdefault(name, make())
+
+    @model_serializer(mode="wrap")
+    def _with_made_details(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        _ = self.details
+        return cast("dict[str, object]", handler(self))
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield "objective", self.objective

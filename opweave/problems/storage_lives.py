@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -48,7 +49,8 @@ class Lives:
         self._names.add(name)
         whose = tuple(dict.fromkeys(operators))
         moved = min(size * (len(whose) if accesses is None else accesses), 2**53)
-        self.lifetimes.append(Lifetime(id=name, begin=begin, end=end, bytes=size, operators=whose, traffic=moved))
+        make = Lifetime if end < begin else partial(Lifetime.made_of, alignment=1, pools=None)  # the first refuses it
+        self.lifetimes.append(make(id=name, begin=begin, end=end, bytes=size, operators=whose, traffic=moved))
 
     def problem(self, pools: Sequence[Pool]) -> MemoryLayout:
         """The problem of all storages."""

@@ -60,9 +60,14 @@ class Allowance:
     _began: float = field(default_factory=time.process_time)
     _undisturbed: float = -math.inf
 
+    @property
+    def beyond(self) -> float:
+        """Seconds allowed beyond the limit."""
+        return ALLOWED_SHARE * self.limit + ALLOWED_SECONDS
+
     def _end(self, share: float) -> float:
         """The moment at which a share of the time allowed beyond the limit is used up."""
-        return self.limit + share * (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
+        return self.limit + share * self.beyond
 
     def _end_less_reserve(self, share: float) -> float:
         return self._end(share) - min(self.reserve, MOST_RESERVED * (self.limit + ALLOWED_SECONDS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.registry import find_solver, registered
+from opweave.solvers.registry import Solver, find_solver, registered
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.verdict import Referee
 
@@ -26,6 +28,32 @@ BASELINES = {
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
+PLAN_PER_OPERATOR = 50e-6
+"""Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
+
+MOST_FIRST, LEAST_FIRST = 0.6, 0.5
+"""A plan is made before the solver begins where it takes at most the first share of the limit, and more than the second
+of the time allowed beyond the limit."""
+
+
+def plan_first(problem: Problem[Any, Any], solver: Solver, run: Run, referee: Referee) -> None:
+    """Have a baseline's plan before the solver begins, if the model is so large that it could only come too late.
+
+    The plan stays out of the solver's sight, and counts if the solver has found none when the time is up.
+    """
+    if run.time_limit is None or run.candidates or run.extend is not None or solver.baseline:
+        return
+    expected = PLAN_PER_OPERATOR * problem.size
+    if not LEAST_FIRST * run.allowance.beyond < expected <= MOST_FIRST * run.time_limit:
+        return
+    scout = Run(time_limit=run.time_limit, seed=run.seed, began=run.began)
+    name = _run_baselines(problem, scout, run.allowance.until_overdue)
+    if scout.candidates:
+        run.spare = scout.candidates[-1], name
+        with suppress(OverdueError), Interrupter(run.allowance.until_late):
+            referee.judge(scout.candidates[-1].solution)
+
+
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
     """Report a baseline's plan if the time was up before there was any plan; return how the run ended.
 
@@ -35,7 +63,21 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:
         return outcome
+    if run.spare is not None:
+        found, name = run.spare
+        run.found(found.solution, found.objective)
+    else:
+        with referee.first_plan():
+            name = _run_baselines(problem, run, run.allowance.until_overdue)
+    if run.candidates:
+        return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
+    return replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
+
+
+def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], float]) -> str:
+    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one."""
     own = [solver.name for solver in registered(problem.kind) if solver.baseline]
+    name = ""
     for name in own if problem.reading is not None else BASELINES.get(problem.kind, own):
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
@@ -43,15 +85,12 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
-            with run.at_work(), referee.first_plan(), Interrupter(run.allowance.until_overdue):
+            with run.at_work(), Interrupter(left):
                 solver.run(problem, run)
-        except OverdueError:
-            outcome = replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
-            break
         except (ContradictionError, OpweaveError):
             continue
+        except OverdueError:
+            break
         if run.candidates:
             break
-    if run.candidates:
-        return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
-    return outcome
+    return name

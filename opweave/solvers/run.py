@@ -25,8 +25,7 @@ from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
 
-LOG_INTERVAL_SECONDS = 2.0
-KEPT_CANDIDATES = 8
+LOG_INTERVAL_SECONDS, KEPT_CANDIDATES = 2.0, 8
 RELATIVE_TOLERANCE = 1e-6
 """Largest relative difference of seconds that still count as equal: larger than the rounding error of any sum and
 smaller than any measurement error. Integers must agree exactly."""
@@ -115,10 +114,10 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid. Where ``grain`` is not 0, the
-    optimum is a multiple of it, and bounds are rounded up. ``on_look`` is shown the best plan from ``look_from``
-    seconds on, and says from when on it is to be shown a better one. ``kept`` and ``asked`` hold what solvers keep
-    between turns, and what engines have learned.
+    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid, ``spare`` is a baseline's plan, and
+    its name, for a solver that finds none. Where ``grain`` is not 0, the optimum is a multiple of it, and bounds are
+    rounded up. ``on_look`` is shown the best plan from ``look_from`` seconds on, and says from when on it is to be
+    shown a better one. ``kept`` and ``asked`` hold what solvers keep between turns, and what engines have learned.
     """
 
     time_limit: float | None = None
@@ -137,6 +136,7 @@ class Run:
     stage: str = ""
     candidates: list[Found] = field(default_factory=list)
     offers: list[Found] = field(default_factory=list)
+    spare: tuple[Found, str] | None = None
     bound: int | float | None = None
     bound_source: str | None = None
     incumbents: list[Incumbent] = field(default_factory=list)
@@ -183,7 +183,8 @@ class Run:
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf where nothing ends it."""
         asked = math.inf if self._stopped is None else self._stopped + STOP_SECONDS - self.elapsed()
-        return min(asked, self.allowance.until_overdue() if self.candidates else self.allowance.until_baseline())
+        planned = self.candidates or self.spare
+        return min(asked, self.allowance.until_overdue() if planned else self.allowance.until_baseline())
 
     def patience(self) -> float:
         """Seconds to wait for something that was asked to stop, or whose own time limit is over."""

@@ -25,7 +25,7 @@ from opweave.solvers.arguments import (
     checked_whole,
     start_run,
 )
-from opweave.solvers.fallback import with_baseline
+from opweave.solvers.fallback import plan_first, with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver
@@ -185,6 +185,7 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) 
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)
+        plan_first(problem, chosen, run, referee)
         outcome = with_baseline(problem, run, referee, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))

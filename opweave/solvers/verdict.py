@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from opweave.problems.problem import Problem
@@ -27,10 +29,10 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 SECONDS_PER_OPERATOR = {
     "memory_ordering": 15e-6,
-    "placement": 25e-6,
-    "batched_mapping": 100e-6,
-    "pipeline": 20e-6,
-    "slicing": 250e-6,
+    "placement": 15e-6,
+    "batched_mapping": 30e-6,
+    "pipeline": 15e-6,
+    "slicing": 10e-6,
     "memory_layout": 20e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
@@ -113,7 +115,7 @@ class Judgement:
     honest: bool = True
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
-    timeline: Timeline | None = None
+    timeline: Callable[[], Timeline | None] | None = None
     interrupted: bool = False
 
 
@@ -140,7 +142,7 @@ def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
         known = referee.best()
         if known is not None:
             solution, evaluation = known
-            return Judgement(solution, evaluation.objective, timeline=evaluation.timeline)
+            return Judgement(solution, evaluation.objective, timeline=partial(_timeline, evaluation))
         return Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
 
 
@@ -156,11 +158,20 @@ def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
                     f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
                 )
             return Judgement(
-                candidate.solution, evaluation.objective, complaint is None, (), complaint, evaluation.timeline
+                candidate.solution,
+                evaluation.objective,
+                complaint is None,
+                (),
+                complaint,
+                partial(_timeline, evaluation),
             )
         violations = violations or evaluation.violations
         complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
     return Judgement(honest=complaint is None, violations=violations, complaint=complaint)
+
+
+def _timeline(evaluation: Evaluation[Any]) -> Timeline | None:
+    return evaluation.timeline
 
 
 def result_of(

@@ -169,6 +169,15 @@ def test_python_round_trip(spec):
 
 
 @each_example
+def test_what_is_made_without_validation_is_the_same(spec):
+    made = type(spec).made_of(**{name: getattr(spec, name) for name in type(spec).model_fields})
+    assert made == spec
+    assert hash(made) == hash(spec)
+    assert made.model_dump_json() == spec.model_dump_json()
+    assert pickle.loads(pickle.dumps(made)) == spec
+
+
+@each_example
 def test_immutable(spec):
     name = next(iter(type(spec).model_fields))
     with pytest.raises(ValidationError):

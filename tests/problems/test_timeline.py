@@ -20,6 +20,7 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.rules import causes_first, one_at_a_time
 from opweave.problems.slicing.spec import Slices, Slicing
+from opweave.problems.solution import Details, Evaluation
 from opweave.problems.timeline import ActivityKind, Timeline
 from tests.strategies.batched_mapping import planned_batched_mappings
 from tests.strategies.pipeline import planned_pipelines
@@ -200,3 +201,34 @@ def test_a_result_hands_its_timeline_on_but_not_into_files() -> None:
     for copy in (pickle.loads(pickle.dumps(result)), type(result).model_validate_json(result.model_dump_json())):
         assert copy.timeline is None
         assert copy == result
+
+
+class Counted(Details):
+    count: int
+
+
+def test_details_and_timelines_are_made_when_someone_asks() -> None:
+    """They are made once, and whoever compares, copies, writes or pickles a judgement has them."""
+    made: list[str] = []
+
+    def details() -> Counted:
+        made.append("details")
+        return Counted(count=3)
+
+    def timeline() -> None:
+        made.append("timeline")
+
+    plain: Evaluation[Counted] = Evaluation(objective=1.0)
+    judged = plain.with_timeline(timeline).with_details(details)
+    assert judged.feasible
+    assert judged.objective == 1.0
+    assert made == []
+    assert judged.timeline is None
+    assert judged.details == Counted(count=3)
+    assert judged.details is judged.details
+    assert made == ["timeline", "details"]
+    for make in (lambda each: each, lambda each: each.model_copy(), lambda each: pickle.loads(pickle.dumps(each))):
+        fresh = plain.with_details(lambda: Counted(count=3))
+        assert make(fresh) == judged
+        assert make(fresh).model_dump()["details"] == {"count": 3}
+        assert make(fresh).model_dump_json() == judged.model_dump_json()

@@ -8,7 +8,7 @@ import pytest
 
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS
-from opweave.solvers import registry
+from opweave.solvers import fallback, registry
 from opweave.solvers.fallback import BASELINES
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.verdict import Referee
@@ -152,3 +152,32 @@ def test_halfway_a_plan_is_judged_so_that_a_starved_machine_has_an_answer() -> N
     run.look_from = run.elapsed()
     run.should_stop()
     assert referee.known(better) is not None
+
+
+def test_a_plan_comes_before_a_solver_that_needs_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a plan could only come too late, a baseline makes one first, which the solver does not see."""
+    problem, seen = PROBLEMS["placement"]("1000"), []
+    monkeypatch.setattr(fallback, "PLAN_PER_OPERATOR", 1e-3)
+
+    def finds(found: bool) -> ow.Result:
+        def slow(_: ow.Problem, run: Run) -> Outcome:
+            seen.append((run.best, run.spare))
+            if found:
+                plan = ow.solve(problem, solver="heft").solution
+                run.found(plan, problem.evaluate(plan).objective)
+            return Outcome(ow.Termination.TIME_LIMIT)
+
+        key = ("placement", "slow")
+        registry.register(registry.Solver(name=key[1], problem=key[0], kind="algorithm", run=slow, about="for a test"))
+        try:
+            return ow.solve(problem, solver="slow", time_limit=4.0)
+        finally:
+            registry._SOLVERS.pop(key)
+
+    cheap = ow.solve(problem, solver="one_device").objective
+    without, with_plan = finds(False), finds(True)
+    assert [best for best, _ in seen] == [None, None]
+    assert all(spare is not None and spare[1] == "one_device" for _, spare in seen)
+    assert without.objective == pytest.approx(cheap)
+    assert "one_device" in without.reason
+    assert with_plan.objective == ow.solve(problem, solver="heft").objective

@@ -23,7 +23,6 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.ticks import WHOLE, fine_tick
 from opweave.problems.arrays import FloatArray
@@ -62,7 +61,7 @@ class BatchIntervals(BatchedRows):
         """Write the model; row families are in the paper's order."""
         instance = lower_unless_short(problem)
         devices = len(instance.devices)
-        check_rows(len(instance.source) * devices**2 * (problem.batch + 2), self.name, self.context.limits)
+        self.check_size(len(instance.source) * devices**2 * (problem.batch + 2))
         horizon = self._horizon(instance)
         self._activities = instance.operators * devices
         model = BatchedIntervals(instance)

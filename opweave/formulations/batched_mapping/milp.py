@@ -32,7 +32,6 @@ from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
@@ -258,7 +257,7 @@ class Identities(BatchedRows):
         devices = len(instance.devices)
         pairs = instance.operators * (instance.operators - 1) // 2
         flows = len(instance.source) * devices**2
-        check_rows(flows * (2 * problem.batch + 1) + 2 * pairs * devices, self.name, self.context.limits)
+        self.check_size(flows * (2 * problem.batch + 1) + 2 * pairs * devices)
         horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0 else 1.0
         model = OrderedModel(instance, horizon=horizon / self._unit, extended=self.context.extended)

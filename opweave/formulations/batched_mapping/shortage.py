@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from opweave.formulations import shortage as shared
 from opweave.formulations.once import once
 from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
+from opweave.problems.spec import FrozenDict
 from opweave.problems.words import counted, joined
 
 
@@ -50,7 +52,7 @@ def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> st
 class _Choice:
     """Batch sizes of one operator by device, and the devices that it must use."""
 
-    sizes: dict[str, list[int]]
+    sizes: FrozenDict[str, tuple[int, ...]]
     needed: frozenset[str]
 
     def sums(self, most: int) -> frozenset[int]:
@@ -65,15 +67,18 @@ class _Choice:
 def _reasons(problem: BatchedMapping) -> Iterator[str]:
     asked = asked_of(problem.known_seconds, problem.constraints)
     for name, rules in asked.items():
-        yield from _contradictions(problem, name, rules)
+        if rules.shares:
+            yield from _contradictions(problem, name, rules)
     allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
+    runs = cache(lambda choice: problem.batch in choice.sums(problem.batch))  # many operators have the same sizes
     for name, choice in allowed.items():
-        if problem.batch not in choice.sums(problem.batch):
+        if not runs(choice):
             yield _not_allowed(problem, name, asked[name], choice)
-    for name, choice in allowed.items():
-        fitting = _fitting(problem, name, choice)
-        if problem.batch not in fitting.sums(problem.batch):
-            yield _too_small(problem, name, choice, fitting)
+    if any(limit is not None for limit in problem.memory_limits.values()):
+        for name, choice in allowed.items():
+            fitting = _fitting(problem, name, choice)
+            if not runs(fitting):
+                yield _too_small(problem, name, choice, fitting)
     yield from _too_much(problem)
 
 
@@ -108,22 +113,22 @@ def _allowed(problem: BatchedMapping, name: str, asked: Asked) -> _Choice:
     for device, by_size in problem.known_seconds[name].items():
         counts = asked.shares.get(device)
         if asked.allow(device):
-            able = [size for size in by_size if counts is None or size in counts]
+            able = tuple(by_size if counts is None else (size for size in by_size if size in counts))
             if able:
                 sizes[device] = able
-    return _Choice(sizes, frozenset(asked.fixed))
+    return _Choice(FrozenDict(sizes), frozenset(asked.fixed))
 
 
 def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
     """Batch sizes that the operator could run if it were alone on each device."""
     limits = problem.memory_limits
-    found: dict[str, list[int]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for device, able in choice.sizes.items():
         limit = limits[device]
-        sizes = [size for size in able if limit is None or problem.memory_of({name: size}) <= limit]
+        sizes = tuple(size for size in able if limit is None or problem.memory_of({name: size}) <= limit)
         if sizes:
             found[device] = sizes
-    return _Choice(found, choice.needed)
+    return _Choice(FrozenDict(found), choice.needed)
 
 
 def _not_allowed(problem: BatchedMapping, name: str, asked: Asked, choice: _Choice) -> str:

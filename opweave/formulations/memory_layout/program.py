@@ -21,7 +21,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, check_rows
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
@@ -133,7 +133,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         if instance.impossible is not None:
             raise InfeasibleError(instance.impossible)
         pairs = len(instance.meeting[0])
-        check_rows(len(instance.capacity) * (3 * pairs + 4 * len(instance)), self.name, self.context.limits)
+        self.check_size(len(instance.capacity) * (3 * pairs + 4 * len(instance)))
         self._step, self._height = instance.grain, instance.height
         if self.context.extended:  # added rows may speak of single bytes, and ask for gaps
             self._step, self._height = 1, GAPS * instance.height

@@ -21,7 +21,6 @@ from opweave.formulations.memory_ordering.program import OrderingProgram, least_
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import reduced_arcs
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import LimitExceededError
@@ -99,7 +98,7 @@ class PairSteps(OrderingProgram):
         """Write the model: steps, pairs, footprints, and the pairs that precedence settles."""
         pairwise = Pairwise(self.context)
         facts = pairwise.prepare(problem)
-        check_rows(pairwise.count_rows(facts) + 3 * len(facts.pairs), self.name, self.context.limits)
+        self.check_size(pairwise.count_rows(facts) + 3 * len(facts.pairs))
         model = PairIntervals(facts, facts.instance.granularity())
         _check_sizes(facts.instance, model.bytes_of_unit)
         self._steps(model)

@@ -40,7 +40,6 @@ from opweave.formulations.memory_ordering.program import OrderingProgram, Scale,
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors, check_closure, reduced_arcs
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -208,7 +207,7 @@ class Pairwise(OrderingProgram):
         loads: dict[int, Linear] = {}
         excesses: list[Excess] = []
         facts = PairFacts(instance, groups, pairs, len(pairs), wanted, loads, excesses, scale_of(instance), shown)
-        check_rows(self.count_rows(facts), self.name, self.context.limits)
+        self.check_size(self.count_rows(facts))
         writer = Loads(footprints, pairs.before, len(pairs))
         for v in np.flatnonzero(chosen).tolist():
             self.check_time()

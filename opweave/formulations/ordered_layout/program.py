@@ -26,7 +26,6 @@ from opweave.formulations.memory_layout.program import BoxModel, LayoutHandles, 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import objections
@@ -208,7 +207,7 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         self._storages = storages_of(problem, instance)
         self._inner = self.offsets(self.context)
         model, count = self.empty(), instance.operators
-        check_rows(count**3 // 3 + 2 * count * len(model.instance), self.name, self.context.limits)
+        self.check_size(count**3 // 3 + 2 * count * len(model.instance))
         model.check_time = self.check_time
         model.orders = Orders(model, instance)
         model.users_of = uses_of(problem, model, model.orders)

@@ -24,7 +24,6 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.pipeline.flow import StageFormulation
 from opweave.formulations.pipeline.instance import PipelineInstance
@@ -108,7 +107,7 @@ class Circuit(StageFormulation):
         self._devices = len(instance.devices)
         links = int((instance.rate > 0).sum())
         windows = int((instance.reach - np.arange(points)).sum())
-        check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.context.limits)
+        self.check_size(2 * links * points + 4 * devices * points + windows)
         model = CircuitModel(instance)
         model.tick = self._unit_of(instance, TICKS)
         model.slowest = model.whole(0, 2 * TICKS, "slowest")

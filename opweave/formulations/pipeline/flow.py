@@ -32,7 +32,6 @@ import numpy as np
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
@@ -190,17 +189,17 @@ class Flow(StageFormulation):
         points = np.arange(instance.last + 1)
         stages: list[tuple[int, int, int]] = []
         for v, elapsed in enumerate(instance.elapsed):
-            within = (points > points[:, None]) & (points <= instance.reach[v][:, None])
-            within &= (elapsed - elapsed[:, None]) / model.unit <= longest
-            check_rows(rows + len(stages) + int(within.sum()), self.name, self.context.limits)
-            stages += [(v, a, b) for a, b in np.argwhere(within).tolist()]
+            soon = np.searchsorted(elapsed, elapsed + longest * model.unit, side="right") - 1
+            ends = np.minimum(instance.reach[v], soon)  # of the longest stage that begins at each point
+            self.check_size(rows + len(stages) + int(np.maximum(ends - points, 0).sum()))
+            stages += [(v, a, b) for a, end in enumerate(ends.tolist()) for b in range(a + 1, end + 1)]
             self.check_time()
         linked = instance.rate > 0
         links: list[tuple[int, int, int]] = []
         for b in range(1, instance.last):
             seconds = np.divide(instance.sent[b], instance.rate, out=np.full(linked.shape, np.inf), where=linked)
             near = linked & ((instance.latency + seconds) / model.unit <= most)
-            check_rows(rows + len(stages) + len(links) + int(near.sum()), self.name, self.context.limits)
+            self.check_size(rows + len(stages) + len(links) + int(near.sum()))
             links += [(b, v, w) for v, w in np.argwhere(near).tolist()]
             self.check_time()
         names = instance.devices

@@ -17,7 +17,6 @@ import numpy as np
 from opweave.formulations.formulation import TimedFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.calls import CallInstance, calls_of, lower_calls, schedule_of_calls
 from opweave.formulations.placement.instance import TAKEN_IN
 from opweave.formulations.placement.model import NEGLIGIBLE
@@ -114,7 +113,7 @@ class Calls(TimedFormulation[Placement, Schedule]):
         instance = _no_longer_than(instance, horizon)
         calls = instance.most * len(instance.accelerators)
         edges = len(instance.readers.items) + instance.operators
-        check_rows((calls + 1) * edges * 6, self.name, self.context.limits)
+        self.check_size((calls + 1) * edges * 6)
         model = CallModel(instance)
         model.check_time = self.check_time
         self._unit = horizon / UNITS if horizon > 0.0 else 1.0

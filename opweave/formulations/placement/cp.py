@@ -24,7 +24,6 @@ from typing import ClassVar
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import common_tick, lower_unless_short
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
@@ -50,7 +49,7 @@ class Intervals(ColumnProgram):
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + needed
-        check_rows(rows, self.name, self.context.limits)
+        self.check_size(rows)
         self._activities = instance.operators + (len(messages) or len(instance.source))
         tick = fine_tick(self._activities, windows.horizon)
         if not self.context.extended:

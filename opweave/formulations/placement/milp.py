@@ -37,7 +37,6 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.cuts import port_rows, work_rows
 from opweave.formulations.placement.instance import lower_unless_short
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders
@@ -143,7 +142,7 @@ class Disjunctive(ColumnProgram):
         model = DisjunctiveModel(instance, problem.transfers, messages, windows)
         model.problem, model.check_time = problem, self.check_time
         model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
-        check_rows(len(instance.source) * (1 + len(instance.devices)) + len(messages), self.name, self.context.limits)
+        self.check_size(len(instance.source) * (1 + len(instance.devices)) + len(messages))
         model.add_places(model.together(windows.fits))
         self._link_columns(model)
         self._route_columns(model)

@@ -45,6 +45,9 @@ def shortage(problem: Placement) -> str | None:
     >>> shortage(Placement(graph=graph, cluster=cluster, costs=Costs.from_table({"p": {"a": 1.0}})))
     "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
     """
+    limited = any(limit is not None for limit in problem.memory_limits.values())
+    if not (problem.constraints or limited or problem.cluster.unreachable_pairs):
+        return None
     return next(_reasons(problem), None)
 
 
@@ -87,7 +90,7 @@ class _Look:
 
     def _allowed(self, name: str) -> frozenset[str]:
         """Devices that know the operator's time, after pins and forbids."""
-        return frozenset(filter(self._asked[name].allow, self._problem.known_seconds[name]))
+        return self._asked[name].allowed(self._problem.known_seconds[name])
 
     @cached_property
     def groups(self) -> list[_Group]:
@@ -100,7 +103,7 @@ class _Look:
         for names in members.values():
             needed = self._problem.memory_of(names)
             able = frozenset.intersection(*map(self._allowed, names))
-            devices = frozenset(device for device in able if needed <= limits.get(device, needed))
+            devices = frozenset(device for device in able if needed <= limits.get(device, needed)) if limits else able
             found.append(_Group(tuple(names), able, devices, needed))
         return found
 

@@ -19,7 +19,6 @@ from opweave.formulations.formulation import TOLERANCE, Formulation, register_fo
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.serving_flow.instance import NO_BLOCKS, UNUSED, ServingInstance, lower
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, MemoryCap
@@ -111,7 +110,7 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
             for place in range(1, instance.layers)
             if i != j
         ]
-        check_rows(2 * len(blocks) + 2 * len(links), self.name, self.context.limits)
+        self.check_size(2 * len(blocks) + 2 * len(links))
         self._unit = 1.0 / self._most / UNITS
         model = BlockModel(instance)
         model.check_time = self.check_time

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory, shortage
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
-from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.slicing.columns import DIMENSIONS, READINGS, WHOLE
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
@@ -144,11 +145,13 @@ class SlicingInstance:
     def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
         """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1)."""
         words = ("rows", "channels")
-        slices = {}
-        for v, name in enumerate(self.names, start=self.first):
-            word = "whole" if self.whole[v] else words[int(mode[v])]
-            slices[name] = Slice(dimension=word, cuts=tuple(cuts[v].tolist()))  # type: ignore[arg-type]
-        return Slices(devices=self.devices, slices=FrozenDict(slices), order=self.names)
+        inner = slice(self.first, self.first + len(self.names))
+        rows = zip(self.names, self.whole[inner].tolist(), mode[inner].tolist(), cuts[inner].tolist(), strict=True)
+        slices = {
+            name: Slice.made_of(dimension="whole" if whole else words[chosen], cuts=tuple(cut))
+            for name, whole, chosen, cut in rows
+        }
+        return Slices.made_of(devices=self.devices, slices=FrozenDict(slices), order=self.names)
 
     def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:
         """Modes and cuts of a solution that can be replayed."""
@@ -211,60 +214,56 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
 
 
 class _Writer:
-    """Collects the rows of an instance."""
+    """Puts a problem's columns into running order, between the added operators."""
 
     def __init__(self, problem: Slicing, order: tuple[str, ...]) -> None:
-        self._problem = problem
-        self._order = order
-        graph = problem.graph
+        self._problem, self._order = problem, order
+        self._columns = problem.columns
         self._devices = tuple(device.name for device in problem.cluster.devices)
-        self._operators = [graph.operators[graph.operator_index[name]] for name in order]
         self._head, self._tail = problem.input_device, problem.output_device
         self._shift = 0 if self._head is None else 1
-        self._step = {name: self._shift + position for position, name in enumerate(order)}
         self._count = self._shift + len(order) + (0 if self._tail is None else 1)
+        index = problem.graph.operator_index
+        self._rows = np.asarray([index[name] for name in order], dtype=np.int64)
+        self._step = np.zeros(len(order), dtype=np.int64)
+        self._step[self._rows] = np.arange(self._shift, self._shift + len(order))
 
     def write(self) -> SlicingInstance:
         """Put everything together."""
-        problem, graph = self._problem, self._problem.graph
-        tensor_of = graph.tensor_index
-        extents = [problem.extents[tensor.id] for tensor in graph.tensors]
-        flows = [self._flows(v) for v in range(self._count)]
-        flat = np.asarray([row for rows in flows for row in rows], dtype=np.int64).reshape(-1, 8)
-        starts = np.zeros(self._count + 1, dtype=np.int64)
-        np.cumsum([len(rows) for rows in flows], out=starts[1:])
-        made = Adjacency.from_lists([[tensor_of[name] for name in self._makes(v)] for v in range(self._count)])
+        problem, columns = self._problem, self._columns
+        reader, tensor, producer = self._inputs()
+        stride, padding, reach, wide, deep, offset = self._windows()
+        listing, written = problem.graph.arrays.writes.entries(self._rows)
+        fed = np.flatnonzero(problem.graph.arrays.producer < 0)[: None if self._shift else 0]
+        made = np.concatenate([np.zeros(len(fed), dtype=np.int64), listing + self._shift])
         intercept, slope = self._times()
-        readers = np.repeat(np.arange(self._count), np.diff(starts))
-        inner = flat[:, 1] >= 0
-        extra = (self._count - self._shift - len(self._order),)
-        pad = (self._shift, extra[0])
-        stays = [not problem.cuttings[name].lengths for name in self._order]
+        inner = producer >= 0
+        pad = (self._shift, self._count - self._shift - len(self._order))
         return SlicingInstance(
             names=self._order,
             devices=self._devices,
             first=self._shift,
-            whole=np.pad(np.asarray(stays, dtype=bool), pad, constant_values=True),
+            whole=np.pad(self._stays, pad, constant_values=True),
             length=self._lengths(),
             intercept=intercept,
             slope=slope,
-            flow_start=starts,
-            tensor=flat[:, 0].copy(),
-            producer=flat[:, 1].copy(),
-            stride=flat[:, 2].copy(),
-            padding=flat[:, 3].copy(),
-            reach=flat[:, 4].copy(),
-            wide=flat[:, 5].copy(),
-            deep=flat[:, 6].copy(),
-            offset=flat[:, 7].copy(),
-            channels=np.asarray([extent.channels for extent in extents], dtype=np.int64),
-            rows=np.asarray([extent.rows for extent in extents], dtype=np.int64),
-            cell=np.asarray([extent.cell_bytes for extent in extents], dtype=np.int64),
-            made_start=made.start,
-            made=made.items,
-            last=self._last(),
-            weight=np.pad([problem.weight_bytes(name) for name in self._order], pad).astype(np.int64),
-            workspace=np.pad([op.workspace_bytes for op in self._operators], pad).astype(np.int64),
+            flow_start=_starts(reader, self._count),
+            tensor=tensor,
+            producer=producer,
+            stride=stride,
+            padding=padding,
+            reach=reach,
+            wide=wide,
+            deep=deep,
+            offset=offset,
+            channels=columns.channels,
+            rows=columns.rows,
+            cell=columns.cell,
+            made_start=_starts(made, self._count),
+            made=np.concatenate([fed, written]),
+            last=self._last(reader, tensor),
+            weight=np.pad(columns.weight[self._rows], pad).astype(np.int64),
+            workspace=np.pad(columns.workspace[self._rows], pad).astype(np.int64),
             resident=problem.weights == "resident",
             capacity=capacity_of(binding_limits(problem)),
             rate=np.asarray(problem.rates, dtype=np.float64),
@@ -272,103 +271,112 @@ class _Writer:
             most_parts=self._most_parts(),
             broadcast_airtime=problem.channel == "shared",
             printed=problem.transfers == "paper",
-            consumers=Adjacency.from_pairs(self._count, flat[inner, 1], readers[inner]),
+            consumers=Adjacency.from_pairs(self._count, producer[inner], reader[inner]),
         )
 
-    def _operator(self, v: int) -> Operator | None:
-        position = v - self._shift
-        return self._operators[position] if 0 <= position < len(self._operators) else None
+    @property
+    def _stays(self) -> BoolArray:
+        """Whether every operator of the order stays whole."""
+        return np.asarray(self._columns.length[self._rows, WHOLE] > 0)
 
-    def _makes(self, v: int) -> Sequence[str]:
-        op = self._operator(v)
-        return op.outputs if op is not None else self._problem.graph.inputs if v < self._shift else ()
+    @cached_property
+    def _flows(self) -> tuple[IntArray, IntArray]:
+        """Position in the order, and flow of the problem, of every flow without the gathered ones."""
+        reads = self._problem.graph.arrays.reads
+        return Adjacency(reads.start, np.arange(len(reads.items))).entries(self._rows)
 
-    def _flows(self, v: int) -> list[tuple[int, ...]]:
-        """(tensor, producer, stride, padding, reach, wide, deep, offset) of every input."""
-        op = self._operator(v)
-        if op is None:
-            return [] if v < self._shift else [self._flow(name, None, 0) for name in self._gathered()]
-        flows, offset = [], 0
-        for name in dict.fromkeys(op.inputs):
-            flows.append(self._flow(name, op, offset))
-            offset += self._problem.extents[name].channels
-        return flows
+    @cached_property
+    def _gathered(self) -> IntArray:
+        """Outputs that the operator at the end reads."""
+        graph, index = self._problem.graph, self._problem.graph.tensor_index
+        names = graph.outputs if self._tail is not None else ()
+        there = [index[name] for name in names if name in graph.producer or self._head is not None]
+        return np.asarray(there, dtype=np.int64)
 
-    def _gathered(self) -> list[str]:
-        graph = self._problem.graph
-        return [name for name in graph.outputs if name in graph.producer or self._head is not None]
+    def _inputs(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Reader, tensor and producer of every flow."""
+        position, flow = self._flows
+        tensor = np.concatenate([self._columns.tensor[flow], self._gathered])
+        reader = np.concatenate([position + self._shift, np.full_like(self._gathered, self._count - 1)])
+        source = np.append(self._step, OUTSIDE if self._head is None else 0)
+        return reader, tensor, source[self._problem.graph.arrays.producer[tensor]]
 
-    def _flow(self, name: str, op: Operator | None, offset: int) -> tuple[int, ...]:
-        problem = self._problem
-        producer = problem.graph.producer.get(name)
-        source = self._step[producer] if producer is not None else OUTSIDE if self._head is None else 0
-        read = problem.extents[name]
-        cutting = None if op is None else problem.cuttings[op.id]
-        geometry = None if cutting is None else cutting.geometry
-        head = (problem.graph.tensor_index[name], source)
-        if op is None or cutting is None or geometry is None or not cutting.lengths:
-            return (*head, 0, 0, read.rows, 1, read.channels, 0)
-        made = problem.extents[op.outputs[0]].channels
-        by_window = "rows" in cutting.lengths and read.rows > 1
-        rows = (geometry.stride, geometry.padding, geometry.reach) if by_window else (0, 0, read.rows)
-        if read.channels == 1 or problem.transfers == "paper":
-            return (*head, *rows, made, read.channels, 0)
-        if geometry.channels == "mixed":
-            return (*head, *rows, made // geometry.groups, read.channels // geometry.groups, 0)
-        return (*head, *rows, 1, 1, offset if geometry.channels == "joined" else 0)
+    def _windows(self) -> IntArray:
+        """How every flow is read: stride, padding, reach, wide, deep, offset. Shape (6, flows)."""
+        columns, arrays = self._columns, self._problem.graph.arrays
+        flow = self._flows[1]
+        v, tensor = columns.operator[flow], columns.tensor[flow]
+        cut = columns.length[v, WHOLE] == 0
+        channels, rows, groups = columns.channels[tensor], columns.rows[tensor], columns.groups[v]
+        by_row = cut & (columns.length[v, 1 + ROWS] > 0) & (rows > 1)
+        some = cut & (channels > 1) & (self._problem.transfers != "paper")
+        mixed = some & (columns.reading[v] == READINGS.index("mixed"))
+        joined = some & (columns.reading[v] == READINGS.index("joined"))
+        made = np.append(columns.channels[arrays.writes.items], 1)[arrays.writes.start[v]]
+        read = (
+            np.where(by_row, columns.stride[v], 0),
+            np.where(by_row, columns.padding[v], 0),
+            np.where(by_row, columns.reach[v], rows),
+            np.where(mixed, made // groups, np.where(cut & ~some, made, 1)),
+            np.where(mixed, channels // groups, np.where(some, 1, channels)),
+            np.where(joined, columns.offset[flow], 0),
+        )
+        whole = np.zeros((6, len(self._gathered)), dtype=np.int64)
+        whole[2], whole[3], whole[4] = columns.rows[self._gathered], 1, columns.channels[self._gathered]
+        return np.concatenate([np.stack(read), whole], axis=1)
 
     def _lengths(self) -> IntArray:
         length = np.zeros((self._count, 2), dtype=np.int64)
         length[:, ROWS] = 1
-        rule = rulings(self._problem, self._order) if self._problem.dimension == "rule" else None
-        for name in self._order:
-            lengths = self._problem.cuttings[name].lengths
-            if lengths:
-                kept = lengths if rule is None else {rule[name].dimension: lengths[rule[name].dimension]}
-                length[self._step[name]] = kept.get("rows", 0), kept.get("channels", 0)
+        inner = np.where(self._stays[:, None], (1, 0), self._columns.length[self._rows, 1:])
+        if self._problem.dimension == "rule":
+            rule = rulings(self._problem, self._order)
+            word = [DIMENSIONS.index(rule[name].dimension) - 1 for name in self._order]
+            other = np.arange(2) != np.asarray(word, dtype=np.int64)[:, None]
+            inner = np.where(other & ~self._stays[:, None], 0, inner)
+        length[self._shift : self._shift + len(self._order)] = inner
         return length
 
     def _most_parts(self) -> IntArray:
         most = np.full(self._count, len(self._devices), dtype=np.int64)
         if self._problem.dimension == "rule":
-            for name, ruling in rulings(self._problem, self._order).items():
+            for step, ruling in enumerate(rulings(self._problem, self._order).values(), start=self._shift):
                 if ruling.most_parts is not None:
-                    most[self._step[name]] = min(ruling.most_parts, len(self._devices))
+                    most[step] = min(ruling.most_parts, len(self._devices))
         return most
 
-    def _last(self) -> IntArray:
+    def _last(self, reader: IntArray, tensor: IntArray) -> IntArray:
+        """The last operator that touches every tensor."""
         graph = self._problem.graph
-        last = np.full(len(graph.tensors), -1, dtype=np.int64)
-        for v in range(self._count):
-            op = self._operator(v)
-            for name in (*self._makes(v), *(() if op is None else op.inputs)):
-                last[graph.tensor_index[name]] = v
-        for name in graph.outputs:
-            last[graph.tensor_index[name]] = self._count
+        unread = -1 if self._head is None else 0
+        last = np.append(self._step, unread)[graph.arrays.producer]
+        np.maximum.at(last, tensor, reader)
+        last[[graph.tensor_index[name] for name in graph.outputs]] = self._count
         return last
 
     def _times(self) -> tuple[FloatArray, FloatArray]:
-        """Intercept and slope; inf if the time is unknown or a constraint forbids the device."""
-        problem = self._problem
+        problem, columns, rows = self._problem, self._columns, self._rows
         intercept = np.full((self._count, len(self._devices)), np.inf)
         slope = np.zeros_like(intercept)
         row = {name: position for position, name in enumerate(self._order)}
-        allowed = permitted(row, self._devices, problem.constraints)
-        for name in self._order:
-            for k, device in enumerate(self._devices):
-                if device in problem.known_seconds[name] and allowed[row[name], k]:
-                    fixed = problem.intercept(name, device)
-                    intercept[self._step[name], k] = fixed
-                    slope[self._step[name], k] = problem.known_seconds[name][device] - fixed
+        able = permitted(row, self._devices, problem.constraints) & ~np.isnan(columns.seconds[rows])
+        inner = slice(self._shift, self._shift + len(rows))
+        intercept[inner] = np.where(able, columns.fixed[rows], np.inf)
+        slope[inner] = np.where(able, columns.seconds[rows] - columns.fixed[rows], 0.0)
         for v, tied in ((0, self._head), (self._count - 1, self._tail)):
             if tied is not None:
                 intercept[v, self._devices.index(tied)] = 0.0
         nowhere = np.flatnonzero(np.isinf(intercept).all(axis=1))
         if len(nowhere):
-            op = self._operator(int(nowhere[0]))
-            assert op is not None
-            raise ContradictionError(f"operator {op.id!r} has no device left to run on")
+            raise ContradictionError(f"operator {self._order[nowhere[0] - self._shift]!r} has no device left to run on")
         return intercept, slope
+
+
+def _starts(rows: IntArray, count: int) -> IntArray:
+    """Where every row begins among ascending entries. Shape (count + 1,)."""
+    start = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=start[1:])
+    return start
 
 
 for _kind in TAKEN_IN:

@@ -15,7 +15,6 @@ import numpy as np
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
 from opweave.formulations.slicing.shortage import rules_in_the_way
@@ -59,7 +58,7 @@ class Cuts(Formulation[Slicing, Slices]):
         _check_reading(problem)
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
-        check_rows(20 * cells * len(instance.devices), self.name, self.context.limits)
+        self.check_size(20 * cells * len(instance.devices))
         self._unit = unit_of(instance, self._ceiling())
         written = CutModel(instance)
         written.check_time, written.unit = self.check_time, self._unit

@@ -34,6 +34,8 @@ def shortage(problem: Slicing) -> str | None:
     "operator 'p' stays whole (its geometry is not known) and needs 9 bytes; no device that may run it holds more \
 than 5: 4 bytes short"
     """
+    if not problem.constraints and not any(limit is not None for limit in problem.memory_limits.values()):
+        return None
     return next(_reasons(problem), None)
 
 
@@ -53,13 +55,13 @@ def _reasons(problem: Slicing) -> Iterator[str]:
     yield from _too_large_together(problem)
 
 
-def _allowed(problem: Slicing) -> dict[str, set[str]]:
+def _allowed(problem: Slicing) -> dict[str, frozenset[str]]:
     """Devices that may compute a part of every operator."""
     asked = asked_of(problem.known_seconds, problem.constraints)
-    return {name: set(filter(asked[name].allow, known)) for name, known in problem.known_seconds.items()}
+    return {name: asked[name].allowed(known) for name, known in problem.known_seconds.items()}
 
 
-def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator[str]:
+def _too_large_alone(problem: Slicing, allowed: dict[str, frozenset[str]]) -> Iterator[str]:
     """Operators that one device must hold, because they stay whole or only one device may run them."""
     for op in problem.graph.operators:
         devices, limits = allowed[op.id], problem.memory_limits
@@ -116,6 +118,8 @@ def binding_limits(problem: Slicing) -> tuple[int | None, ...]:
 
     Without limits, no memory has to be counted, and the order of the operators does not matter.
     """
+    if not any(limit is not None for limit in problem.memory_limits.values()):
+        return tuple(problem.memory_limits.values())
     graph, size = problem.graph, problem.tensor_bytes
     held = sum(graph.parameter_bytes.values()) + sum(size.values())
     gathered = sum(size[name] for name in graph.outputs)

@@ -29,9 +29,9 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
     played, held = play(problem, solution), problem.memory_by_device(solution)
-    broken, details = tuple(_violations(problem, solution, played, held)), _details(problem, played, held)
-    judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
-    return judged.with_timeline(played.timeline)
+    broken = tuple(_violations(problem, solution, played, held))
+    judged: Evaluation[BatchedDetails] = Evaluation(objective=played.timeline.end, violations=broken)
+    return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
 
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:

@@ -21,12 +21,9 @@ def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
     walk = Walk(problem, solution)
-    judged = Evaluation(
-        objective=walk.objective(),
-        violations=tuple(_violations(problem, solution.stages, walk)),
-        details=walk.details(),
-    )
-    return judged.with_timeline(walk.timeline())
+    broken = tuple(_violations(problem, solution.stages, walk))
+    judged: Evaluation[PipelineDetails] = Evaluation(objective=walk.objective(), violations=broken)
+    return judged.with_timeline(walk.timeline).with_details(walk.details)
 
 
 def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:

@@ -27,9 +27,9 @@ def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails
     if wrong:
         return Evaluation(objective=None, violations=tuple(wrong))
     played, held = play(problem, solution), problem.memory_by_device(solution)
-    broken, details = tuple(_violations(problem, played, held)), _details(problem, played, held)
-    judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
-    return judged.with_timeline(played.timeline)
+    broken = tuple(_violations(problem, played, held))
+    judged: Evaluation[PlacementDetails] = Evaluation(objective=played.timeline.end, violations=broken)
+    return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
 
 
 def opposite_demanded(asked: Precede) -> str:

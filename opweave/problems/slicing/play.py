@@ -1,334 +1,374 @@
-"""The referee of slicing: tracks which cells of every tensor each device holds, and moves what is missing."""
+"""The referee of slicing: which cells of every tensor each device holds and needs, and what it must receive.
+
+Operators run one after the other, and a device holds of a tensor what it has computed itself. Therefore what a part
+receives follows from its own cut and the producer's, and everything is computed for all operators at once.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opweave.problems.graph import Operator
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.slicing.columns import CHANNELS, DIMENSIONS, READINGS, ROWS, WHOLE, Blocks, Columns, PlanColumns
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.spec import FrozenDict
-from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
+from opweave.problems.timeline import (
+    BEFORE,
+    LARGEST,
+    NEVER,
+    Activities,
+    ActivityKind,
+    Lifetimes,
+    Names,
+    Timeline,
+    devices_and_ports,
+    joined,
+)
 
 if TYPE_CHECKING:
-    from opweave.problems.slicing.spec import Slice, Slices, Slicing
+    from opweave.problems.slicing.spec import Slicing
 
 
-class Block(NamedTuple):
-    """Cells of a tensor: channels and rows [first, end). Empty blocks consist of zeros, so that they are all equal."""
+class Moves(NamedTuple):
+    """What the operators receive and compute. Shapes (operators, devices), ``airtime`` (operators,).
 
-    first_channel: int
-    end_channel: int
-    first_row: int
-    end_row: int
+    Attributes
+    ----------
+    there
+        Whether the device computes a part.
+    received, moved
+        Bytes that the device must hold in addition, and bytes that travel to it.
+    waits, compute, airtime
+        Seconds.
+    """
 
-    @property
-    def cells(self) -> int:
-        """Number of cells."""
-        return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
+    there: BoolArray
+    received: Any
+    moved: Any
+    waits: FloatArray
+    compute: FloatArray
+    airtime: FloatArray
 
-    def shared(self, other: Block) -> Block:
-        """Cells that both blocks contain."""
-        return block(
-            (max(self.first_channel, other.first_channel), min(self.end_channel, other.end_channel)),
-            (max(self.first_row, other.first_row), min(self.end_row, other.end_row)),
+
+class Played:
+    """A plan that has been played; columns are by the positions of operators and tensors in the graph."""
+
+    def __init__(self, problem: Slicing, plan: PlanColumns) -> None:
+        self._problem, self._plan, self._columns = problem, plan, problem.columns
+        self._devices = [device.name for device in problem.cluster.devices]
+        self._size = self._columns.cell.astype(self._columns.number)[:, None]
+        self._held = _held(problem, plan)
+        self._moves = self._receive()
+        parts = self._moves
+        lasts = (parts.airtime[:, None] if problem.channel == "shared" else parts.waits) + parts.compute
+        self._ends = np.where(parts.there, lasts, -np.inf)
+        end = np.cumsum(self._ends.max(axis=1, initial=0.0)[plan.order])
+        self._begin, self._end = np.empty(len(end)), np.empty(len(end))
+        self._begin[plan.order], self._end[plan.order] = np.concatenate(([0.0], end[:-1])), end
+        self._over = float(end[-1]) if len(end) else 0.0
+        self._gathered = self._gather()
+        self.latency = self._over + sum(self._gathered[1])
+        """Seconds until the last operator has ended, or the outputs are gathered."""
+        self._measure()
+
+    def _receive(self) -> Moves:
+        """What every operator receives, and how long that and its parts take."""
+        problem, columns, plan = self._problem, self._columns, self._plan
+        count, devices = len(plan.order), len(self._devices)
+        v, source = columns.operator, columns.producer
+        need, held = _needed(problem, plan), self._held.at(columns.tensor)
+        unit = self._size[columns.tensor]
+        lacking = (need.cells - need.shared(held)).astype(columns.number) * unit
+        sent = lacking
+        if problem.transfers == "paper":
+            both = (source >= 0) & (plan.dimension[v] == ROWS) & (plan.dimension[source] == ROWS)
+            above, below = plan.cuts[source, :-1], plan.cuts[source, 1:]
+            edge = np.maximum(need.end_row - below, 0) + np.maximum(above - need.first_row, 0)
+            printed = edge.astype(columns.number) * columns.channels[columns.tensor][:, None] * unit
+            sent = np.where(both[:, None], printed, lacking)
+        outside = (source < 0) & (problem.input_device is None)
+        sent = np.where(outside[:, None] | (need.cells == 0), 0, sent)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seconds = np.where(sent > 0, self._arrival(sent), 0.0)
+        there = plan.cuts[:, :-1] < plan.cuts[:, 1:]
+        first = there[v].argmax(axis=1)[:, None]
+        alike = ~there[v]
+        alike |= np.logical_and.reduce([side == np.take_along_axis(side, first, axis=1) for side in need])
+        air = np.where(alike.all(axis=1), seconds.max(axis=1, initial=0.0), _sum_by_column(seconds))
+        share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
+        compute = columns.fixed + (columns.seconds - columns.fixed) * share
+        return Moves(
+            there=there,
+            received=_added(v, lacking, np.zeros((count, devices), dtype=columns.number)),
+            moved=_added(v, sent, np.zeros((count, devices), dtype=columns.number)),
+            waits=_added(v, seconds, np.zeros((count, devices))),
+            compute=np.where(there, compute, 0.0),
+            airtime=_added(v, air, np.zeros(count)),
         )
 
+    def _arrival(self, size: Any) -> FloatArray:
+        """Seconds in which bytes arrive at every device."""
+        rates, latencies = (
+            np.asarray(each, dtype=np.float64) for each in (self._problem.rates, self._problem.latencies)
+        )
+        return np.asarray(latencies + size.astype(np.float64) / rates)
 
-NOTHING = Block(0, 0, 0, 0)
+    def _gather(self) -> tuple[list[int], list[float], list[int]]:
+        """The outputs that are gathered, and for each the seconds that this takes and its bytes."""
+        target, index = self._problem.output_device, self._problem.graph.tensor_index
+        if target is None:
+            return [], [], []
+        k, producer = self._devices.index(target), self._problem.graph.arrays.producer
+        inside = self._problem.input_device is not None
+        tensors = [index[name] for name in self._problem.graph.outputs]
+        tensors = [tensor for tensor in tensors if inside or producer[tensor] >= 0]
+        whole, here = self._columns.channels * self._columns.rows, self._held.cells[:, k]
+        sizes = [int(whole[each] - here[each]) * int(self._columns.cell[each]) for each in tensors]
+        rate, wait = self._problem.rates[k], self._problem.latencies[k]
+        return tensors, [wait + size / rate if size else 0.0 for size in sizes], sizes
 
+    def _measure(self) -> None:
+        """The most that every device holds, and when: before the operators, during one, or at the end."""
+        problem, columns, plan, arrays = self._problem, self._columns, self._plan, self._problem.graph.arrays
+        parts = plan.cuts[:, 1:] - plan.cuts[:, :-1]
+        shares = np.where((plan.dimension == CHANNELS)[:, None], parts, plan.cuts[:, -1:])
+        weights = np.where(parts > 0, _share(columns.weight, shares, plan), 0)
+        self._resident = weights if problem.weights == "resident" else np.zeros_like(weights)
+        self._working = self._moves.received + _share(columns.workspace, parts, plan) + weights - self._resident
+        step = np.empty(len(plan.order), dtype=np.int64)
+        step[plan.order] = np.arange(len(plan.order))
+        self._last = np.append(step, -1)[arrays.producer]
+        np.maximum.at(self._last, columns.tensor, step[columns.operator])
+        outputs = [problem.graph.tensor_index[name] for name in problem.graph.outputs]
+        self._last[outputs] = len(step)
+        self._bytes = self._held.cells.astype(columns.number) * self._size
+        made, made_by = np.flatnonzero(arrays.producer >= 0), arrays.producer[arrays.producer >= 0]
+        change = np.zeros((len(step) + 2, len(self._devices)), dtype=columns.number)
+        np.add.at(change, step[made_by] + 1, self._bytes[made])
+        gone = np.flatnonzero(self._last < len(step))
+        np.subtract.at(change, self._last[gone] + 2, self._bytes[gone])
+        change[0] = self._bytes[arrays.producer < 0].sum(axis=0)
+        held = change.cumsum(axis=0) + self._resident.sum(axis=0)
+        held[1:-1] += self._working[plan.order]
+        total = sum(self._gathered[2])
+        held[-1] += [total if name == problem.output_device else 0 for name in self._devices]
+        self.peak = dict(zip(self._devices, held.max(axis=0).tolist(), strict=True))
+        """The most bytes that every device holds."""
+        names = (None, *(problem.graph.operators[row].id for row in plan.order.tolist()), None)
+        self.peak_at = dict(zip(self._devices, map(names.__getitem__, held.argmax(axis=0).tolist()), strict=True))
+        """The operator during which it does; None before the first and after the last."""
 
-def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
-    """Make a block of channels and rows [first, end)."""
-    return Block(*channels, *rows) if channels[0] < channels[1] and rows[0] < rows[1] else NOTHING
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Start and end of every operator in seconds, in running order."""
+        order, operators = self._plan.order, self._problem.graph.operators
+        times = zip(self._begin[order].tolist(), self._end[order].tolist(), strict=True)
+        return {operators[row].id: pair for row, pair in zip(order.tolist(), times, strict=True)}
 
-
-class Playing:
-    """Runs the operators in order, in the simplest way that is correct."""
-
-    def __init__(self, problem: Slicing, solution: Slices) -> None:
-        self._problem = problem
-        self._solution = solution
-        self._devices = [device.name for device in problem.cluster.devices]
-        self._readers = Counter(tensor for op in problem.graph.operators for tensor in set(op.inputs))
-        self._held: dict[str, list[Block]] = {}
-        self._live, self._resident = [0] * len(self._devices), [0] * len(self._devices)
-        self.peak = dict.fromkeys(self._devices, 0)
-        self.peak_at: dict[str, str | None] = dict.fromkeys(self._devices)
-        self._busy, self._receiving = dict.fromkeys(self._devices, 0.0), dict.fromkeys(self._devices, 0.0)
-        self._bytes_in = dict.fromkeys(self._devices, 0)
-        self._names = Names.of(problem.graph, "gathered outputs")
-        self._recorder = Recorder()
-        self._since: dict[str, float] = {}
-        self._made_by: dict[str, list[int]] = {}
-
-    def timeline(self) -> Timeline:
-        """The timeline so far: a device receives the inputs of its part of an operator, then computes the part."""
-        resources = devices_and_ports(self._problem.cluster, ("receive_port",))
-        return Timeline("seconds", resources, self._names, self._recorder.activities(), self._recorder.lifetimes())
-
-    def run(self) -> SlicingDetails:
-        """Play the whole solution."""
-        problem, graph = self._problem, self._problem.graph
-        if problem.weights == "resident":
-            for name, cut in self._solution.slices.items():
-                for k, (first, end) in enumerate(parts_of(cut)):
-                    size = self._weights(name, cut, end - first)
-                    self._resident[k] += size
-                    self._recorder.lifetime(problem.graph.operator_index[name], k, BEFORE, NEVER, size)
-        self._place_inputs()
-        now, steps = 0.0, []
-        for name in self._solution.order:
-            step = self._step(graph.operators[graph.operator_index[name]], now)
-            now = step.end
-            steps.append(step)
-        seconds, size = self._gather(now)
-        self._keep(tuple(self._held), NEVER)
+    def details(self) -> SlicingDetails:
+        """Seconds and bytes of every operator on every device."""
+        moves, target = self._moves, self._problem.output_device
+        _, seconds, sizes = self._gathered
+        busy, receiving = moves.compute.sum(axis=0).tolist(), moves.waits.sum(axis=0).tolist()
+        moved = moves.moved.sum(axis=0).tolist()
+        if target is not None:
+            receiving[self._devices.index(target)] += sum(seconds)
+            moved[self._devices.index(target)] += sum(sizes)
+        by_device = [FrozenDict(zip(self._devices, each, strict=True)) for each in (busy, receiving, moved)]
         return SlicingDetails(
-            latency=now + seconds,
-            steps=tuple(steps),
-            gather_seconds=seconds,
-            gather_bytes=size,
-            busy_seconds=FrozenDict(self._busy),
-            receive_seconds=FrozenDict(self._receiving),
-            bytes_in=FrozenDict(self._bytes_in),
+            latency=self.latency,
+            steps=self._steps(),
+            gather_seconds=float(sum(seconds)),
+            gather_bytes=sum(sizes),
+            busy_seconds=by_device[0],
+            receive_seconds=by_device[1],
+            bytes_in=by_device[2],
             memory_bytes=FrozenDict(self.peak),
             memory_operator=FrozenDict(self.peak_at),
-            memory_limits=FrozenDict(problem.memory_limits),
+            memory_limits=FrozenDict(self._problem.memory_limits),
         )
 
-    def _weights(self, name: str, cut: Slice, length: int) -> int:
-        """Bytes of the weights that a part needs: all of them, or the channels' share, rounded up."""
-        if length == 0:
-            return 0
-        size = self._problem.weight_bytes(name)
-        return -(-size * length // cut.cuts[-1]) if cut.dimension == "channels" else size
-
-    def _place_inputs(self) -> None:
-        source = self._problem.input_device
-        if source is None:
-            self._measure(None, [0] * len(self._devices))
-            return
-        for tensor in self._problem.graph.inputs:
-            self._hold(tensor, [self._all(tensor) if device == source else NOTHING for device in self._devices])
-        self._measure(None, [0] * len(self._devices))
-        self._since = dict.fromkeys(self._held, BEFORE)
-        self._drop(self._problem.graph.inputs, 0.0)
-
-    def _all(self, tensor: str) -> Block:
-        extent = self._problem.extents[tensor]
-        return block((0, extent.channels), (0, extent.rows))
-
-    def _step(self, op: Operator, begin: float) -> SlicedStep:
-        """Receive inputs, compute, keep the results, and drop what is not read again."""
-        cut = self._solution.slices[op.id]
-        parts = {k: part for k, part in enumerate(parts_of(cut)) if part[0] < part[1]}
-        waits = dict.fromkeys(parts, 0.0)
-        received = dict.fromkeys(parts, 0)
-        moved = dict.fromkeys(parts, 0)
-        airtime, offset = 0.0, 0
-        for tensor in dict.fromkeys(op.inputs):
-            needs = {k: self._needed(op, cut, part, tensor, offset) for k, part in parts.items()}
-            offset += self._problem.extents[tensor].channels
-            seconds = []
-            for k, need in needs.items():
-                received[k] += self._fetch(tensor, k, need)
-                size = self._sent(op, cut, tensor, k, need)
-                moved[k] += size
-                seconds.append(self._transfer_seconds(k, size))
-                waits[k] += seconds[-1]
-            first = next(iter(needs.values()))
-            together = all(need == first for need in needs.values())
-            airtime += max(seconds) if together else sum(seconds)
-        compute = {k: self._compute_seconds(op.id, k, (part[1] - part[0]) / cut.cuts[-1]) for k, part in parts.items()}
-        shared = self._problem.channel == "shared"
-        ends = {k: (airtime if shared else waits[k]) + compute[k] for k in parts}
-        slowest = max(ends, key=lambda k: ends[k])
-        end = begin + ends[slowest]
-        for tensor in op.outputs:
-            self._hold(tensor, self._made(cut, tensor))
-            self._since[tensor] = begin
-        working = [self._working(op, cut, k, received.get(k, 0)) for k in range(len(self._devices))]
-        self._measure(op.id, working)
-        self._record(op, begin, end, {k: ends[k] - compute[k] for k in parts}, compute, moved)
-        for k, size in enumerate(working):
-            self._recorder.lifetime(self._problem.graph.operator_index[op.id], k, begin, end, size)
-        self._readers.subtract(set(op.inputs))
-        self._drop((*op.inputs, *op.outputs), end)
-        for k in parts:
-            self._busy[self._devices[k]] += compute[k]
-            self._receiving[self._devices[k]] += waits[k]
-            self._bytes_in[self._devices[k]] += moved[k]
-        return SlicedStep(
-            operator=op.id,
-            dimension=cut.dimension,
-            start=begin,
-            end=end,
-            shares=FrozenDict({self._devices[k]: (b - a) / cut.cuts[-1] for k, (a, b) in parts.items()}),
-            transfer_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in waits.items()}),
-            compute_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in compute.items()}),
-            bytes_in=FrozenDict({self._devices[k]: size for k, size in moved.items()}),
-            airtime=airtime,
-            slowest=self._devices[slowest],
-        )
-
-    def _record(
-        self,
-        op: Operator,
-        begin: float,
-        end: float,
-        waits: Mapping[int, float],
-        compute: Mapping[int, float],
-        moved: Mapping[int, int],
-    ) -> None:
-        """Record what every device receives and computes in a step."""
-        what, tensors = self._problem.graph.operator_index[op.id], self._problem.graph.tensor_index
-        after = [
-            (row, self._names.operators + tensors[tensor])
-            for tensor in dict.fromkeys(op.inputs)
-            for row in self._made_by.get(tensor, ())
-        ]
-        rows = []
-        for k, wait in waits.items():
-            first = list(after)
-            if moved[k]:
-                port = len(self._devices) + k
-                got = self._recorder.activity(
-                    ActivityKind.RECEIVE, port, what, begin, begin + wait, size=moved[k], after=after
+    def _steps(self) -> tuple[SlicedStep, ...]:
+        """The operators in the plan's order; nothing of them needs validation."""
+        plan, moves, operators = self._plan, self._moves, self._problem.graph.operators
+        share = (plan.cuts[:, 1:] - plan.cuts[:, :-1]) / plan.cuts[:, -1:]
+        columns: tuple[Any, ...] = (share, moves.waits, moves.compute, moves.moved, moves.there, plan.dimension)
+        columns += (self._begin, self._end, moves.airtime, self._ends.argmax(axis=1))
+        steps, devices = [], self._devices
+        for row, shares, waits, compute, moved, there, dimension, begin, end, airtime, slowest in zip(
+            plan.order.tolist(), *(each[plan.order].tolist() for each in columns), strict=True
+        ):
+            parts = [k for k, taken in enumerate(there) if taken]
+            steps.append(
+                SlicedStep.made_of(
+                    operator=operators[row].id,
+                    dimension=DIMENSIONS[dimension],
+                    start=begin,
+                    end=end,
+                    shares=FrozenDict({devices[k]: shares[k] for k in parts}),
+                    transfer_seconds=FrozenDict({devices[k]: waits[k] for k in parts}),
+                    compute_seconds=FrozenDict({devices[k]: compute[k] for k in parts}),
+                    bytes_in=FrozenDict({devices[k]: moved[k] for k in parts}),
+                    airtime=airtime,
+                    slowest=devices[slowest],
                 )
-                first.append((got, -1))
-            starts = begin + wait
-            rows.append(
-                self._recorder.activity(ActivityKind.RUN, k, what, starts, min(end, starts + compute[k]), after=first)
             )
-        self._made_by |= dict.fromkeys(op.outputs, rows)
+        return tuple(steps)
 
-    def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Block:
-        """Cells of an input that a part reads, as one block from the first to the last cell."""
-        problem, read = self._problem, self._problem.extents[tensor]
-        geometry, every = problem.cuttings[op.id].geometry, (0, read.channels)
-        if cut.dimension == "whole" or geometry is None:
-            return self._all(tensor)
-        first, last = part[0], part[1] - 1
-        if cut.dimension == "rows":
-            if read.rows == 1:
-                return self._all(tensor)
-            return block(every, geometry.window(*part, rows=read.rows))
-        if read.channels == 1 or problem.transfers == "paper":
-            return self._all(tensor)
-        if geometry.channels == "mixed":
-            length, deep = cut.cuts[-1], read.channels // geometry.groups
-            first, last = first * geometry.groups // length * deep, (last * geometry.groups // length + 1) * deep - 1
-        elif geometry.channels == "joined":
-            first, last = first - offset, last - offset
-        return block((max(0, first), min(read.channels, last + 1)), (0, read.rows))
+    def timeline(self) -> Timeline:
+        """The timeline: a device receives the inputs of its part of an operator, then computes the part."""
+        resources = devices_and_ports(self._problem.cluster, ("receive_port",))
+        names = Names.of(self._problem.graph, "gathered outputs")
+        return Timeline("seconds", resources, names, self._activities(names), self._lifetimes(names))
 
-    def _fetch(self, tensor: str, k: int, need: Block) -> int:
-        """Bytes that device k receives in addition to what it holds; every cell must exist on some device."""
-        held = self._held.get(tensor)
-        extent = self._problem.extents[tensor]
-        if held is None:
-            return need.cells * extent.cell_bytes
-        assert sum(need.shared(each).cells for each in held) == need.cells, f"no device holds all of {tensor!r}"
-        return (need.cells - need.shared(held[k]).cells) * extent.cell_bytes
+    def _activities(self, names: Names) -> Activities:
+        """What every device receives and computes, operator by operator, then the gathering."""
+        moves, order, devices = self._moves, self._plan.order, len(self._devices)
+        tensors, seconds, sizes = self._gathered
+        sent = moves.there & (moves.moved > 0)
+        begin, wait = self._begin[:, None], self._ends - moves.compute
+        rows = np.stack([sent, moves.there], axis=2)  # a device receives, then runs
+        step, k, second = np.nonzero(rows[order])
+        v, runs = order[step], second > 0
+        starts = np.where(runs, (begin + wait)[v, k], self._begin[v])
+        stops = np.where(runs, np.minimum(self._end[v], starts + moves.compute[v, k]), (begin + wait)[v, k])
+        target = 0 if self._problem.output_device is None else self._devices.index(self._problem.output_device)
+        late = np.flatnonzero(np.asarray(sizes, dtype=object) > 0)
+        after = self._over + np.concatenate(([0.0], np.cumsum(seconds)))
+        size = np.where(runs, 0, np.minimum(moves.moved[v, k], LARGEST)).astype(np.int64)
+        got = np.asarray(tensors, dtype=np.int64)[late]
+        count = len(v) + len(late)
+        causes, brought = self._causes(names, v, runs, got, count)
+        zero = np.zeros(count, dtype=np.int64)
+        run = np.append(runs, zero[: len(late)] > 0)
+        return Activities(
+            kind=np.where(run, int(ActivityKind.RUN), int(ActivityKind.RECEIVE)),
+            resource=np.append(k, zero[: len(late)] + target) + np.where(run, 0, devices),
+            start=np.concatenate([starts, after[late]]),
+            end=np.concatenate([stops, after[late + 1]]),
+            what=np.concatenate([v, names.tensor(got)]),
+            rank=np.arange(count, dtype=np.int64),
+            twin=zero - 1,
+            reader=zero - 1,
+            bytes=np.concatenate([size, np.minimum(np.asarray(sizes, dtype=object)[late], LARGEST).astype(np.int64)]),
+            count=zero + 1,
+            round=zero,
+            causes=causes,
+            brought=brought,
+        )
 
-    def _sent(self, op: Operator, cut: Slice, tensor: str, k: int, need: Block) -> int:
-        """Bytes that travel to device k for a tensor."""
-        held, extent = self._held.get(tensor), self._problem.extents[tensor]
-        if held is None or need == NOTHING:
-            return 0  # graph inputs from outside, or nothing to read
-        producer = self._problem.graph.producer.get(tensor)
-        before = None if producer is None else self._solution.slices[producer]
-        if self._problem.transfers == "paper" and before is not None and cut.dimension == before.dimension == "rows":
-            above, below = before.cuts[k], before.cuts[k + 1]
-            count = max(0, need.end_row - below) + max(0, above - need.first_row)
-            return count * extent.channels * extent.cell_bytes
-        return (need.cells - need.shared(held[k]).cells) * extent.cell_bytes
+    def _causes(
+        self, names: Names, v: IntArray, runs: BoolArray, got: IntArray, count: int
+    ) -> tuple[Adjacency, IntArray]:
+        """Everything waits for the producers of its inputs on all devices, and a run for what its device receives."""
+        columns, producer = self._columns, self._problem.graph.arrays.producer
+        row = np.arange(len(v), dtype=np.int64)
+        made = Adjacency.from_pairs(len(self._plan.order), v[runs], row[runs])
+        start = self._problem.graph.arrays.reads.start
+        waiting, flow = Adjacency(start, np.arange(len(columns.tensor), dtype=np.int64)).entries(v)
+        inner = columns.producer[flow] >= 0
+        waiting, flow = waiting[inner], flow[inner]
+        which, cause = made.entries(columns.producer[flow])
+        brings = names.tensor(columns.tensor[flow[which]])
+        own = np.flatnonzero(runs[1:] & ~runs[:-1])  # the activity before a run is what it receives
+        there = np.flatnonzero(producer[got] >= 0)
+        gathered, last = made.entries(producer[got[there]])
+        return joined(
+            np.concatenate([waiting[which], own + 1, len(v) + there[gathered]]),
+            np.concatenate([cause, own, last]),
+            np.concatenate([brings, np.full(len(own) + len(last), -1, dtype=np.int64)]),
+            count,
+        )
 
-    def _transfer_seconds(self, k: int, size: int) -> float:
-        return self._problem.latencies[k] + size / self._problem.rates[k] if size else 0.0
-
-    def _compute_seconds(self, name: str, k: int, share: float) -> float:
-        device = self._devices[k]
-        fixed = self._problem.intercept(name, device)
-        return fixed + (self._problem.known_seconds[name][device] - fixed) * share
-
-    def _made(self, cut: Slice, tensor: str) -> list[Block]:
-        """The block of a new tensor that every device holds."""
-        extent = self._problem.extents[tensor]
-        channels, rows = (0, extent.channels), (0, extent.rows)
-        if cut.dimension == "rows":
-            return [block(channels, part) for part in parts_of(cut)]
-        if cut.dimension == "channels":
-            return [block(part, rows) for part in parts_of(cut)]
-        return [block(channels, rows) if first < end else NOTHING for first, end in parts_of(cut)]
-
-    def _working(self, op: Operator, cut: Slice, k: int, received: int) -> int:
-        """Bytes that count on a device only while an operator runs."""
-        first, end = parts_of(cut)[k]
-        workspace = -(-op.workspace_bytes * (end - first) // cut.cuts[-1])
-        streamed = self._weights(op.id, cut, end - first) if self._problem.weights == "streamed" else 0
-        return received + workspace + streamed
-
-    def _hold(self, tensor: str, blocks: list[Block]) -> None:
-        """Store which block of a tensor every device holds from now on."""
-        self._held[tensor] = blocks
-        for k, held in enumerate(blocks):
-            self._live[k] += held.cells * self._problem.extents[tensor].cell_bytes
-
-    def _measure(self, name: str | None, working: list[int]) -> None:
-        for k, device in enumerate(self._devices):
-            used = self._resident[k] + self._live[k] + working[k]
-            if used > self.peak[device]:
-                self.peak[device], self.peak_at[device] = used, name
-
-    def _drop(self, tensors: tuple[str, ...], now: float) -> None:
-        """Forget tensors that will not be read again."""
-        kept = set(self._problem.graph.outputs)
-        for tensor in dict.fromkeys(tensors):
-            if self._readers[tensor] == 0 and tensor not in kept:
-                self._keep((tensor,), now)
-                for k, held in enumerate(self._held.pop(tensor, ())):
-                    self._live[k] -= held.cells * self._problem.extents[tensor].cell_bytes
-
-    def _keep(self, tensors: tuple[str, ...], until: float) -> None:
-        """Record how long every device has held its parts of tensors."""
-        for tensor in tensors:
-            storage = self._names.operators + self._problem.graph.tensor_index[tensor]
-            for k, held in enumerate(self._held.get(tensor, ())):
-                size = held.cells * self._problem.extents[tensor].cell_bytes
-                self._recorder.lifetime(storage, k, self._since[tensor], until, size)
-
-    def _gather(self, now: float) -> tuple[float, int]:
-        """Collect the outputs on one device, starting at ``now``; returns the seconds and bytes that this takes."""
-        target = self._problem.output_device
-        if target is None:
-            return 0.0, 0
-        k, seconds, total = self._devices.index(target), 0.0, 0
-        for tensor in self._problem.graph.outputs:
-            if tensor in self._held:
-                size = self._fetch(tensor, k, self._all(tensor))
-                lasts = self._transfer_seconds(k, size)
-                if size:
-                    self._recorder.activity(
-                        ActivityKind.RECEIVE,
-                        len(self._devices) + k,
-                        self._names.operators + self._problem.graph.tensor_index[tensor],
-                        now + seconds,
-                        now + seconds + lasts,
-                        size=size,
-                        after=[(row, -1) for row in self._made_by.get(tensor, ())],
-                    )
-                seconds += lasts
-                total += size
-        self._recorder.lifetime(len(self._names.texts) - 1, k, now, NEVER, total)
-        self._measure(None, [total if j == k else 0 for j in range(len(self._devices))])
-        self._receiving[target] += seconds
-        self._bytes_in[target] += total
-        return seconds, total
+    def _lifetimes(self, names: Names) -> Lifetimes:
+        """Weights, tensors, what operators receive and work on, and the gathered outputs."""
+        arrays, count, plan = self._problem.graph.arrays, len(self._plan.order), self._plan
+        every = np.arange(count, dtype=np.int64)
+        ends = np.concatenate((self._end[plan.order], [NEVER, 0.0]))  # the last entry: inputs that nothing reads
+        since = np.where(arrays.producer >= 0, np.append(self._begin, BEFORE)[arrays.producer], BEFORE)
+        total, target = sum(self._gathered[2]), self._problem.output_device
+        gathered = np.asarray([[total if name == target else 0 for name in self._devices]], dtype=object)
+        columns = [
+            (every, np.full(count, BEFORE), np.full(count, NEVER), self._resident),
+            (names.tensor(np.arange(names.tensors)), since, ends[self._last], self._bytes),
+            (every, self._begin, self._end, self._working),
+            (np.asarray([len(names.texts) - 1]), np.asarray([self._over]), np.asarray([NEVER]), gathered),
+        ]
+        parts = []
+        for storage, begin, end, size in columns:
+            row, k = np.nonzero(size)
+            parts.append((storage[row], k, begin[row], end[row], np.minimum(size[row, k], LARGEST).astype(np.int64)))
+        return Lifetimes(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def parts_of(cut: Slice) -> list[tuple[int, int]]:
-    """Positions [first, end) of every device's part."""
-    return list(zip(cut.cuts, cut.cuts[1:], strict=False))
+def _needed(problem: Slicing, plan: PlanColumns) -> Blocks:
+    """Cells of every input that the parts read, as one block from the first to the last cell. By flow and device."""
+    columns = problem.columns
+    v, tensor = columns.operator, columns.tensor
+    first, end = plan.cuts[v, :-1], plan.cuts[v, 1:]
+    channels, rows = columns.channels[tensor][:, None], columns.rows[tensor][:, None]
+    known, dimension = columns.known[v], plan.dimension[v]
+    by_rows = (known & (dimension == ROWS))[:, None] & (rows > 1)
+    begin = np.maximum(first * columns.stride[v][:, None] - columns.padding[v][:, None], 0)
+    stop = (end - 1) * columns.stride[v][:, None] - (columns.padding - columns.reach)[v][:, None]
+    stop = np.maximum(begin, np.minimum(rows, stop))
+    by_channels = (known & (dimension == CHANNELS) & (problem.transfers != "paper"))[:, None] & (channels > 1)
+    from_channel, to_channel = _channels_read(columns, plan, first, end - 1)
+    return Blocks(
+        np.where(by_channels, np.maximum(from_channel, 0), 0),
+        np.where(by_channels, np.minimum(to_channel + 1, channels), channels),
+        np.where(by_rows, begin, 0),
+        np.where(by_rows, stop, rows),
+    ).only(first < end)
+
+
+def _channels_read(columns: Columns, plan: PlanColumns, first: IntArray, last: IntArray) -> tuple[Any, Any]:
+    """First and last channel of every input that the output channels ``first`` to ``last`` read. By flow and device."""
+    v = columns.operator
+    length, groups = plan.cuts[v, -1:], columns.groups[v][:, None].astype(columns.number)
+    deep = columns.channels[columns.tensor][:, None] // groups
+    group, group_of_last = first * groups // length, last * groups // length
+    joins = (columns.reading[v] == READINGS.index("joined"))[:, None]
+    offset = np.where(joins, columns.offset[:, None], 0)
+    mixed = (columns.reading[v] == READINGS.index("mixed"))[:, None]
+    found = (
+        np.where(mixed, group * deep, first - offset),
+        np.where(mixed, (group_of_last + 1) * deep - 1, last - offset),
+    )
+    return found[0].astype(np.int64), found[1].astype(np.int64)
+
+
+def _held(problem: Slicing, plan: PlanColumns) -> Blocks:
+    """Cells of every tensor that the devices hold once it is made. By tensor and device."""
+    columns, producer, devices = problem.columns, problem.graph.arrays.producer, problem.cluster.devices
+    inner = producer >= 0
+    at_source = np.asarray([device.name == problem.input_device for device in devices])
+    cuts = np.vstack([plan.cuts, np.zeros((1, len(devices) + 1), dtype=np.int64)])[producer]
+    first, end = cuts[:, :-1], cuts[:, 1:]
+    dimension = np.append(plan.dimension, WHOLE)[producer][:, None]
+    along = [dimension == ROWS, dimension == CHANNELS]
+    channels, rows = columns.channels[:, None], columns.rows[:, None]
+    return Blocks(
+        np.where(along[1], first, 0),
+        np.where(along[1], end, channels),
+        np.where(along[0], first, 0),
+        np.where(along[0], end, rows),
+    ).only(np.where(inner[:, None], first < end, at_source))
+
+
+def _share(size: Any, parts: IntArray, plan: PlanColumns) -> Any:
+    """Bytes of every part of an operator's length, rounded up. Shape (operators, devices)."""
+    return -(-size[:, None] * parts // plan.cuts[:, -1:])
+
+
+def _added(row: IntArray, values: Any, total: Any) -> Any:
+    """``total`` with the values added to its rows, one after the other."""
+    np.add.at(total, row, values)
+    return total
+
+
+def _sum_by_column(values: FloatArray) -> FloatArray:
+    """Sums of rows, from the left to the right."""
+    return np.cumsum(values, axis=1)[:, -1]

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from opweave.problems.slicing.columns import PlanColumns, is_sound, plan_columns
 from opweave.problems.slicing.details import SlicingDetails
 from opweave.problems.slicing.paper_rule import rulings
-from opweave.problems.slicing.play import Playing
+from opweave.problems.slicing.play import Played
 from opweave.problems.solution import Evaluation, Violation
 
 if TYPE_CHECKING:
@@ -17,26 +18,39 @@ if TYPE_CHECKING:
 
 def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
     """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(_unusable(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    played = Playing(problem, solution)
-    details = played.run()
+    plan = _playable(problem, solution)
+    if plan is None:
+        return Evaluation(objective=None, violations=tuple(_unusable(problem, solution)))
+    played = Played(problem, plan)
     broken = tuple(_violations(problem, solution, played))
-    judged = Evaluation(objective=details.latency, violations=broken, details=details)
-    return judged.with_timeline(played.timeline())
+    judged: Evaluation[SlicingDetails] = Evaluation(objective=played.latency, violations=broken)
+    return judged.with_timeline(played.timeline).with_details(played.details)
 
 
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
     """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
-    if any(True for _ in _unusable(problem, solution)):
-        return {}
-    played = Playing(problem, solution)
-    return played.run().memory_bytes
+    plan = _playable(problem, solution)
+    return {} if plan is None else Played(problem, plan).peak
+
+
+def intervals(problem: Slicing, solution: Slices) -> Mapping[str, tuple[float, float]]:
+    """Start and end of every operator in seconds; positions in the order if the solution cannot be replayed."""
+    plan = _playable(problem, solution)
+    if plan is None:
+        return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
+    return Played(problem, plan).intervals()
+
+
+def _playable(problem: Slicing, solution: Slices) -> PlanColumns | None:
+    """A solution as columns; None if it cannot be replayed."""
+    if solution.devices != tuple(device.name for device in problem.cluster.devices):
+        return None
+    plan = plan_columns(problem, solution)
+    return plan if plan is not None and is_sound(problem, plan) else None
 
 
 def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """Check that every operator appears once, after its producers, and is cut into one part for each device."""
+    """Say which operators do not appear once, after their producers, and cut into one part for each device."""
     names = tuple(device.name for device in problem.cluster.devices)
     if solution.devices != names:
         message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
@@ -97,7 +111,7 @@ def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
             yield Violation(rule="device", message=message)
 
 
-def _violations(problem: Slicing, solution: Slices, played: Playing) -> Iterator[Violation]:
+def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[Violation]:
     if problem.order is not None and problem.order != solution.order:
         yield Violation(rule="order", message="the plan runs the operators in another order than the problem's")
     if problem.dimension == "rule":

@@ -17,9 +17,10 @@ from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
 from opweave.problems.plausible import warn_once_built
 from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.slicing.columns import Columns, columns_of
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.rules import judge, memory_peaks
+from opweave.problems.slicing.rules import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
@@ -262,6 +263,11 @@ class Slicing(Problem[Slices, SlicingDetails]):
         return {op.id: cutting_of(self, op) for op in self.graph.operators}
 
     @cached_property
+    def columns(self) -> Columns:
+        """Operators, tensors and inputs as columns, for the referee and solvers."""
+        return columns_of(self)
+
+    @cached_property
     def tensor_bytes(self) -> dict[str, int]:
         """Bytes of every tensor."""
         return {tensor.id: tensor.bytes for tensor in self.graph.tensors}
@@ -279,10 +285,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        details = judge(self, solution).details
-        if details is None:
-            return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
-        return {step.operator: (step.start, step.end) for step in details.steps}
+        return intervals(self, solution)
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""

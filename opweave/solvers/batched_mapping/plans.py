@@ -60,18 +60,23 @@ def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) 
 
 def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:
     """The solution of a plan; transfers leave at once and are not listed."""
-    where, batches = np.repeat(plan.where, instance.granule, axis=1), []
-    for i, name in enumerate(instance.names):
-        for u in np.unique(where[i]).tolist():
-            inputs = np.flatnonzero(where[i] == u)
-            lasts = float(instance.seconds[i, u, len(inputs) // instance.granule])
-            ends = float(plan.end[i, u])
-            start = max(0.0, ends - lasts)
-            batches.append(
-                Batch(operator=name, device=instance.devices[u], inputs=tuple(inputs.tolist()), start=start, end=ends)
-            )
-    batches.sort(key=lambda batch: (batch.start, batch.end))
-    return BatchedSchedule(batches=tuple(batches))
+    count = counts_of(plan.where, len(instance.devices))
+    operator, device = np.nonzero(count)
+    number = count[operator, device]
+    ends = plan.end[operator, device]
+    starts = np.maximum(0.0, ends - instance.seconds[operator, device, number])
+    inputs = np.argsort(np.repeat(plan.where, instance.granule, axis=1), axis=1, kind="stable").ravel()
+    last = np.cumsum(number * instance.granule)
+    first, numbers = (last - number * instance.granule).tolist(), inputs.tolist()
+    columns = [column.tolist() for column in (operator, device, last, starts, ends)]
+    rows = list(zip(first, *columns, strict=True))
+    batches = (
+        Batch.made_of(
+            operator=instance.names[i], device=instance.devices[u], inputs=tuple(numbers[a:b]), start=start, end=end
+        )
+        for a, i, u, b, start, end in map(rows.__getitem__, np.lexsort((ends, starts)).tolist())
+    )
+    return BatchedSchedule.made_of(batches=tuple(batches), transfers=())
 
 
 def inputs_of(instance: BatchedInstance, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:

@@ -18,6 +18,7 @@ numba numbers its functions from the start in each of them.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 import pickle
@@ -30,18 +31,20 @@ from typing import Annotated, Any
 import llvmlite.binding
 import numba
 import numpy as np
-from numba.core import bytecode, compiler, compiler_lock, registry, serialize, types
+from numba.core import bytecode, compiler, compiler_lock, cpu, ir, postproc, registry, serialize, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.types import functions
 
 from opweave.problems.errors import InvalidInputError
+from opweave.solvers.compiling import reading
+from opweave.solvers.compiling.calls import LeanConvention
 from opweave.solvers.compiling.flatten import Flattener, entry_of
 from opweave.solvers.compiling.lowering import LeanCompiler
 
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Options of numba's ``jit`` for loops."""
 
-HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "pipeline_class": LeanCompiler}
+HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 """Options of numba's ``jit`` for the helpers that loops call."""
 
 _jit: Any = numba.njit
@@ -105,21 +108,37 @@ class _LoopCompiler(LeanCompiler):
 
 @contextmanager
 def _lean(codegen: Any) -> Iterator[None]:
-    """Put helpers into :class:`_HelperCode`. They have no address, so nothing is registered for them."""
-    usual = codegen._library_class
-    codegen._library_class = _HelperCode
-    codegen.set_env = _ignore
-    builtin: Any = functions.BaseFunction
-    asked, builtin.get_call_type = builtin.get_call_type, _remembered
-    numbers = bytecode.FunctionIdentity._unique_ids
-    bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
+    """Compile with less work, and put helpers into :class:`_HelperCode`. They have no address, so none is registered.
+
+    A compiler makes millions of small objects that live on, so no garbage is collected meanwhile.
+    """
+    changes: tuple[tuple[Any, str, Any], ...] = (
+        (codegen, "_library_class", _HelperCode),
+        (codegen, "set_env", _ignore),
+        (functions.BaseFunction, "get_call_type", _remembered),
+        (cpu.CPUContext, "call_conv", property(LeanConvention)),
+        (ir.Inst, "_rec_list_vars", reading.variables),
+        (postproc.PostProcessor, "run", reading.process),
+        (bytecode.FunctionIdentity, "_unique_ids", itertools.count(secrets.randbits(60))),
+    )
+    usual = [(owner, name, vars(owner).get(name, _ABSENT)) for owner, name, _ in changes]
+    collecting = gc.isenabled()
+    gc.disable()
+    for owner, name, value in changes:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        codegen._library_class = usual
-        del codegen.set_env
-        builtin.get_call_type = asked
-        bytecode.FunctionIdentity._unique_ids = numbers
+        for owner, name, value in usual:
+            if value is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        if collecting:
+            gc.enable()
+
+
+_ABSENT = object()
 
 
 def _ignore(name: str, environment: object) -> None:
@@ -145,7 +164,24 @@ def _remembered(function: Any, context: Any, arguments: tuple[Any, ...], named: 
     return _CALLS[key][0]
 
 
-_FLATTENER = Flattener(_jit(**HELPER_OPTIONS))
+class _Helper(registry.CPUDispatcher):  # type: ignore[misc,unused-ignore]
+    """A helper of loops. A zero is most often what a variable starts with, so it asks for no version of its own.
+
+    Other numbers that are written in a call do: loops that step forwards or backwards run a quarter longer without.
+    """
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """The helper's signature for these types of arguments."""
+        plain = (types.unliteral(each) if getattr(each, "literal_value", 1) == 0 else each for each in args)
+        return super().get_call_template(tuple(plain), kws)
+
+
+def _helper(function: Callable[..., Any]) -> Any:
+    made: Any = _Helper
+    return made(function, targetoptions=HELPER_OPTIONS, pipeline_class=LeanCompiler)
+
+
+_FLATTENER = Flattener(_helper)
 
 
 def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
@@ -179,6 +215,7 @@ def _field_type(kind: Any, fields: tuple[str, ...]) -> Any:
 def _packed(result: Any) -> bytes:
     """The parts that :func:`load` needs, without the intermediate code that numba keeps for further inlining."""
     library = result.library
+    result.fndesc.argtypes = tuple(result.fndesc.argtypes)
     entry = result.fndesc.llvm_cpython_wrapper_name
     environments = [each.env_name for each in result._find_referenced_environments()]
     names = "\n".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -226,7 +227,8 @@ class _Attempt:
         except InfeasibleError as error:
             return self._without_solution(formulation, str(error)), None
         except OutOfTimeError:
-            return Outcome(run.termination(), reason="the time was up before the model was written"), None
+            ended = Termination.TIME_LIMIT if run.termination() is Termination.COMPLETED else run.termination()
+            return Outcome(ended, reason="there was not enough time to write the model"), None
         except TriviallyInfeasibleError:
             return self._without_solution(formulation), None
         if run.should_stop():
@@ -347,6 +349,7 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),
+        seconds_left=lambda: math.inf if (left := run.remaining()) is None else left,
         defers=True,
     )
 

@@ -59,6 +59,9 @@ def _pools(problem: MemoryLayout, run: Run) -> Outcome:
     if run.should_stop():
         return outcome
     pools = Pools(problem, run)
+    if pools.decide():
+        reason = None if run.best is not None else "no assignment of the storages to pools can be laid out"
+        return Outcome(run.termination(), infeasible=reason is not None, reason=reason)
     shares = pools.relax()
     if not run.should_stop():
         with run.share(POOLS_SHARE if len(instance) <= ENGINE_STORAGES else 1.0):

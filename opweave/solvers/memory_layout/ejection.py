@@ -381,19 +381,20 @@ def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int
     return int(now.scalars[WAITING])
 
 
-def ejected(
-    space: Space, offset: IntArray | None, height: int, seed: int, budget: int, temper: Temper
-) -> IntArray | None:
-    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none.
+def steps_of(space: Space, states: int) -> int:
+    """Steps instead of states of the exact search: where that is fast because storages live shortly, there are less."""
+    count = len(space.size)
+    reach = len(space.members) ** 2 // (count * max(1, space.sections))
+    return 1 + states * min(WORTH * count, reach) // (WORTH * count)
 
-    Where the exact search is fast because storages live shortly, there are less of them.
-    """
+
+def ejected(
+    space: Space, offset: IntArray | None, height: int, seed: int, steps: int, temper: Temper
+) -> IntArray | None:
+    """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none."""
     if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
     now = crowd_of(space, offset, height, seed, temper.power)
-    count = len(space.size)
-    reach = len(space.members) ** 2 // (count * max(1, space.sections))
-    steps = 1 + budget * min(WORTH * count, reach) // (WORTH * count)
-    work = 50 * count * min(steps, 1000)
+    work = 50 * len(space.size) * min(steps, 1000)
     found = eject.sized(work)(space, now, np.asarray(temper), height, steps) == 0
     return now.lowest if found else None

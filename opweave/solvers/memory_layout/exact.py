@@ -7,7 +7,6 @@ with more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,8 +20,9 @@ from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected
+from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected, steps_of
 from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
+from opweave.solvers.memory_layout.growing import FIRST_SHARES, grown
 from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
@@ -55,14 +55,14 @@ LARGE = 1_500
 FIRST_STEPS = 7_000_000
 """Steps of local search times storages, per state of a storage, that come first in a turn where storages are many."""
 
+LEAST_GROWN, MOST_GROWN = 500, 6_000
+"""Storages between which layouts are grown: fewer are packed as a whole, and with more, single steps take long."""
+
 MOST_PARTS = 500
 """Most parts that are laid out apart."""
 
 MOST_MEMBERS = 20_000_000
 """Most storages of all sections together that are searched; beyond that, only rules are used."""
-
-SHORT_STATES, SHORT_CHOICES, SHORT_STEPS = 8, 8, 16
-"""States of a short search, per storage, number of choices that it tries, and steps of local search, per storage."""
 
 UNTIMED_STATES = 3_000_000
 """States after which a run without a time limit ends."""
@@ -168,6 +168,7 @@ class Arena:
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
                 if len(part.rows) > LARGE:
+                    self._grow(part)
                     self._eject(part, per_storage * FIRST_STEPS // len(part.rows))
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
@@ -207,10 +208,27 @@ class Arena:
                     failed = target
             else:
                 failed = target
+                if target == self.bound:
+                    self._grow(part)
             failed = max(failed, self.bound - 1)
             if part.height - failed <= 1:
                 return
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
+
+    def _grow(self, part: Part) -> None:
+        """Lay out a part from its peak outward, at its bound and in the middle between that and its best layout."""
+        for share in FIRST_SHARES if LEAST_GROWN < len(part.rows) <= MOST_GROWN else ():
+            for halves in (0, 1):
+                target = part.bound + halves * (part.height - part.bound) // 2
+                if self.settled() or target >= part.height:
+                    return
+                self.turns += 1
+                decision = grown(part.space, target, self.run.seed + self.turns, share)
+                self.states += decision.states
+                self._take(part, decision.offset)
+                if decision.answer == REFUTED:
+                    part.bound = target + 1
+                    self.run.proved(self.bound * self.grain, "windows of time")
 
     def _eject(self, part: Part, budget: int) -> None:
         """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
@@ -232,7 +250,8 @@ class Arena:
         """Look for a layout of a part within a height by local search; return whether there was one."""
         self.turns += 1
         self.states += budget
-        offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, budget, temper)
+        steps = steps_of(part.space, budget)
+        offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, steps, temper)
         self._take(part, offset)
         return offset is not None
 
@@ -291,25 +310,6 @@ class Arena:
             reason = f"every layout needs at least {needed:,} bytes; pool {name!r} has {size:,}"
             return Outcome(infeasible=True, reason=reason)
         return Outcome(self.run.termination())
-
-
-def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> IntArray | None:
-    """Offsets within the first of some heights at which a short search finds any; None if there is none."""
-    least = height_bound(space)
-    for height in heights:
-        if height < least:
-            continue
-        for choice, _ in zip(choices(space, seed), range(SHORT_CHOICES), strict=False):
-            decision = pack(space, height, choice, effort * SHORT_STATES * len(space.size))
-            if decision.offset is not None:
-                return decision.offset
-            if decision.answer == REFUTED:
-                break
-        else:
-            found = ejected(space, None, height, seed, effort * SHORT_STEPS * len(space.size), WEIGHING)
-            if found is not None:
-                return found
-    return None
 
 
 def components(space: Space) -> IntArray:

@@ -14,11 +14,14 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import lower as lower_layout
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
+from opweave.problems.graph import OpGraph
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
-from opweave.problems.memory_ordering.spec import Ordering, given_order
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
+from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.plans import LISTENING
+from opweave.solvers.memory_layout.sections import space_in
 from opweave.solvers.registry import go_on_with, named_solver, run_side_by_side
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
@@ -83,11 +86,42 @@ class Orders:
         return sum(int(instance.size[s]) for s in gone)
 
 
+def padded(problem: OrderedLayout) -> tuple[MemoryOrdering, int]:
+    """The problem of the order with sizes rounded up to the alignment, and by how much its peak may exceed an arena.
+
+    Storages lie upon each other in whole multiples of the alignment, except for the highest one. More results have the
+    size of an operand then, and may be written over it, which lowers the peak and so leaves it a bound. Constraints may
+    speak of bytes; with them, sizes are left as they are.
+    """
+    ordering, step = problem.ordering, problem.alignment
+    if step == 1 or ordering.constraints:
+        return ordering, 0
+    graph = ordering.graph
+    sizes = [each.bytes for each in graph.tensors] + [each.workspace_bytes for each in graph.operators]
+    spare = max((-size % step for size in sizes), default=0)
+    tensors = (each.model_copy(update={"bytes": each.bytes + -each.bytes % step}) for each in graph.tensors)
+    operators = (
+        each.model_copy(update={"workspace_bytes": each.workspace_bytes + -each.workspace_bytes % step})
+        for each in graph.operators
+    )
+    rounded = MemoryOrdering(
+        graph=OpGraph(
+            operators=tuple(operators), tensors=tuple(tensors), parameters=graph.parameters, outputs=graph.outputs
+        ),
+        in_place=ordering.in_place,
+        inputs=ordering.inputs,
+        outputs=ordering.outputs,
+        limit_bytes=None if ordering.limit_bytes is None else ordering.limit_bytes + spare,
+    )
+    return rounded, spare
+
+
 class Joint:
     """The search over orders, each with its best offsets."""
 
     def __init__(self, problem: OrderedLayout, run: Run) -> None:
         self.problem, self.run = problem, run
+        self._ordering, self._spare = padded(problem)
         self._seen: set[object] = set()
         self._least: int | None = None  # the least bound of all orders that may fit; None if there is none so far
         self._none_fits = False
@@ -102,11 +136,11 @@ class Joint:
             return Outcome(run.termination()), []
         scout = Run(time_limit=self._seconds(ORDER_SHARE), seed=run.seed)
         run.enter("an order with the least peak")
-        outcome = go_on_with(ordering, "auto", scout)
+        outcome = go_on_with(self._ordering, "auto", scout)
         if outcome.infeasible:
             return outcome, []
         if scout.bound is not None:
-            run.proved(int(scout.bound), f"least peak of an order ({scout.bound_source})")
+            run.proved(int(scout.bound) - self._spare, f"least peak of an order ({scout.bound_source})")
         orders = [each.solution for each in reversed(scout.candidates) if isinstance(each.solution, Ordering)]
         for order in orders[:1] or [given_order(ordering)]:
             run.enter("offsets of that order")
@@ -135,6 +169,10 @@ class Joint:
         layout = self.problem.layout(order)
         if layout is None or self._is_known(layout):
             return
+        least = self._least_of(layout)
+        if self.run.objective is not None and least >= self.run.objective:
+            self._least = least if self._least is None else min(self._least, least)
+            return
         left = self.run.remaining()
         seconds = [each for each in (None if left is None else max(1e-3, share * left), most) if each is not None]
         scout = Run(time_limit=min(seconds, default=None), seed=self.run.seed, callback=lambda _: self._up())
@@ -143,6 +181,11 @@ class Joint:
         if not outcome.infeasible:
             self._least = bound if self._least is None else min(self._least, bound)
         report(self.problem, order, scout, self.run)
+
+    def _least_of(self, layout: MemoryLayout) -> int:
+        """A lower bound of the arena of one order."""
+        instance = lower_layout(layout)
+        return height_bound(space_in(instance, np.flatnonzero(instance.solid), 0, self.run.halt)) * instance.grain
 
     def _up(self) -> bool:
         return self.run.remaining() == 0.0
@@ -160,7 +203,7 @@ class Joint:
 
     def _try_others(self, best: Ordering) -> None:
         """Lay out other orders: all with the least peak, then all whose peak lies below the best arena."""
-        run, instance = self.run, lower(self.problem.ordering)
+        run, instance = self.run, lower(self._ordering)
         if instance.operators > LISTED:
             self._try_neighbours(best)
             return
@@ -168,13 +211,13 @@ class Joint:
         for least in (True, False):
             if least and (run.bound is None or run.objective is None):
                 continue
-            orders = Orders(instance, int(run.bound or 0) if least else self._cap(limit), run.seed)
+            orders = Orders(instance, (int(run.bound or 0) if least else self._cap(limit)) + self._spare, run.seed)
             run.enter("other orders with the least peak" if least else "all orders")
             for tried, order in enumerate(orders, start=1):
                 self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), 1.0, UNTIMED_SECONDS)
                 if run.should_stop() or (run.time_limit is None and tried >= UNTIMED_ORDERS):
                     break
-                orders.cap = orders.cap if least else min(orders.cap, self._cap(limit))
+                orders.cap = orders.cap if least else min(orders.cap, self._cap(limit) + self._spare)
             else:
                 if not least:
                     self._prove()
@@ -238,7 +281,7 @@ def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> Non
 def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
 
-    Once the time is up, an allocator comes first: it waits for no compiled loop.
+    Once the time is up, an allocator comes first: it waits for no compiled loop, and no clock stops it.
 
     Raises
     ------
@@ -248,7 +291,7 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     order = given_order(problem.ordering)
     layout = problem.layout(order)
     scout = Run()
-    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm",):
+    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm", "nearest_end"):
         if layout is not None and scout.best is None:
             with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
                 go_on_with(layout, rule, scout)

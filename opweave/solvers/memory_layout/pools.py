@@ -10,22 +10,22 @@ better pool and lets others make room.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
-from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.exact import stacked
+from opweave.solvers.memory_layout.bounds.best import best_assignment, height_bound, prove_assignment
 from opweave.solvers.memory_layout.greedy import Places
+from opweave.solvers.memory_layout.growing import stacked
 from opweave.solvers.memory_layout.plans import report
+from opweave.solvers.memory_layout.search import REFUTED, Decision, lowest
 from opweave.solvers.memory_layout.sections import Space, sections_of, space_in
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
-from opweave.solvers.tree import least_whole, whole_point
 
 MOST_ROWS = 2_000_000
 """Largest number of entries of a linear program that is solved."""
@@ -39,14 +39,11 @@ FILLED = (1.0, 0.97, 0.94, 0.9)
 PATIENT = 64
 """How many times longer than others the best assignment is tried to be stacked."""
 
-MOST_COLUMNS = 6_000
-"""Most shares for which integer programs are solved."""
+MOST_TEAMS, MOST_ASSIGNED, MOST_STATES = 12, 60_000, 200_000
+"""Teams, decisions about them, and states of a pool's exact search, with which all assignments are tried."""
 
-SEARCH_SHARE, BOUND_SHARE = 0.2, 0.4
-"""Shares of the time left for a good assignment, and then for a bound."""
-
-UNTIMED_NODES, UNTIMED_SECONDS = 2_000, 20.0
-"""Limits of the engine's search without a time limit."""
+Kept = tuple[int, bytes]
+"""A pool and the blocks in it."""
 
 UNTIMED_ROUNDS = 200
 """Rounds of local search without a time limit."""
@@ -145,13 +142,13 @@ class Pools:
         self._prove(proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices))
         return found.point[: self.teams.allowed.size].reshape(self.teams.allowed.shape)
 
-    def _prove(self, bound: float) -> None:
-        """Report a bound of the linear program, rounded safely."""
+    def _prove(self, bound: float, source: str = "linear program") -> None:
+        """Report a bound, rounded safely."""
         if self.problem.objective == "arena":
             grain = self.instance.grain
-            self.run.proved(max(0, math.ceil(bound / grain * (1.0 - SUMMATION))) * grain, "linear program")
+            self.run.proved(max(0, math.ceil(bound / grain * (1.0 - SUMMATION))) * grain, source)
         else:
-            self.run.proved(max(0.0, bound * (1.0 - SUMMATION)), "linear program")
+            self.run.proved(max(0.0, bound * (1.0 - SUMMATION)), source)
 
     def assign(self) -> None:
         """Lay out the best assignment that an engine finds, and prove what no assignment can undercut."""
@@ -170,6 +167,71 @@ class Pools:
         bound = None if self.run.should_stop() else prove_assignment(program, whole, self.run)
         if bound is not None:
             self._prove(bound)
+
+    def decide(self) -> bool:
+        """Try all assignments of a few teams, and stack their pools exactly; False if there are too many of them."""
+        teams, pools = self.teams.allowed.shape
+        if self.problem.constraints or not 0 < teams <= MOST_TEAMS:
+            return False
+        self.run.enter("all assignments to pools")
+        self._left = MOST_ASSIGNED
+        order = np.argsort(-self.teams.load.sum(axis=1), kind="stable").tolist()
+        load = np.zeros((pools, self.teams.load.shape[1]), dtype=np.int64)
+        if not self._assign_all(order, np.full(teams, -1), load, {}):
+            return False
+        if self.run.objective is not None:
+            self._prove(float(self.run.objective), "all assignments")
+        return True
+
+    def _assign_all(self, left: list[int], choice: IntArray, load: IntMatrix, known: dict[Kept, Decision]) -> bool:
+        """Assign the teams that are left in all ways that may be better; False if that takes too long."""
+        if not left:
+            return self._stack_exactly(choice, load.max(axis=1, initial=0), known)
+        team, cheapest = left[0], np.where(self.teams.allowed, self.teams.cost, np.inf).min(axis=1)
+        beside = self.apart[(self.apart == team).any(axis=1)].ravel()
+        for pool in np.argsort(self.teams.cost[team], kind="stable").tolist():
+            if not self.teams.allowed[team, pool] or (choice[beside] == pool).any():
+                continue
+            self._left -= 1
+            if self._left < 0 or self.run.should_stop():
+                return False
+            after, choice[team] = load.copy(), pool
+            after[pool] += self.teams.load[team]
+            given = np.flatnonzero(choice >= 0)
+            if self.problem.objective == "arena":
+                least = float(after.max(axis=1, initial=0).sum())
+            else:
+                least = float(self.teams.cost[given, choice[given]].sum() + cheapest[left[1:]].sum())
+            fits = (after.max(axis=1, initial=0) <= self.instance.capacity).all()
+            better = self.run.objective is None or least < self.run.objective
+            if fits and better and not self._assign_all(left[1:], choice, after, known):
+                return False
+            choice[team] = -1
+        return True
+
+    def _stack_exactly(self, choice: IntArray, least: IntArray, known: dict[Kept, Decision]) -> bool:
+        """Report the lowest layout of an assignment, if it may be the best; False if that is not decided."""
+        instance, pool = self.instance, choice[self.instance.team]
+        offset = np.maximum(instance.fixed, 0)
+        counts = self.problem.objective == "arena"
+        for number in range(len(instance.capacity)):
+            rows = np.flatnonzero(instance.solid & (pool == number))
+            if not len(rows):
+                continue
+            kept = number, rows.tobytes()
+            if kept not in known:
+                heights = self._heights(space := space_in(instance, rows, number, self.run.halt), number)
+                lowered = min(height_bound(space), heights[-1]) if counts else heights[-1]
+                known[kept] = lowest(space, lowered, heights[-1], MOST_STATES)
+            found = known[kept].offset
+            if found is None:
+                return known[kept].answer == REFUTED
+            offset[rows] = found * instance.grain
+            least[number] = (offset[rows] + instance.bytes[rows]).max()
+            if counts and self.run.objective is not None and least.sum() >= self.run.objective:
+                return True
+        report(self.problem, instance, Places(offset, pool), self.run)
+        return True
 
     def search(self, shares: FloatMatrix | None) -> None:
         """Round the shares, then improve single storages as long as time is left."""
@@ -311,37 +373,3 @@ class Pools:
         least = height_bound(space)
         lower = [least + least * k // 64 for k in (0, 1, 2, 4, 8, 16)] if self.problem.objective == "arena" else []
         return [*sorted({height for height in lower if height < most}), most]
-
-
-def best_assignment(program: LinearProgram, whole: int, run: Run) -> FloatArray | None:
-    """The best whole shares that an engine finds in a part of the time left; None if it finds none."""
-    if whole > MOST_COLUMNS:
-        return None
-    run.enter("assignment to pools")
-    left = run.remaining()
-    seconds, nodes = (UNTIMED_SECONDS, UNTIMED_NODES) if left is None else (SEARCH_SHARE * left, 2**31 - 1)
-    scaled, integral = _scaled(program)[0], np.arange(len(program.cost)) < whole
-    options = {"mip_max_nodes": nodes, "random_seed": run.seed % 2**31}
-    found = whole_point(scaled, integral, seconds, run.should_stop, **options)
-    return None if found is None else found[:whole]
-
-
-def prove_assignment(program: LinearProgram, whole: int, run: Run) -> float | None:
-    """A lower bound of the program with whole shares, in a part of the time left; None if there is none."""
-    left = run.remaining()
-    if whole > MOST_COLUMNS or left is None or run.objective is None:
-        return None
-    run.enter("bound of the assignment")
-    scaled, factor = _scaled(program)
-    integral = np.arange(len(program.cost)) < whole
-    ceiling = float(run.objective) * factor
-    nothing = np.zeros(len(program.cost), dtype=bool)
-    proof = least_whole(scaled, integral, nothing, ceiling, BOUND_SHARE * left, run.should_stop)
-    return proof.bound / factor * (1.0 - SUMMATION) if math.isfinite(proof.bound) else None
-
-
-def _scaled(program: LinearProgram) -> tuple[LinearProgram, float]:
-    """The program with costs near 1, and the power of two they were multiplied by: engines have absolute tolerances."""
-    largest = float(np.abs(program.cost).max(initial=0.0))
-    factor = 2.0 ** (-math.frexp(largest)[1]) if largest > 0.0 else 1.0
-    return replace(program, cost=program.cost * factor), factor

@@ -129,6 +129,32 @@ def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
     return Decision(int(answer), now.offset if answer == FOUND else None, int(states))
 
 
+def lowest(space: Space, least: int, most: int, budget: int) -> Decision:
+    """The lowest layout of few storages, whose height is known to be between ``least`` and ``most``, if there is one.
+
+    Returns
+    -------
+    Decision
+        FOUND with the lowest offsets, REFUTED if there are none, or UNDECIDED where the budget of one search ends.
+    """
+    choice = Choice(1, -space.size.astype(np.float64), np.ones(space.sections))
+    best, target = pack(space, most, choice, budget), least
+    while best.offset is not None:
+        height = int((best.offset + space.size).max())
+        if least >= height:
+            break
+        target = min(target, height - 1)
+        decision = pack(space, target, choice, budget)
+        if decision.answer == UNDECIDED:
+            return decision
+        if decision.answer == FOUND:
+            best = decision
+        else:
+            least = target + 1
+            target = (least + height) // 2
+    return best
+
+
 @inlined
 def _part(space: Space, now: Stack) -> tuple[int, int]:
     """Sections of the independent part with the fewest unplaced storages: from, to before; empty if all are placed."""

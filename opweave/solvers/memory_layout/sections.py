@@ -149,6 +149,18 @@ def part_of(space: Space, chosen: BoolArray) -> Space:
     )
 
 
+def window_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
+    """The space of the storages of some sections: those from ``low`` to before ``high``, and no time beyond."""
+    return space_of(
+        np.clip(space.first[rows], low, high),
+        np.clip(space.after[rows], low, high),
+        space.size[rows],
+        space.alignment[rows],
+        space.fixed[rows],
+        space.halt,
+    )
+
+
 def overlaps_of(space: Space) -> Adjacency:
     """For every storage, the storages that are ever live together with it, in rising order."""
     count = len(space.size)

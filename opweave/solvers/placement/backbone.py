@@ -25,7 +25,7 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, with_arcs
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.windows import cut_vertices
+from opweave.solvers.placement.bounds.windows import cut_vertices, cut_window
 
 SHARES = (2, 4, 8, 16, 32, 64)
 """A flow is long when it passes the tensor's first reader by this fraction of all operators; all are tried in turn."""
@@ -38,6 +38,9 @@ LEAST_LONG = 12
 
 MOST_LOST = 0.1
 """Largest share of the work that may be left out."""
+
+MOST_STRAY = 0.35
+"""Largest share of the work that may be left out where all tensors stay and only bounds are wanted."""
 
 MOST_RESERVED = 0.1
 """Largest share of a device's memory that is kept free for operators outside the backbone."""
@@ -105,6 +108,23 @@ def backbone_of(instance: PlacementInstance, arrays: PlacementArrays) -> Backbon
     if best.spread > FAR_SMALLER * whole.spread:
         return None
     return _cut_out(instance, arrays, best)
+
+
+def core_of(arrays: PlacementArrays) -> PlacementArrays:
+    """What lies between the first and the last operator of the longest path, if it splits far better than the whole.
+
+    Exported networks hold operators without inputs (constants, tables, gates that are made of parameters) and without
+    readers. A few of them hide all cut vertices. As with the backbone, bounds of the core are bounds of the whole.
+    """
+    every, work = np.ones(len(arrays.seconds), dtype=bool), arrays.seconds.min(axis=1)
+    path = _longest_path(arrays, work)
+    kept = _reached(Adjacency(arrays.after_start, arrays.after), path[0])
+    kept &= _reached(Adjacency(arrays.before_start, arrays.before), path[-1])
+    lost = float(work[~kept].sum()) > MOST_STRAY * float(work.sum())
+    if kept.all() or lost or _spread(arrays, kept) > FAR_SMALLER * _spread(arrays, every):
+        return arrays
+    order = operator_order(arrays)
+    return cut_window(arrays, order[kept[order]], None, None).arrays
 
 
 def _spread(arrays: PlacementArrays, kept: BoolArray) -> float:

@@ -56,7 +56,7 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
 def solution_of(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> Schedule:
     """The solution of a plan, with the transfers that its devices require."""
     names, devices = instance.names, instance.devices
-    return Schedule(
+    return Schedule.made_of(
         device=FrozenDict(zip(names, [devices[k] for k in plan.device.tolist()], strict=True)),
         start=FrozenDict(zip(names, plan.start.tolist(), strict=True)),
         transfers=_transfers(instance, arrays, plan),
@@ -145,7 +145,7 @@ def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan)
     consumers = [instance.names[v] if arrays.model == PORT_EDGE else None for v in readers]
     columns = (arrays.tensor[sent].tolist(), consumers, a.tolist(), b.tolist(), begins.tolist(), ends.tolist())
     return tuple(
-        Transfer(
+        Transfer.made_of(
             tensor=instance.tensors[tensor],
             consumer=consumer,
             source=instance.devices[source],

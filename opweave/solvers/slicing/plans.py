@@ -49,13 +49,21 @@ def report(instance: SlicingInstance, plan: Plan, run: Run) -> bool:
     return run.found(instance.solution(plan.mode, plan.cuts), plan.seconds)
 
 
-def rounded(shares: FloatArray, length: int) -> IntArray:
-    """Cuts whose parts follow shares, rounded so that they fill the length (largest remainders first)."""
-    exact = shares / shares.sum() * length
+def rounded(shares: FloatArray, length: int | IntArray) -> IntArray:
+    """Cuts whose parts follow shares, rounded so that they fill the length (largest remainders first).
+
+    Parameters
+    ----------
+    shares, length
+        Those of one operator, shape (devices,) and a number, or of several, shapes (operators, devices) and
+        (operators,).
+    """
+    exact = shares / shares.sum(axis=-1, keepdims=True) * np.asarray(length)[..., None]
     parts = np.floor(exact).astype(np.int64)
-    parts[np.argsort(parts - exact, kind="stable")[: length - int(parts.sum())]] += 1
-    cuts = np.zeros(len(shares) + 1, dtype=np.int64)
-    np.cumsum(parts, out=cuts[1:])
+    rank = np.argsort(np.argsort(parts - exact, axis=-1, kind="stable"), axis=-1)
+    parts += rank < (length - parts.sum(axis=-1))[..., None]
+    cuts = np.zeros((*shares.shape[:-1], shares.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(parts, axis=-1, out=cuts[..., 1:])
     return cuts
 
 
@@ -70,21 +78,18 @@ def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shar
         Preferred share of every device in every operator, shape (operators, devices). If no preferred device may take
         part, the fastest does.
     """
-    count, devices = shares.shape
-    mode, cuts = mode.copy(), np.zeros((count, devices + 1), dtype=np.int64)
-    for v in range(count):
-        allowed = np.isfinite(instance.intercept[v])
-        if instance.length[v, mode[v]] == 0:
-            mode[v] = CHANNELS - mode[v]
-        if instance.whole[v]:
-            mode[v] = ROWS
-            _settle(arrays, v, mode, cuts, allowed)
-            continue
-        wanted = np.where(allowed, shares[v], 0.0)
-        if wanted.sum() <= 0.0:
-            wanted = np.zeros(devices)
-            wanted[int(np.where(allowed, instance.intercept[v] + instance.slope[v], np.inf).argmin())] = 1.0
-        cuts[v] = rounded(wanted, int(instance.length[v, mode[v]]))
+    allowed, whole = np.isfinite(instance.intercept), instance.whole
+    cuts = np.zeros((len(shares), shares.shape[1] + 1), dtype=np.int64)
+    mode = np.where(np.take_along_axis(instance.length, mode[:, None], axis=1)[:, 0] == 0, CHANNELS - mode, mode)
+    mode[whole] = ROWS
+    wanted = np.where(allowed, shares, 0.0)
+    none = wanted.sum(axis=1) <= 0.0
+    fastest = np.where(allowed, instance.intercept + instance.slope, np.inf).argmin(axis=1)
+    wanted[none] = np.arange(shares.shape[1]) == fastest[none, None]
+    length = np.take_along_axis(instance.length, mode[:, None], axis=1)[:, 0]
+    cuts[~whole] = rounded(wanted[~whole], length[~whole])
+    for v in np.flatnonzero(whole).tolist():
+        _settle(arrays, v, mode, cuts, allowed[v])
     return judged(arrays, mode, cuts)
 
 

@@ -121,4 +121,4 @@ def test_writing_intervals_stops_in_time() -> None:
         Intervals(BuildContext(keep_going=lambda: False)).build(fork())
     outcome = run_engine(fork(), Run(time_limit=1e-9), CpSat())
     assert outcome.termination is ow.Termination.TIME_LIMIT
-    assert outcome.reason == "the time was up before the model was written"
+    assert outcome.reason == "there was not enough time to write the model"

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 
 import opweave as ow
+from opweave.solvers.memory_layout import pools
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 
 
+@pytest.mark.parametrize("most_teams", [pools.MOST_TEAMS, 0])
 @settings(max_examples=10)
 @given(problem=memory_layouts(most=5, pools=3))
-def test_pools_agree_with_brute_force(problem: ow.MemoryLayout) -> None:
+def test_pools_agree_with_brute_force(most_teams: int, problem: ow.MemoryLayout) -> None:
+    """By all assignments, and by linear programs and engines where there would be too many."""
     least, _ = best_layout(problem)
-    result = ow.solve(problem)
+    with patch.object(pools, "MOST_TEAMS", most_teams):
+        result = ow.solve(problem)
     if least is None:
         assert result.solution is None
         return
     assert result.bound is None or result.bound <= least + 1e-6 * abs(least)
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(least)
+
+
+def test_ten_storages_in_three_pools_are_decided_by_all_assignments() -> None:
+    """Odd sizes and alignments, of which a linear program says too little."""
+    sizes, steps = (1, 2, 3, 5, 7, 8, 12, 16, 4, 5), (1, 2, 8, 1, 4)
+    lifetimes = [
+        ow.Lifetime(id=f"s{k}", begin=k % 4, end=k % 4 + 1 + k % 3, bytes=size, alignment=steps[k % 5])
+        for k, size in enumerate(sizes)
+    ]
+    own = [ow.Pool(name="a", bytes=12, speed=9.0), ow.Pool(name="b", bytes=20, speed=3.0), ow.Pool(name="c", speed=1.0)]
+    for objective in ("arena", "traffic"):
+        result = ow.solve(ow.MemoryLayout(lifetimes=lifetimes, pools=own, objective=objective))
+        assert (result.status, result.bound_source) == (ow.Status.OPTIMAL, "all assignments")
 
 
 def test_sizes_too_far_apart_for_one_engine_go_to_the_next() -> None:
@@ -43,14 +62,14 @@ def test_storages_that_make_room_do_not_meet_what_they_must_stand_apart_from() -
             ("s4", 1, 6, 2, 4, None), ("s5", 4, 5, 4, 1, 200), ("s6", 4, 9, 1, 1, 200),
         )
     ]  # fmt: skip
-    pools = [
+    own = [
         ow.Pool(name="p0", bytes=20, alignment=4, speed=1000.0),
         ow.Pool(name="p1", bytes=20, speed=1.0),
         ow.Pool(name="p2", speed=1000.0),
     ]
     problem = ow.MemoryLayout(
         lifetimes=lifetimes,
-        pools=pools,
+        pools=own,
         objective="traffic",
         fixed={"s0": 12},
         in_place=[["s6", "s4"]],

@@ -17,7 +17,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.backbone import backbone_of
+from opweave.solvers.placement.backbone import backbone_of, core_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
@@ -122,7 +122,7 @@ def bounds_of_backbone(
     if wide:
         if available():
             with run.share(SETTLED_SHARE, LONGEST_SETTLED):
-                settle_in_child(arrays, run, report)
+                settle_in_child(core_of(arrays), run, report)
         else:
             for each in (*(milestones_of(arrays, (most,)) for most in OTHER_SIZES), chain):
                 with run.share(OTHER_SHARE, LONGEST_EXACT):

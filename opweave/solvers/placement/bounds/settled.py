@@ -30,6 +30,7 @@ from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.shaving import shaved_space
 from opweave.solvers.placement.module_intervals import net_intervals
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
@@ -153,12 +154,16 @@ def refutes(
     seconds: float,
     known: Reach | None = None,
 ) -> bool | None:
-    """Whether no plan is as short as the length, without memory; None when CP-SAT does not tell in time.
+    """Whether no plan is as short as the length, without memory; None when neither shaving nor CP-SAT tells in time.
 
     ``known`` are valid heads and tails to begin with.
     """
     within, reach = _narrowed(arrays, links, length, known)
-    model = None if within is None else net_intervals(within, length, 0.0, reach)
+    end = perf_counter() + seconds
+    if within is None or (shaved := shaved_space(within, length, reach, lambda: perf_counter() > end)) is None:
+        return True
+    within = within._replace(seconds=np.where(shaved.possible(), within.seconds, np.inf))
+    model = net_intervals(within, length, 0.0, shaved.reach)
     if model is None:
         return True
     with without_pandas():
@@ -169,7 +174,7 @@ def refutes(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = work
-    solver.parameters.max_time_in_seconds = max(seconds, 0.0)
+    solver.parameters.max_time_in_seconds = max(end - perf_counter(), 0.0)
     solver.parameters.linearization_level = 0  # most tries end by propagation
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0

@@ -1,0 +1,137 @@
+"""Layouts that grow from the section with the most live bytes: the stretch of time that binds is packed first.
+
+Around the peak, little or nothing is to spare, and the storages there can hardly be packed once others stand in their
+way. Elsewhere there is room. So the exact search packs a window of time around the peak, in which storages that live
+through all of it may lie in any order. Then the window is widened, each time towards more live bytes, and local search
+puts in what is new; it may move what stands. Of thousands of storages, most are put once.
+
+Source: decomposition in time, as in the rolling horizons of production planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from opweave.problems.arrays import IntArray
+from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.ejection import WEIGHING, ejected, steps_of
+from opweave.solvers.memory_layout.ranks import PORTFOLIO, choices
+from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
+from opweave.solvers.memory_layout.sections import Space, live_bytes, window_of
+
+FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
+"""Storages of the first window, by those at the peak, in the turns in which a layout is grown."""
+
+GROWTH = 1.12
+"""Factor by which the number of storages grows from one window to the next."""
+
+STEPS, LEAST_NEW = 40, 50
+"""Steps of local search for each new storage of a window, and the least number that is counted."""
+
+BACKTRACKS = 200
+"""States of the exact search in the first window, beyond its storages."""
+
+OUTSIDE = 1 << 60
+"""Offset of a storage that has no place yet: above every height."""
+
+SHORT_STATES, SHORT_CHOICES, SHORT_STEPS = 8, 8, 16
+"""States of a short search, per storage, number of choices that it tries, and steps of local search, per storage."""
+
+
+def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
+    """The windows around the peak, each with one section more: from, to before, and their numbers of storages.
+
+    The next section is the neighbour with more live bytes.
+    """
+    live = live_bytes(space.size, space.first, space.after, space.sections).tolist()
+    low = live.index(max(live))
+    high = low + 1
+    windows = [(low, high)]
+    while high - low < len(live):
+        before, behind = live[low - 1] if low else -1, live[high] if high < len(live) else -1
+        low, high = (low - 1, high) if before >= behind else (low, high + 1)
+        windows.append((low, high))
+    lows, highs = np.asarray(windows, dtype=np.int64).T
+    begun = np.searchsorted(np.sort(space.first), highs, side="left")
+    ended = np.searchsorted(np.sort(space.after), lows, side="right")
+    return lows, highs, begun - ended
+
+
+def grown(space: Space, height: int, seed: int, share: float) -> Decision:
+    """Look for offsets within a height, from a window around the peak outward.
+
+    Parameters
+    ----------
+    space
+        The storages.
+    height
+        Bytes.
+    seed
+        Of the choices and of the local search.
+    share
+        Storages of the first window, by those at the peak.
+
+    Returns
+    -------
+    Decision
+        FOUND, REFUTED if the first window cannot be packed, or UNDECIDED.
+    """
+    lows, highs, counts = widening(space)
+    offset = np.full(len(space.size), OUTSIDE)
+    last, states, most = len(counts) - 1, 0, share * counts[0]
+    at = int(np.searchsorted(counts, most, side="right")) - 1
+    while True:
+        low, high = int(lows[at]), int(highs[at])
+        rows = np.flatnonzero((space.first < high) & (space.after > low))
+        window, new = window_of(space, rows, low, high), int((offset[rows] == OUTSIDE).sum())
+        if new == len(rows):
+            decision = _packed(window, height, seed)
+            states += decision.states
+            if decision.offset is None:
+                return Decision(decision.answer, None, states)
+            offset[rows] = decision.offset
+        elif new:
+            steps = STEPS * max(new, LEAST_NEW)
+            states += steps
+            found = ejected(window, offset[rows], height, seed, steps, WEIGHING)
+            if found is None:
+                return Decision(UNDECIDED, None, states)
+            offset[rows] = found
+        if at == last:
+            return Decision(FOUND, offset, states)
+        most = GROWTH * counts[at]
+        at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
+
+
+def _packed(space: Space, height: int, seed: int) -> Decision:
+    """Search in all orders of the portfolio, with little going back."""
+    states = 0
+    for choice in islice(choices(space, seed), len(PORTFOLIO)):
+        decision = pack(space, height, choice, len(space.size) + BACKTRACKS)
+        states += decision.states
+        if decision.answer != UNDECIDED or space.halt[0] != 0:
+            return Decision(decision.answer, decision.offset, states)
+    return Decision(UNDECIDED, None, states)
+
+
+def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> IntArray | None:
+    """Offsets within the first of some heights at which a short search finds any; None if there is none."""
+    least = height_bound(space)
+    for height in heights:
+        if height < least:
+            continue
+        for choice in islice(choices(space, seed), SHORT_CHOICES):
+            decision = pack(space, height, choice, effort * SHORT_STATES * len(space.size))
+            if decision.offset is not None:
+                return decision.offset
+            if decision.answer == REFUTED:
+                break
+        else:
+            steps = steps_of(space, effort * SHORT_STEPS * len(space.size))
+            found = ejected(space, None, height, seed, steps, WEIGHING)
+            if found is not None:
+                return found
+    return None
