@@ -23,8 +23,6 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.extending import overload
 from numba.np import arrayobj
 
-from opweave.solvers.compiling.calls import LENGTHS, PLACE, Lean, is_plain, plain_place
-
 types: Any = numba.core.types
 _Lower: Any = lowering.Lower
 _Lowering: Any = typed_passes.BaseNativeLowering
@@ -33,12 +31,6 @@ _register: Any = register_pass
 
 class LeanLower(_Lower):  # type: ignore[misc,unused-ignore]
     """numba's lowering of a function, with direct variables, borrowed arguments and plain element access."""
-
-    def setup_function(self, fndesc: Any) -> None:
-        """Declare the function; arrays come in few parts."""
-        fndesc.argtypes = Lean(fndesc.argtypes)
-        self._parts: dict[str, tuple[Any, list[Any]]] = {}
-        super().setup_function(fndesc)
 
     def _find_singly_assigned_variable(self) -> None:
         """Find the variables that need no place in memory, and those whose references are not counted."""
@@ -78,19 +70,8 @@ class LeanLower(_Lower):  # type: ignore[misc,unused-ignore]
             return self.fnargs[inst.value.index]
         return super().lower_assign(ty, inst)
 
-    def alloca(self, name: str, kind: Any) -> Any:
-        """Memory for a variable; only what is counted has to be clear at the start."""
-        if name in self._counted:
-            return super().alloca(name, kind)
-        with self.builder.goto_entry_block():
-            return self.builder.alloca(self.context.get_value_type(kind), name=name)
-
     def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
         """Store a variable; a number that it held before needs no release."""
-        if name in self._singly_assigned_vars and name not in self._borrowed and is_plain(self.typeof(name)):
-            shape = self.builder.extract_value(value, LENGTHS)
-            lengths = [self.builder.extract_value(shape, axis) for axis in range(self.typeof(name).ndim)]
-            self._parts[name] = self.builder.extract_value(value, PLACE), lengths
         if argidx is not None or name in self._counted or name in self._singly_assigned_vars:
             super().storevar(value, name, argidx)
         else:
@@ -107,9 +88,6 @@ class LeanLower(_Lower):  # type: ignore[misc,unused-ignore]
         place = self._place(array, value, index)
         if place is None:
             return super().lower_getitem(resty, expr, value, index, signature)
-        if isinstance(array.dtype, types.Boolean):
-            held = self.builder.load(place)
-            return self.builder.icmp_unsigned("!=", held, held.type(0))
         found = arrayobj.load_item(self.context, self.builder, array, place)
         return self.context.cast(self.builder, found, array.dtype, resty)
 
@@ -131,22 +109,16 @@ class LeanLower(_Lower):  # type: ignore[misc,unused-ignore]
         if not plain or not all(isinstance(kind, types.Integer) for kind in kinds):
             return None
         builder, given = self.builder, self.loadvar(index_var.name)
-        data, lengths = self._whereabouts(array_var.name, array.ndim)
+        held = self.loadvar(array_var.name)
+        fields = self.context.data_model_manager[array]
+        shape = fields.get(builder, held, "shape")
         place = None
-        for axis, (kind, length) in enumerate(zip(kinds, lengths, strict=True)):
+        for axis, kind in enumerate(kinds):
             at = builder.extract_value(given, axis) if isinstance(index, types.BaseTuple) else given
+            length = builder.extract_value(shape, axis)
             at = self._from_start(at, kind, length)
             place = at if place is None else builder.add(builder.mul(place, length), at)
-        return builder.gep(data, [place])
-
-    def _whereabouts(self, name: str, axes: int) -> tuple[Any, list[Any]]:
-        """Place and lengths of a contiguous array."""
-        if name in self._parts:
-            return self._parts[name]
-        if name in self._borrowed:
-            held = self.loadvar(name)
-            return held.parts[1], held.lengths
-        return plain_place(self.builder, self.getvar(name), axes)
+        return builder.gep(fields.get(builder, held, "data"), [place])
 
     def _from_start(self, at: Any, kind: Any, length: Any) -> Any:
         """An index counted from the start; negative ones count from the end."""
@@ -184,32 +156,6 @@ class ArrayRewrites(typed_passes.NopythonRewrites):  # type: ignore[misc,unused-
         return False
 
 
-@_register(mutates_CFG=False, analysis_only=False)
-class PlainCalls(untyped_passes.IRProcessing):  # type: ignore[misc,unused-ignore]
-    """numba's first look at a function; a call with more than thirty arguments loses the tuple they come in."""
-
-    _name = "plain_calls"
-
-    def run_pass(self, state: Any) -> bool:
-        """Give a call the arguments that its tuple is made of, and drop the tuple."""
-        super().run_pass(state)
-        for block in state.func_ir.blocks.values():
-            packed: dict[str, Any] = {
-                each.target.name: each
-                for each in block.body
-                if isinstance(each, ir.Assign) and isinstance(each.value, ir.Expr) and each.value.op == "build_tuple"
-            }
-            for each in list(block.body):
-                call = each.value if isinstance(each, ir.Assign) else None
-                if isinstance(call, ir.Expr) and call.op == "call" and call.vararg and call.vararg.name in packed:
-                    given = packed[call.vararg.name]
-                    call.args = [*call.args, *given.value.items]
-                    call.vararg = None
-                    block.remove(given)
-                    del state.func_ir._definitions[given.target.name]
-        return True
-
-
 class LeanCompiler(compiler.CompilerBase):  # type: ignore[misc,unused-ignore]
     """numba's stages without those for parallel loops, ``with`` and functions that are passed on."""
 
@@ -219,7 +165,7 @@ class LeanCompiler(compiler.CompilerBase):  # type: ignore[misc,unused-ignore]
         nested = any(isinstance(each, CodeType) for each in self.state.func_id.code.co_consts)
         stages.add_pass(untyped_passes.TranslateByteCode, "bytecode")
         stages.add_pass(untyped_passes.FixupArgs, "arguments")
-        stages.add_pass(PlainCalls, "variables' lives and long calls")
+        stages.add_pass(untyped_passes.IRProcessing, "variables' lives")
         if nested:
             stages.add_pass(untyped_passes.InlineClosureLikes, "functions inside")
         stages.add_pass(untyped_passes.RewriteSemanticConstants, "constants")
