@@ -120,3 +120,22 @@ def test_a_device_holds_no_more_than_all_it_ever_has(problem: ow.Placement) -> N
         assert {name for name in made if graph.owned_bytes[name]} <= storages
         assert all(0 <= each.begin <= each.end for each in layout.lifetimes)
         assert layout.live_peak <= sum(each.bytes for each in layout.lifetimes)
+
+
+def test_the_layout_of_an_order_is_made_without_validation_and_holds_all_the_same() -> None:
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=2**40) for name in "xyz"],
+        operators=[
+            ow.Operator(id="p", inputs=["x"], outputs=["y"], inplace_ok=True, workspace_bytes=3),
+            ow.Operator(id="q", inputs=["y"], outputs=["z"]),
+        ],
+        outputs=["z"],
+    )
+    order = ow.Ordering(order=("p", "q"))
+    made = ow.OrderedLayout(graph, in_place="any").layout(order)
+    assert made.in_place
+    assert made == ow.MemoryLayout.model_validate_json(made.model_dump_json())
+    names = [str(k) for k in range(520)]
+    many = ow.OpGraph(tensors=[], operators=[ow.Operator(id=name, workspace_bytes=1) for name in names])
+    with pytest.raises(ow.InvalidInputError, match=r"2\*\*62"):
+        ow.OrderedLayout(many, alignment=2**53).layout(ow.Ordering(order=names))
