@@ -104,7 +104,7 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
         latest: tuple[tuple[str, ...], MemoryLayout] | None = self.__dict__.get("_latest")
         if latest is None or latest[0] != order:
             arena = Pool(name="arena", bytes=self.limit_bytes, alignment=self.alignment)
-            latest = order, lives_of_order(self.graph, timeline).problem([arena])
+            latest = order, lives_of_order(self.graph, timeline).in_arena(arena)
             self.__dict__["_latest"] = latest
         return latest[1]
 

@@ -174,7 +174,7 @@ Number = Annotated[int | float, BeforeValidator(_plain_number)]
 """A finite number of any sign; integers stay integers."""
 
 
-_BARE = (("__pydantic_extra__", None), ("__pydantic_private__", None))
+_set = object.__setattr__
 
 
 class Spec(BaseModel, metaclass=LeanMeta):
@@ -229,8 +229,10 @@ class Spec(BaseModel, metaclass=LeanMeta):
     def made_of(cls, **fields: Any) -> Self:
         """An object of all its fields as they are, without validation: for thousands of objects of known values."""
         made = cls.__new__(cls)
-        for name, value in (("__dict__", fields), ("__pydantic_fields_set__", set(fields)), *_BARE):
-            object.__setattr__(made, name, value)
+        _set(made, "__dict__", fields)
+        _set(made, "__pydantic_fields_set__", set(fields))
+        _set(made, "__pydantic_extra__", None)
+        _set(made, "__pydantic_private__", None)
         return made
 
     @classmethod

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
-from opweave.problems.graph import OpGraph
+from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 from opweave.problems.timeline import ActivityKind, Timeline
 
@@ -49,8 +48,19 @@ class Lives:
         self._names.add(name)
         whose = tuple(dict.fromkeys(operators))
         moved = min(size * (len(whose) if accesses is None else accesses), 2**53)
-        make = Lifetime if end < begin else partial(Lifetime.made_of, alignment=1, pools=None)  # the first refuses it
-        self.lifetimes.append(make(id=name, begin=begin, end=end, bytes=size, operators=whose, traffic=moved))
+        make = Lifetime if end < begin else Lifetime.made_of  # the first refuses it
+        self.lifetimes.append(
+            make(id=name, begin=begin, end=end, bytes=size, alignment=1, pools=None, operators=whose, traffic=moved)
+        )
+
+    def in_arena(self, arena: Pool) -> MemoryLayout:
+        """The problem of all storages in one pool that all operators reach; nothing in here needs to be checked."""
+        most = sum(each.bytes for each in self.lifetimes) + (1 + arena.alignment) * len(self.lifetimes)
+        if most > MAX_BYTES_TOGETHER:
+            return self.problem([arena])  # it refuses this
+        fields = {name: field.default for name, field in MemoryLayout.model_fields.items()}
+        known = {"lifetimes": tuple(self.lifetimes), "pools": (arena,), "in_place": tuple(self.in_place)}
+        return MemoryLayout.made_of(**fields | known | {"graph": self.graph})
 
     def problem(self, pools: Sequence[Pool]) -> MemoryLayout:
         """The problem of all storages."""
@@ -62,8 +72,9 @@ class Lives:
 def touching(graph: OpGraph) -> dict[str, list[str]]:
     """Operators that write or read each storage, under any of its names, by the tensor that owns it."""
     found: dict[str, list[str]] = {}
+    storage = graph.storage
     for op in graph.operators:
-        for name in dict.fromkeys(graph.storage[each] for each in (*op.outputs, *op.inputs)):
+        for name in dict.fromkeys([storage[each] for each in (*op.outputs, *op.inputs)]):
             found.setdefault(name, []).append(op.id)
     return found
 
@@ -95,6 +106,8 @@ def _overwritten(graph: OpGraph, timeline: Timeline) -> list[tuple[str, ...]]:
         for column in (np.where(np.isfinite(rows.end), rows.end, 0.0), rows.begin)
     )
     pairs: list[tuple[str, ...]] = []
+    if not ending or not beginning:
+        return pairs
     last = {name: names[-1] for name, names in _readers(graph, timeline).items() if name in ending}
     for op in graph.operators:
         written = [name for name in op.outputs if name in beginning]

@@ -74,8 +74,9 @@ def _(problem: MemoryOrdering) -> int:
 
 def _touched(rows: Adjacency, storage: IntArray) -> IntArray:
     """Pairs (operator, storage) without repetitions. Shape (pairs, 2)."""
-    pairs = np.column_stack([rows.heads(), storage[rows.items]])
-    return np.asarray(np.unique(pairs, axis=0), dtype=np.int64)
+    count = max(1, len(storage))
+    pairs = np.unique(rows.heads() * count + storage[rows.items])
+    return np.column_stack(np.divmod(pairs, count))
 
 
 def _summed(pairs: IntArray, size: IntArray, operators: int) -> IntArray:

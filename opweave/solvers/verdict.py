@@ -34,6 +34,7 @@ SECONDS_PER_OPERATOR = {
     "pipeline": 15e-6,
     "slicing": 10e-6,
     "memory_layout": 20e-6,
+    "ordered_layout": 25e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
 

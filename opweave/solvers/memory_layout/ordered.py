@@ -6,6 +6,7 @@ lies below the best arena are tried, those with the least peak first. If none is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -20,6 +21,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, give
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.greedy import PROMISED
 from opweave.solvers.memory_layout.plans import LISTENING
 from opweave.solvers.memory_layout.sections import space_in
 from opweave.solvers.registry import go_on_with, named_solver, run_side_by_side
@@ -281,7 +283,8 @@ def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> Non
 def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
 
-    Once the time is up, an allocator comes first: it waits for no compiled loop, and no clock stops it.
+    Of many storages, or once the time is up, an allocator comes first: it waits for no compiled loop, its time does not
+    grow with the square of the storages, and no clock stops it.
 
     Raises
     ------
@@ -290,10 +293,12 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     """
     order = given_order(problem.ordering)
     layout = problem.layout(order)
-    scout = Run()
-    for rule in ("nearest_end", "tflm") if run.remaining() == 0.0 else ("tflm", "nearest_end"):
+    left = run.until_overdue()  # the run's own time may be up; a first plan is built all the same
+    scout = Run(time_limit=None if left == math.inf else max(0.0, left))
+    at_once = run.remaining() == 0.0 or (layout is not None and layout.size > PROMISED)
+    for rule in ("nearest_end", "tflm") if at_once else ("tflm", "nearest_end"):
         if layout is not None and scout.best is None:
-            with scout.at_work():  # the clock of the whole run may be up; a first plan is built all the same
+            with scout.at_work():
                 go_on_with(layout, rule, scout)
     if not isinstance(scout.best, Layout):
         raise NoPlanError("in the listed order, a storage fits nowhere with this rule")

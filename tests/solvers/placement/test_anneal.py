@@ -14,7 +14,7 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, deciding, order_for
-from opweave.solvers.placement.anneal_orders import PRIVATE, anneal, gather
+from opweave.solvers.placement.anneal_orders import NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
@@ -54,6 +54,15 @@ def test_the_best_plan_has_the_length_that_is_claimed(method, seed: int) -> None
     optimum, _ = best_placement(problem)
     assert optimum is not None
     assert best_of(method, problem, seconds.argmin(axis=1).astype(np.int64), 1.0) >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("transfers", ["delay", "one_port_edge", "one_port_tensor"])
+def test_large_plans_are_timed_block_by_block(transfers: str) -> None:
+    problem = layered_problem(40, 5, transfers=transfers)
+    seconds = lower(problem).seconds
+    assert len(seconds) > 2 * NEARBY
+    fastest = int(seconds.sum(axis=0).argmin())
+    assert best_of(anneal, problem, np.full(len(seconds), fastest), 1.0) < seconds[:, fastest].sum()
 
 
 @METHODS
