@@ -201,6 +201,14 @@ def run_elsewhere(run: str, paths: list[Path]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def run_page_or_example(path: Path) -> None:
+    """Run the blocks of a page, or a script."""
+    if path.suffix == ".md":
+        run_page(path)
+    else:
+        run_example(path)
+
+
 def run_example(path: Path) -> None:
     """Run a script as a reader would; it has to print something."""
     sys.argv = [str(path), *ARGUMENTS.get(path.name, [])]
@@ -210,13 +218,12 @@ def run_example(path: Path) -> None:
     assert out.getvalue(), f"{path} prints nothing"
 
 
-def test_the_examples_run() -> None:
-    run_elsewhere("run_example", sorted((ROOT / "examples").glob("*.py")))
-
-
-def test_the_blocks_run() -> None:
-    pytest.importorskip("pandas")
-    run_elsewhere("run_page", PAGES)
+def test_the_blocks_and_the_examples_run() -> None:
+    """All in one test, because importing what they import takes longer than most of them."""
+    examples, known = sorted((ROOT / "examples").glob("*.py")), importlib.util.find_spec("pandas") is not None
+    run_elsewhere("run_page_or_example", [*(PAGES if known else []), *examples])
+    if not known:
+        pytest.skip("the examples ran; pages need pandas")
 
 
 @pytest.mark.frameworks

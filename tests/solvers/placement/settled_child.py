@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 from opweave.solvers.engines.child import Send
 from opweave.solvers.placement.arrays import PlacementArrays
@@ -29,3 +31,9 @@ def refute_all(work: list[tuple[PlacementArrays, float]], send: Send) -> None:
     """Send whether each length is refuted."""
     for arrays, length in work:
         send(refutes(arrays, [], length, 1.0, 10.0))
+
+
+def answer_all(work: list[tuple[str, Callable[[Any, Send], None], list[Any]]], send: Send) -> None:
+    """Do pieces of work with one of the functions above each; send the name of the piece with every answer."""
+    for name, function, cases in work:
+        function(cases, lambda answer, name=name: send((name, answer)))

@@ -21,6 +21,7 @@ from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
+from tests.solvers.placement.settled_child import refute_all, roll_all, settle_all
 
 pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
@@ -29,71 +30,84 @@ SMALL_STAGES = (Stage(1, 0.5, STEPS), Stage(3, 0.5, STEPS), Stage(8, 0.95, STEPS
 """Windows of sizes that occur in problems of a handful of operators."""
 
 
+SMALL = [small_problem(seed, most_operators=6, scale=scale) for seed in range(6) for scale in (1.0, 1e-9, 1e7)]
+LINKED = [small_problem(seed, most_operators=12) for seed in (101, 104, 110)]
+ROLLED = [small_problem(seed, most_operators=6, scale=10.0 ** (seed - 3)) for seed in range(8)]
+
+
+def _optimum(problem: Placement) -> float:
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    return optimum
+
+
+REFUTED = [each for each in (small_problem(seed, most_operators=6) for seed in range(8)) if _optimum(each) > 0.0]
+
+
 def _net(problem: Placement) -> PlacementArrays:
     return arrays_of(lower(problem), problem)
 
 
-def _in_child(function: str, work: object) -> list[Any]:
-    found: list[Any] = []
+@pytest.fixture(scope="module")
+def answers() -> dict[str, list[Any]]:
+    """What windows prove of all problems below; one child answers, because importing takes it longer than solving."""
+    work = [
+        ("small", settle_all, [(_net(each), SMALL_STAGES) for each in SMALL]),
+        (
+            "linked",
+            settle_all,
+            [(_net(each), tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12))) for each in LINKED],
+        ),
+        ("layers", settle_all, [(_net(layered_problem(layers, 3)), SMALL_STAGES) for layers in (1, 2)]),
+        (
+            "rolled",
+            roll_all,
+            [(_net(each), SMALL_STAGES[:1], (Sweep(2, 1, 0.05), Sweep(4, 2, 0.1))) for each in ROLLED],
+        ),
+        ("whole", roll_all, [(_net(layered_problem(2, 3)), (), (Sweep(20, 1, 0.1), Sweep(20, 1, 0.1)))]),
+        ("possible", refute_all, [(_net(each), _optimum(each) * (1 + 1e-6)) for each in REFUTED]),
+        ("impossible", refute_all, [(_net(each), _optimum(each) * 0.999) for each in REFUTED]),
+    ]
+    found: dict[str, list[Any]] = {name: [] for name, _, _ in work}
     home = "tests.solvers.placement.settled_child"
-    run_in_child("cp-sat", f"{home}:{function}", work, ChildLimits(), hear=found.append)
+    run_in_child("cp-sat", f"{home}:answer_all", work, ChildLimits(), hear=lambda told: found[told[0]].append(told[1]))
     return found
 
 
-def _settled(*problems: Placement, stages: tuple[Stage, ...] = SMALL_STAGES) -> list[float]:
-    return _in_child("settle_all", [(_net(problem), stages) for problem in problems])
+def test_no_bound_exceeds_the_optimum(answers: dict[str, list[Any]]) -> None:
+    for problem, bound in zip(SMALL, answers["small"], strict=True):
+        assert bound <= _optimum(problem) * (1 + 1e-9)
 
 
-def test_no_bound_exceeds_the_optimum() -> None:
-    cases = [(seed, scale) for seed in range(6) for scale in (1.0, 1e-9, 1e7)]
-    problems = [small_problem(seed, most_operators=6, scale=scale) for seed, scale in cases]
-    for problem, bound in zip(problems, _settled(*problems), strict=True):
-        optimum, _ = best_placement(problem)
-        assert optimum is not None
-        assert bound <= optimum * (1 + 1e-9)
-
-
-def test_links_inside_windows_keep_the_bound_below_the_optimum() -> None:
-    problems = [small_problem(seed, most_operators=12) for seed in (101, 104, 110)]
-    stages = tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12))
-    for problem, bound in zip(problems, _settled(*problems, stages=stages), strict=True):
+def test_links_inside_windows_keep_the_bound_below_the_optimum(answers: dict[str, list[Any]]) -> None:
+    for problem, bound in zip(LINKED, answers["linked"], strict=True):
         found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
         assert found.proved
         assert bound <= found.makespan * (1 + 1e-9)
 
 
-def test_no_rolled_bound_exceeds_the_optimum() -> None:
-    sweeps = (Sweep(2, 1, 0.05), Sweep(4, 2, 0.1))
-    problems = [small_problem(seed, most_operators=6, scale=10.0 ** (seed - 3)) for seed in range(8)]
-    found = _in_child("roll_all", [(_net(each), SMALL_STAGES[:1], sweeps) for each in problems])
-    for problem, bound in zip(problems, found, strict=True):
-        optimum, _ = best_placement(problem)
-        assert optimum is not None
-        assert bound <= optimum * (1 + 1e-9)
+def test_no_rolled_bound_exceeds_the_optimum(answers: dict[str, list[Any]]) -> None:
+    for problem, bound in zip(ROLLED, answers["rolled"], strict=True):
+        assert bound <= _optimum(problem) * (1 + 1e-9)
 
 
-def test_windows_that_hold_all_ancestors_are_rolled_to_the_optimum() -> None:
-    problem, no_stage = layered_problem(2, 3), ()
-    (bound,) = _in_child("roll_all", [(_net(problem), no_stage, (Sweep(20, 1, 0.1), Sweep(20, 1, 0.1)))])
+def test_windows_that_hold_all_ancestors_are_rolled_to_the_optimum(answers: dict[str, list[Any]]) -> None:
+    problem, (bound,) = layered_problem(2, 3), answers["whole"]
     found = search_module(_net(problem), shortest_alone(_net(problem)), 0.0, 400_000)
     assert found.proved
     assert 0.99 * found.makespan <= bound <= found.makespan * (1 + 1e-9)
 
 
-def test_layers_are_settled_almost_exactly() -> None:
-    optimum, _ = best_placement(layered_problem(1, 3))
-    assert optimum is not None
-    for layers, bound in zip((1, 2), _settled(layered_problem(1, 3), layered_problem(2, 3)), strict=True):
+def test_layers_are_settled_almost_exactly(answers: dict[str, list[Any]]) -> None:
+    optimum = _optimum(layered_problem(1, 3))
+    for layers, bound in zip((1, 2), answers["layers"], strict=True):
         assert 0.998 * layers * optimum <= bound <= layers * optimum * (1 + 1e-9)
 
 
-def test_only_lengths_without_a_plan_are_refuted() -> None:
-    problems = [small_problem(seed, most_operators=6) for seed in range(8)]
-    optima = [best_placement(problem)[0] or 0.0 for problem in problems]
-    cases = [(_net(problem), optimum) for problem, optimum in zip(problems, optima, strict=True) if optimum > 0.0]
-    assert len(cases) > 4
-    assert set(_in_child("refute_all", [(net, optimum * (1 + 1e-6)) for net, optimum in cases])) == {False}
-    assert set(_in_child("refute_all", [(net, optimum * 0.999) for net, optimum in cases])) == {True}
+def test_only_lengths_without_a_plan_are_refuted(answers: dict[str, list[Any]]) -> None:
+    assert len(REFUTED) > 4
+    assert answers["possible"] == [False] * len(REFUTED)
+    assert answers["impossible"] == [True] * len(REFUTED)
 
 
 def test_links_lead_as_far_as_their_chain() -> None:
