@@ -24,8 +24,9 @@ from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"
 
-UNITS_SHARE, SEARCH_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 20.0
-"""Shares of the time left: for plans of equal units, then for local search; and seconds when there is no limit."""
+UNITS_SHARE, SEARCH_SHARE, COOLING_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 0.8, 20.0
+"""Shares of the time left: for plans of equal units, then for local search, and on wide networks for one more long
+cooling, while the other lane bounds; and seconds when there is no limit."""
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """Annealing rounds before a lane helps with the modules. They are few when plan and bound are close, because then only
@@ -55,7 +56,12 @@ def search(problem: Placement, run: Run) -> Outcome:
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
-            if not equal and is_wide(search):
+            wide = not equal and is_wide(search)
+            if wide:
+                cool_down(search)
+        if wide and run.time_limit is not None:
+            with run.share(COOLING_SHARE):
+                search.consider_solution(run.best)
                 cool_down(search)
     _decompose(search)
     _anneal(search)
