@@ -3,7 +3,7 @@
 Around the peak, little or nothing is to spare, and the storages there can hardly be packed once others stand in their
 way. Elsewhere there is room. So the exact search packs a window of time around the peak, in which storages that live
 through all of it may lie in any order. Then the window is widened, each time towards more live bytes, and local search
-puts in what is new; it may move what stands. Of thousands of storages, most are put once.
+adds what is new; it may move what stands. Most of thousands of storages are then placed only once.
 
 Source: decomposition in time, as in the rolling horizons of production planning.
 """
