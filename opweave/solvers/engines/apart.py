@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.patience import aside
 from opweave.solvers.run import at_work, patience
+
+if TYPE_CHECKING:
+    import highspy
 
 logger = logging.getLogger("opweave")
 
@@ -38,6 +41,24 @@ def highspy_fits() -> bool:
         logger.info("HiGHS runs in processes of its own: highspy cannot be loaded here (%s)", error)
         return False
     return True
+
+
+def silent_highs() -> highspy.Highs:
+    """HiGHS that prints nothing, not even its licence, which version 1.16 prints before options can be set."""
+    return _silent()()
+
+
+@cache
+def _silent() -> type[highspy.Highs]:
+    import highspy
+
+    class Silent(highspy.Highs):  # type: ignore[misc,unused-ignore]
+        def enableCallbacks(self) -> None:  # noqa: N802
+            """Begin to listen, as highspy does first of all."""
+            self.silent()
+            super().enableCallbacks()  # type: ignore[no-untyped-call,unused-ignore]
+
+    return Silent
 
 
 def with_highs(

@@ -123,5 +123,5 @@ def judge(engine: str, task: Task, answer: Answer | None) -> Verdict:
             objective = task.program.objective(answer.values)
             task.bound(objective - task.run.gap * abs(objective))
         if not task.run.closed():
-            task.settled(answer.values)
+            task.settled(answer.values, answer.bound)
     return answer.verdict

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, Deadline, News, Verdict, Work
 from opweave.solvers.engines.apart import highspy_fits, never
@@ -36,9 +37,14 @@ from opweave.solvers.engines.task import Task
 if TYPE_CHECKING:
     import highspy
 
+    from opweave.formulations.modeling.arrays import MatrixModel
+
 logger = logging.getLogger("opweave")
 
 POLL_SECONDS = 0.05
+ROUNDING = 1e-6
+"""Relative difference between an objective and the sum that it stands for."""
+
 STATUS: dict[str, Verdict] = {
     "kOptimal": "solved",
     "kInfeasible": "infeasible",
@@ -163,14 +169,29 @@ def solve(work: Work, send: Send, stopped: Callable[[], bool] = never) -> Answer
         run_checked(solver)
     finally:
         highspy.Highs.resetGlobalScheduler(True)
-    status, info = solver.getModelStatus().name, solver.getInfo()
+    status, info, values = solver.getModelStatus().name, solver.getInfo(), solution_of(solver)
+    told = info.objective_function_value
+    if work.start is not None and status == "kOptimal" and not _as_told(work.matrix, values, told):
+        logger.info("highs returned another point than the optimal one; it solves again without the head start")
+        return solve(replace(work, start=None, seconds=deadline.left()), send, stopped)
     bound = info.mip_dual_bound if mixed else info.objective_function_value if status == "kOptimal" else -np.inf
     return Answer(
         STATUS.get(status, "failed"),
-        solution_of(solver),
+        values,
         float(bound) if np.isfinite(bound) else None,
         f"model status {status}",
     )
+
+
+def _as_told(matrix: MatrixModel, values: FloatArray | None, told: float) -> bool:
+    """Whether a point has the objective that HiGHS says.
+
+    HiGHS 1.16 sometimes finds an optimum, and then returns the point that it was given as a start.
+    """
+    if values is None:
+        return True
+    costs = np.append(matrix.cost * values, matrix.offset)
+    return bool(abs(costs.sum() - told) <= ROUNDING * max(1.0, np.abs(costs).sum()))
 
 
 def _listen(solver: highspy.Highs, send: Send, stopped: Callable[[], bool], *, mixed: bool) -> None:

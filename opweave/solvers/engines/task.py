@@ -155,13 +155,16 @@ class Task:
             coarse = 0.0 if self.program.exact else self.formulation.resolution()
             self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
 
-    def settled(self, values: FloatArray) -> None:
+    def settled(self, values: FloatArray, bound: float | None) -> None:
         """Report the objective of optimal values as a bound, if objectives are integers and the requested gap is 0.
 
-        Engines stop once no better integer is possible; their last bound may be just above the next lower integer.
+        Engines stop once no better integer is possible; their last bound may be just above the next lower integer. If
+        it is lower still, the values are not the optimal ones.
         """
         if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
-            self.bound(float(np.round(self.program.objective(values))))
+            objective = float(np.round(self.program.objective(values)))
+            if bound is None or bound > objective - 1.0:
+                self.bound(objective)
 
     def missing_rows(self) -> Block:
         """Rows that reported solutions violate and that the engine has not received yet."""

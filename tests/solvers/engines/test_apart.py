@@ -98,3 +98,11 @@ sys.exit(0 if not highspy_fits() else 77)
     if ended.returncode == 77:
         pytest.skip("these versions can be loaded into one process")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_highs_prints_nothing_at_all(capfd: pytest.CaptureFixture[str]) -> None:
+    solver = apart.silent_highs()
+    solver.addVar(1, 2)
+    solver.run()
+    assert solver.getInfo().objective_function_value == 0
+    assert capfd.readouterr() == ("", "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import highspy
 import numpy as np
@@ -11,8 +13,11 @@ import pytest
 import opweave as ow
 from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.formulations.modeling.rows import Block
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs
+from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.highs import STATUS, Highs
 from opweave.solvers.engines.highs_model import load_highs, run_checked
 from tests.oracles.memory_ordering import best_ordering_by_states
@@ -88,6 +93,10 @@ def circular() -> ow.MemoryOrdering:
     return ow.MemoryOrdering(graph=graph, objective="total")
 
 
+def listed_order(problem: ow.MemoryOrdering) -> ow.Ordering:
+    return ow.Ordering(order=[operator.id for operator in problem.graph.operators])
+
+
 def test_every_model_status_of_highs_has_a_meaning_or_is_an_error():
     assert not NEVER & set(STATUS)
     assert NEVER | set(STATUS) == set(highspy.HighsModelStatus.__members__)
@@ -118,8 +127,8 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
     problem = circular()
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_ordering_by_states(problem)[0])
-    assert len(sizes) > 1
-    assert sorted(set(sizes)) == sizes
+    assert len(set(sizes)) > 1
+    assert sorted(sizes) == sizes
     monkeypatch.setattr(Block, "joined", lambda self, _: self)  # the rows are lost on the way
     lost = ow.solve(problem, solver="highs", options=PLAIN)
     assert lost.termination is ow.Termination.ENGINE_ERROR
@@ -140,6 +149,42 @@ def test_a_failing_run_is_an_error(monkeypatch, problem):
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.ENGINE_ERROR)
     assert "kError" in result.reason
+
+
+def test_where_highs_returns_the_start_instead_of_the_optimum_it_solves_again(monkeypatch):
+    """As HiGHS 1.16 does with some programs."""
+    problem = circular()
+    starts: list[FloatArray | None] = []
+    plain_solution, plain_begin = highs.solution_of, highs.begin
+
+    def begun(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None:
+        starts.append(work.start)
+        plain_begin(solver, work, seconds_left)
+
+    def returned(solver: highspy.Highs) -> FloatArray | None:
+        return plain_solution(solver) if starts[-1] is None else starts[-1]
+
+    monkeypatch.setattr(highs, "begin", begun)
+    monkeypatch.setattr(highs, "solution_of", returned)
+    result = ow.solve(problem, solver="highs", start=listed_order(problem), options=PLAIN)
+    assert starts[0] is not None
+    assert starts[-1] is None
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_ordering_by_states(problem)[0])
+
+
+def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch):
+    problem = circular()
+    plain = highs.solve
+
+    def solved(work: Work, send: Send, stopped: Callable[[], bool]) -> Answer:
+        answer = plain(replace(work, start=None), lambda news: None, stopped)
+        return answer if work.start is None else replace(answer, values=work.start)
+
+    monkeypatch.setattr(highs, "solve", solved)
+    result = ow.solve(problem, solver="highs", start=listed_order(problem), options=PLAIN)
+    optimum = best_ordering_by_states(problem)[0]
+    assert result.objective > optimum >= result.bound
+    assert result.status is ow.Status.FEASIBLE
 
 
 def test_solved_without_a_solution_is_an_error(monkeypatch, problem):
