@@ -177,9 +177,13 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Whether :meth:`exclude` excludes nothing but the one solution."""
         return False
 
+    def telling(self, model: Any, solution: SolutionT) -> FloatArray:
+        """The values by column that tell a solution apart from others, NaN in columns that mean nothing for it."""
+        return self.start(model, solution)
+
     def exclude(self, model: Any, solution: SolutionT) -> None:
         """Add a row that a solution breaks, and that every solution with another value of some 0/1 column obeys."""
-        values = self.start(model, solution)
+        values = self.telling(model, solution)
         low, high, whole = (np.asarray(side) for side in (model.low, model.high, model.integral))
         (binary,) = np.nonzero(whole & (low == 0.0) & (high == 1.0) & ~np.isnan(values))
         model.exclude(dict(zip(binary.tolist(), values[binary].tolist(), strict=True)))

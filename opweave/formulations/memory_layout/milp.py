@@ -5,15 +5,17 @@ The model is readable in Pyomo: ``place[storage]``, ``chosen[storage,pool]``, ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
+
+import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_layout.program import LayoutProgram, OffsetModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 
 LARGEST = 2e5
 """Most units of an arena; engines keep whole units of that many apart."""
@@ -75,10 +77,27 @@ class Sides(LayoutProgram):
             return Linear(float(instance.fixed[first] + instance.bytes[first] <= instance.fixed[second]))
         return Linear.of(int(model.binaries("below", [(instance.name(first), instance.name(second))])[0]))
 
+    def telling(self, model: Any, solution: Layout) -> FloatArray:
+        """The values that a layout implies, without the sides of blocks in different pools."""
+        values = self.start(model, solution)
+        _, pool = model.instance.places(solution)
+        for (first, second), column in self._below_columns(model):
+            if pool[first] != pool[second]:
+                values[column] = np.nan
+        return values
+
+    @staticmethod
+    def _below_columns(model: Any) -> Iterator[tuple[tuple[int, int], int]]:
+        """The columns of sides, with the rows of their blocks."""
+        family = model.families.get("below")
+        row_of = model.instance.row_of
+        for (first, second), column in zip(
+            *(((), ()) if family is None else (family.keys, family.columns)), strict=True
+        ):
+            yield (row_of[first], row_of[second]), column
+
     def fill(self, model: Any, known: dict[int, float], offset: IntArray, pool: IntArray) -> FloatArray:
         """Sides as the offsets say, in one pool or not."""
-        family = model.families.get("below")
-        for key, column in zip(*(([], []) if family is None else (family.keys, family.columns)), strict=True):
-            first, second = (model.instance.row_of[name] for name in key)
+        for (first, second), column in self._below_columns(model):
             known[column] = float(offset[first] + model.instance.bytes[first] <= offset[second])
         return super().fill(model, known, offset, pool)
