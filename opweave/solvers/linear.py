@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.engines.apart import highspy_fits
+from opweave.solvers.engines.apart import highspy_fits, silent_highs
 from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
 
@@ -149,8 +149,8 @@ def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
     import highspy
 
     matrix, low, high = program.rows()
-    engine = highspy.Highs()  # type: ignore[no-untyped-call]
-    for name, value in {"output_flag": False, **options}.items():
+    engine = silent_highs()
+    for name, value in options.items():
         engine.setOptionValue(name, value)
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = matrix.shape

@@ -9,11 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.patience import aside
 from opweave.solvers.run import at_work, patience
+
+if TYPE_CHECKING:
+    import highspy
 
 logger = logging.getLogger("opweave")
 
@@ -38,6 +41,23 @@ def highspy_fits() -> bool:
         logger.info("HiGHS runs in processes of its own: highspy cannot be loaded here (%s)", error)
         return False
     return True
+
+
+def silent_highs() -> highspy.Highs:
+    """An engine that prints nothing."""
+    return _silent()()  # type: ignore[no-untyped-call]
+
+
+@cache
+def _silent() -> type[highspy.Highs]:
+    import highspy
+
+    class Silent(highspy.Highs):
+        def enableCallbacks(self) -> None:  # noqa: N802  # from 1.16 on, HiGHS prints its name here, once a process
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    return Silent
 
 
 def with_highs(

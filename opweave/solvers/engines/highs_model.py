@@ -14,6 +14,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.apart import silent_highs
 
 if TYPE_CHECKING:
     import highspy
@@ -37,8 +38,7 @@ def load_highs(matrix: MatrixModel) -> highspy.Highs:
     """
     import highspy
 
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    option(solver, "output_flag", value=False)
+    solver = silent_highs()
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
     lp.col_cost_, lp.offset_ = matrix.cost, matrix.offset

@@ -98,3 +98,15 @@ sys.exit(0 if not highspy_fits() else 77)
     if ended.returncode == 77:
         pytest.skip("these versions can be loaded into one process")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_highs_prints_nothing() -> None:
+    """Its name on the standard output would stand before what a command prints."""
+    script = """
+import opweave as ow
+from tests.tiny import PROBLEMS
+for solver in ("highs", "auto"):
+    ow.solve(PROBLEMS["slicing"], solver=solver)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
