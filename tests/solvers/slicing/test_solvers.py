@@ -56,6 +56,8 @@ def test_bounds_hold_for_operators_that_take_next_to_no_time(seconds: float) -> 
     assert optimum == 2 * seconds
     assert float(instant(blocks_of(lower(problem))).sum()) <= optimum
     assert (ow.solve(problem, solver="bound").bound or 0.0) <= optimum
+    refined = problem.model_copy(update={"transfers": "refined"})
+    assert (ow.solve(refined, solver="highs").bound or 0.0) <= optimum
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
