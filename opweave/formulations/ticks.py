@@ -9,6 +9,9 @@ MOST_TICKS = 2**28
 """Most ticks of the horizon. From about 2**33 on, CP-SAT's presolve loses solutions: it has called 7.0 optimal where
 the optimum was 6.25, which it found without presolve."""
 
+MOST_OF_ANY = 2**40
+"""Most ticks of a duration. Nothing so long ends within a horizon, and thousands of them add up to 64-bit numbers."""
+
 WHOLE = 1e-9
 """Relative distance from an integer number of ticks that still counts as one."""
 

@@ -53,7 +53,8 @@ def _plain_number(value: object) -> object:
     if isinstance(value, np.integer | np.floating):
         return value.item()
     if not isinstance(value, int | float):
-        raise ValueError(f"a number is needed here, not {type(value).__name__}")
+        said = "null" if value is None else type(value).__name__
+        raise ValueError(f"a number is needed here, not {said}")
     return value
 
 

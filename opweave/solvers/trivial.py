@@ -126,7 +126,7 @@ def _(problem: Slicing) -> float:
     """Operators run in sequence, and the parts of one take at least their shares of a device's time for the whole."""
     names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
     seconds = problem.costs.array(names, devices)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         speed = np.where(np.isfinite(seconds), 1.0 / seconds, 0.0).sum(axis=1)
         alone = np.where(speed > 0.0, 1.0 / speed, 0.0)
     return _safe(float(alone.sum()))

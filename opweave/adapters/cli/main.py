@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 import typer
 from pydantic import ValidationError
@@ -25,7 +27,7 @@ from opweave.adapters.cli.settings import Settings, with_fields, with_settings
 from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED, solve_and_tell
 from opweave.adapters.error_messages import one_sentence
 from opweave.adapters.load import load_problem
-from opweave.problems.errors import InvalidInputError, OpweaveError
+from opweave.problems.errors import ImplausibleWarning, InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
 
 __all__ = ["BAD_INPUT", "NOTHING_FOUND", "VERIFIED", "app", "main"]
@@ -52,7 +54,8 @@ def polite(command: Callable[Args, int]) -> Callable[Args, None]:
     @functools.wraps(command)
     def wrapped(*args: Args.args, **kwargs: Args.kwargs) -> None:
         try:
-            status = command(*args, **kwargs)
+            with warned_in_a_line():
+                status = command(*args, **kwargs)
         except BrokenPipeError:
             raise  # the reader of our output is gone; typer ends quietly
         except (OpweaveError, ValidationError, OSError) as error:
@@ -64,6 +67,22 @@ def polite(command: Callable[Args, int]) -> Callable[Args, None]:
         raise typer.Exit(status)
 
     return wrapped
+
+
+@contextmanager
+def warned_in_a_line() -> Iterator[None]:
+    """Show warnings about the input without the line of code that gave them, which says nothing at a command line."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ImplausibleWarning):
+                sys.stderr.write(f"opweave: warning: {message}\n")
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _version(wanted: bool) -> None:

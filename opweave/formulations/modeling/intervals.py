@@ -10,7 +10,7 @@ from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
 from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.modeling.whole import Arc, Box, Interval, WholeProgram, WholeRow
-from opweave.formulations.ticks import WHOLE
+from opweave.formulations.ticks import MOST_OF_ANY, WHOLE
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
@@ -87,8 +87,11 @@ class IntervalModel(LinearModel):
         return self.any_column("any", tuple(condition.terms), (condition,)) if others else column
 
     def ticks(self, seconds: float) -> int:
-        """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick."""
-        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
+        """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick.
+
+        What lasts longer than any horizon counts as :data:`MOST_OF_ANY`, because engines count in 64 bits.
+        """
+        return math.floor(min(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10, MOST_OF_ANY))
 
     def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
         """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""

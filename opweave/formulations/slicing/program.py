@@ -12,6 +12,9 @@ from opweave.formulations.slicing.instance import SlicingInstance
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slices
 
+LEAST_UNIT = 1e-300
+"""Seconds; quotients by less could be too large for a number."""
+
 UNITS = 1000.0
 """Units of time in a good solution."""
 
@@ -133,7 +136,7 @@ def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
     that ends it soonest. Memory or side constraints may exclude that, so the longest possible time also counts then.
     """
     if ceiling is not None and ceiling > 0.0:
-        return ceiling / UNITS
+        return max(ceiling / UNITS, LEAST_UNIT)
     rate = np.where(instance.rate > 0.0, instance.rate, np.inf)
     whole = instance.intercept + instance.slope
     device = np.full(instance.operators, -1, dtype=np.int64)

@@ -197,7 +197,11 @@ class _Attempt:
             if run.closed():
                 return Outcome(run.termination())
             program = written(context_of(self.problem, run, written))
-            latest = with_room(program, self._refusing)
+            try:
+                latest = with_room(program, self._refusing)
+            except OutOfTimeError:  # a model that was never written knows no resolution
+                ended = Termination.TIME_LIMIT if run.termination() is Termination.COMPLETED else run.termination()
+                return Outcome(ended, reason="there was not enough time to write the model")
             outcome = latest if outcome is None or not latest.infeasible else outcome
             if run.should_stop() or not too_coarse(run, program):
                 break
@@ -226,9 +230,6 @@ class _Attempt:
             task = self._task(formulation, known)
         except InfeasibleError as error:
             return self._without_solution(formulation, str(error)), None
-        except OutOfTimeError:
-            ended = Termination.TIME_LIMIT if run.termination() is Termination.COMPLETED else run.termination()
-            return Outcome(ended, reason="there was not enough time to write the model"), None
         except TriviallyInfeasibleError:
             return self._without_solution(formulation), None
         if run.should_stop():

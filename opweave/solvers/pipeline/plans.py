@@ -103,7 +103,7 @@ def is_valid(instance: PipelineInstance, plan: Plan) -> bool:
     """Whether the plan obeys memory, devices, links and numbers of stages."""
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     held = all(a < b <= instance.reach[v, a] for v, a, b in zip(plan.devices, begins, ends, strict=True))
-    counted = instance.least <= len(plan.devices) <= instance.most
+    counted = instance.least <= len(plan.devices) <= min(instance.most, instance.most_devices)
     apart = len(set(plan.devices)) == len(plan.devices)
     return held and counted and apart and value_of(instance, plan) < math.inf
 

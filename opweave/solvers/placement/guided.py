@@ -97,7 +97,8 @@ def getf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
 def chosen_groups(arrays: PlacementArrays) -> BoolArray:
     """Devices of the group of every operator. Shape (operators, devices)."""
     speed = device_speeds(arrays)
-    group = np.floor(np.log2(speed / speed.min()) + 1e-9).astype(np.int64)
+    level = np.log2(speed)  # quotients of speeds may be too large for a number
+    group = np.floor(level - level.min() + 1e-9).astype(np.int64)
     if not len(arrays.seconds) or group.max() == 0:
         return np.ones(arrays.seconds.shape, dtype=bool)
     groups = int(group.max()) + 1
@@ -113,12 +114,17 @@ def chosen_groups(arrays: PlacementArrays) -> BoolArray:
 
 
 def device_speeds(arrays: PlacementArrays) -> FloatArray:
-    """Mean seconds of the operators that a device may run over its own seconds. Shape (devices,)."""
+    """Mean seconds of the operators that a device may run over its own seconds, as far as that can be a number.
+
+    Shape (devices,).
+    """
     allowed = np.isfinite(arrays.seconds)
     own = np.where(allowed, arrays.seconds, 0.0).sum(axis=0)
     mean = np.where(allowed, mean_seconds(arrays)[:, None], 0.0).sum(axis=0)
-    speed: FloatArray = np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
-    return speed
+    with np.errstate(over="ignore", under="ignore"):
+        speed: FloatArray = np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
+    limits = np.finfo(np.float64)
+    return np.clip(speed, limits.tiny, limits.max / (1 + len(speed)))  # so that those of a group can be added
 
 
 def shares_of(arrays: PlacementArrays) -> FloatArray | None:

@@ -123,7 +123,9 @@ class _Program:
 
 
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
-    """Dual prices of the linear relaxation; None when even that has no solution."""
+    """Dual prices of the linear relaxation; None when even that has no solution, as where a kind has no plan yet."""
+    if not all(kinds.options):
+        return None
     program = _Program(kinds, capacity)
     found = minimise(program.linear(), time_left(np.inf))
     if found is None:
@@ -145,6 +147,8 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
     time_limit
         Seconds for the integer program.
     """
+    if not all(kinds.options):
+        return None
     program = _Program(kinds, capacity)
     linear = program.linear()
     scaled = replace(linear, cost=linear.cost / max(float(linear.cost.max(initial=0.0)), 1e-300))

@@ -42,6 +42,16 @@ def test_json_goes_to_standard_output(opweave: Run, spec: Path) -> None:
     assert (ended.status, data["objective"], data["seed"], data["solution"]["kind"]) == (0, 14, 3, "ordering")
 
 
+@pytest.mark.filterwarnings("always::opweave.problems.errors.ImplausibleWarning")
+def test_a_warning_is_a_line_without_code(opweave: Run, tmp_path: Path) -> None:
+    cluster = write(tmp_path / "cluster.json", '{"devices": [{"name": "a"}, {"name": "b"}], "shared": 2.5}')
+    ended = opweave("placement", DATA / "MobileNetV2.json.gz", "--cluster", cluster)
+    first, *others = ended.err.splitlines()
+    assert first.startswith("opweave: warning: the cluster: shared is 2.5 bytes per second; if you mean more, write")
+    assert ended.status == 2
+    assert [line.startswith("opweave: ") for line in others] == [True]
+
+
 def test_plan_loads_a_model_and_builds_the_problem(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
     model = write(tmp_path / "model.json", graph.model_dump_json())
     ended = opweave("plan", model, "--in-place", "first", "--objective", "total", "--inputs", "kept", "--json")

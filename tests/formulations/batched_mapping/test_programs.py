@@ -128,6 +128,20 @@ def test_intervals_and_counts_against_brute_force(problem):
 
 
 @needs_cp
+@pytest.mark.parametrize("solver", ["counts", "cp-sat"])
+def test_durations_far_beyond_the_horizon_fit_into_64_bits(solver: str) -> None:
+    """Two operators that fit nowhere but on the fast device, and so one after the other."""
+    row = {"d0": {1: 1e12, 2: 1e12}, "d1": {1: 1e-9, 2: 1.5e-9}}
+    problem = ow.BatchedMapping(
+        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="o0"), ow.Operator(id="o1")]),
+        cluster=twins().cluster,
+        costs=ow.Costs.from_table({"o0": row, "o1": row}),
+        batch=2,
+    )
+    check(problem, ow.solve(problem, solver=solver), best_batched_mapping(problem)[0])
+
+
+@needs_cp
 def test_counts_do_not_see_circles_and_their_plans_are_made_real():
     """Slow links and a diamond: counts pair each input with itself where no input can; the plan is timed as it is."""
     names = ["a", "b", "c", "d"]

@@ -10,19 +10,22 @@ from hypothesis import Phase, given, settings
 from pyomo.environ import Constraint as Row
 
 import opweave as ow
-from opweave.formulations.formulation import find_formulation
+from opweave.formulations.formulation import OutOfTimeError, find_formulation
 from opweave.solvers.engines.answers import Verdict, Work
 from opweave.solvers.engines.cbc import read_answer
-from opweave.solvers.engines.engine import Engine, HeadStart
+from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
+from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
 from opweave.solvers.engines.task import Task
+from opweave.solvers.run import Run
 from tests.formulations.memory_ordering.programs import agrees, two_branches
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes
 from tests.solvers.engines.fakes import FakeChild
 from tests.solvers.engines.test_highs import knapsack
 from tests.strategies.specs import memory_orderings
+from tests.tiny import PROBLEMS
 
 CHILDREN = [
     row.name
@@ -214,3 +217,22 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
             solve()
         assert isinstance(caught.value.__cause__, error)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout", "ordered_layout"])
+def test_a_model_that_cannot_be_written_in_time_is_not_asked_for_its_resolution(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: object) -> None:
+        raise OutOfTimeError
+
+    problem = PROBLEMS[kind]
+    known = ow.solve(problem)
+    assert known.solution is not None
+    assert known.objective is not None
+    run = Run(time_limit=60.0)
+    run.found(known.solution, known.objective)
+    monkeypatch.setattr(find_formulation(type(problem), None), "build", late)
+    outcome = run_engine(problem, run, Highs())
+    assert outcome.termination is ow.Termination.TIME_LIMIT
+    assert outcome.reason == "there was not enough time to write the model"

@@ -33,11 +33,21 @@ CASES = [*((rule, {}) for rule in RULES), *(("kpath", {"classes": count}) for co
 def test_a_rule_gives_a_valid_plan_or_none(rule: str, options: dict[str, int], problem: Pipeline) -> None:
     result = ow.solve(problem, solver=rule, options=options)
     optimum = best_pipeline(problem)[0]
+    assert not result.violations
     if result.solution is None:
         assert result.reason
     else:
         assert result.verified
         assert result.objective >= optimum * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_splits_count_devices_where_stages_may_be_more(seed: int) -> None:
+    """Two devices may have three stages each, but a random split never comes back to one."""
+    problem = four(max_visits=3, constraints=[ow.MaxDevices(count=2)])
+    result = ow.solve(problem, solver="random", seed=seed)
+    assert not result.violations
+    assert result.verified
 
 
 def instance_or_none(problem: Pipeline) -> PipelineInstance | None:

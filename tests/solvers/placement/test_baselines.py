@@ -155,6 +155,14 @@ def test_groups_join_devices_of_similar_speed():
     assert build(getf, problem)[2].device.max() <= 1
 
 
+def test_groups_survive_speeds_that_are_no_numbers():
+    """Its mean time over 5e-324 s is more than a number can hold."""
+    problem = edge_problem({(1, 2): 1}, [(1.0, 5e-324), (1.0, 5e-324)])
+    _, arrays, plan = build(getf, problem)
+    assert chosen_groups(arrays).any(axis=1).all()
+    assert problem.evaluate(solution_of(lower(problem), arrays, plan)).feasible
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 100))
 def test_large_random_plans_hold(seed):

@@ -131,6 +131,13 @@ def test_counts_of_options_are_the_best_that_fit(seed: int) -> None:
     assert (prices.memory >= 0.0).all()
 
 
+def test_units_without_plans_leave_nothing_to_count() -> None:
+    """The time may be up before a kind of units has a plan."""
+    kinds, capacity = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], []], [0.0, 0.0]), np.full(2, 10)
+    assert best_counts(kinds, capacity, 5.0) is None
+    assert prices_of(kinds, capacity) is None
+
+
 def test_handing_over_is_paid_for() -> None:
     free = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], [_option(1.0, 1, [0, 0]), _option(1.5, 0, [0, 0])]], [0.0, 0.0])
     dear = Kinds(free.times, free.options, [0.0, 5.0])

@@ -48,6 +48,18 @@ def test_bounds_lie_below_the_optimum(problem: ow.Slicing) -> None:
     assert relaxed <= optimum * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.parametrize("seconds", [1e-300, 5e-324])
+def test_bounds_hold_for_operators_that_take_next_to_no_time(seconds: float) -> None:
+    costs = ow.Costs.from_table({op: dict.fromkeys("ab", seconds) for op in "pq"})
+    problem = chain(costs=costs, geometry={}, transfers="paper")
+    optimum, _ = best_slicing(problem)
+    assert optimum == 2 * seconds
+    assert float(instant(blocks_of(lower(problem))).sum()) <= optimum
+    assert (ow.solve(problem, solver="bound").bound or 0.0) <= optimum
+    refined = problem.model_copy(update={"transfers": "refined"})
+    assert (ow.solve(refined, solver="highs").bound or 0.0) <= optimum
+
+
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(3, 3, limits=True))
 def test_shortage_is_only_claimed_where_nothing_fits(problem: ow.Slicing) -> None:

@@ -35,9 +35,9 @@ from opweave.solvers.slicing.arrays import (
     need_of,
 )
 from opweave.solvers.slicing.bounds.elimination import Elimination
+from opweave.solvers.slicing.bounds.instant import TINY
 
 HALVINGS = 40
-TINY = 1e-30
 NEAREST = 16.0
 GROWTHS = tuple(0.1 * 1.15**i for i in range(36))
 """The width of an interval is a factor times its distance from the cut by speed, and at least that factor times length
@@ -169,7 +169,7 @@ def weights_of(instance: SlicingInstance, v: int, cells: Cells) -> tuple[FloatAr
     """
     allowed = np.isfinite(instance.intercept[v])
     slope = np.where(allowed, instance.slope[v], 1.0)
-    free = bool((slope <= 0.0).any())
+    free = bool((slope <= TINY).any())
     speed = allowed.astype(np.float64) if free else np.where(allowed, 1.0 / np.maximum(slope, TINY), 0.0)
     weights = np.repeat(speed[None] / speed.sum(), len(cells.mode), axis=0)
     common = np.full(len(cells.mode), 0.0 if free else 1.0 / speed.sum())

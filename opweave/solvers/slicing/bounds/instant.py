@@ -35,6 +35,9 @@ KEPT = 150
 LOST = 1e-12
 """Rounding error allowed in differences, as a share of all bytes and of a whole operator."""
 
+TINY = 1e-30
+"""Seconds that count as none, because speeds would be too large to add."""
+
 
 def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
     """A lower bound of every operator's seconds. Shape (operators,).
@@ -60,12 +63,12 @@ def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> 
 def by_speed(blocks: Blocks) -> FloatArray:
     """Every operator on all devices together, without transfers and intercepts. Shape (operators,).
 
-    It takes 1 / sum of 1 / seconds; nothing if a device takes no time, or if none may run it.
+    It takes 1 / sum of 1 / seconds; nothing if a device takes next to no time, or if none may run it.
     """
     able = blocks.most > 0.0
-    speed = np.where(able, 1.0 / np.maximum(blocks.slope, 1e-30), 0.0).sum(axis=1)
-    at_once = ((blocks.slope <= 0.0) & able).any(axis=1) | (speed <= 0.0)
-    return np.asarray(np.where(at_once, 0.0, 1.0 / np.maximum(speed, 1e-30)), dtype=np.float64)
+    speed = np.where(able, 1.0 / np.maximum(blocks.slope, TINY), 0.0).sum(axis=1)
+    at_once = ((blocks.slope <= TINY) & able).any(axis=1) | (speed <= 0.0)
+    return np.asarray(np.where(at_once, 0.0, 1.0 / np.maximum(speed, TINY)), dtype=np.float64)
 
 
 def _kind(blocks: Blocks, v: int) -> bytes:
@@ -102,7 +105,8 @@ def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) 
         budget = held + lost - float(np.maximum(0.0, steep * least + offset).sum())
         if budget < 0:
             return False
-        free = np.clip(np.divide(-offset, steep, out=np.full(len(chosen), np.inf), where=steep > 0), least, top)
+        with np.errstate(over="ignore"):
+            free = np.clip(np.divide(-offset, steep, out=np.full(len(chosen), np.inf), where=steep > 0), least, top)
         left = 1.0 - float(free.sum())
         for i in np.argsort(steep).tolist():
             if left <= 0:
