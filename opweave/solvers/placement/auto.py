@@ -28,6 +28,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.tabu import tabu_search
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -54,7 +55,8 @@ LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
 WHOLE_LOCAL_SHARE = 0.9
-"""Share of the time left after the engine when most operators are in one module: decomposition then gains little."""
+"""Share of the time left after the engine when most operators are in one module, and after the first bounds while tabu
+search gains: decomposition then gains little."""
 
 DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
@@ -198,10 +200,13 @@ def _reinsert_first(search: LocalSearch) -> bool:
     run, worth = search.run, True
     most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
     with run.share(GOING_ON_SHARE, UNTIMED_SECONDS):
+        known = tabu_search(search.problem, run)
+        if known is not None:
+            known.begin()  # a turn may be too short for the program of the balanced plan
         while worth and not run.should_stop():
-            began, left, known = run.elapsed(), run.remaining(), search.makespan
+            began, left, before = run.elapsed(), run.remaining(), search.makespan
             worth = _reinsert(search, LOCAL_SHARE, most)
-            rate = (1.0 - search.makespan / known) / max(run.elapsed() - began, 1e-9) if known else 0.0
+            rate = (1.0 - search.makespan / before) / max(run.elapsed() - began, 1e-9) if before else 0.0
             worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
     return worth
 
@@ -252,7 +257,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     undivided = timed and not whole and search.problem.transfers == "delay" and is_one_module(search)
-    if not (undivided and _reinsert_first(search)):
+    gaining = undivided and _reinsert_first(search)
+    if not gaining:
         with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
             if not undivided:
                 _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
@@ -263,7 +269,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         annealed = search.makespan < reinserted * (1.0 - TRIAL_GAIN)
     if run.should_stop():
         return outcome
-    share = FIRST_DECOMPOSITION_SHARE if whole else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
+    share = FIRST_DECOMPOSITION_SHARE if whole or gaining else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
     with run.share(share, UNTIMED_SECONDS):
         decomposed = go_on_with(search.problem, "decompose", run)
     search.consider_solution(run.best)
@@ -280,7 +286,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # plans that local search has found by now help the decomposition if it has work left
         with run.share(
-            WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
+            WHOLE_LOCAL_SHARE if whole or gaining else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
             UNTIMED_SECONDS,
         ):
             _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
