@@ -55,8 +55,12 @@ LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
 WHOLE_LOCAL_SHARE = 0.9
-"""Share of the time left after the engine when most operators are in one module, and after the first bounds while tabu
-search gains: decomposition then gains little."""
+"""Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
+then gains little."""
+
+CHAINS_SECONDS = 2.5e-7
+"""Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
+does not begin where that is too long."""
 
 DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
@@ -148,8 +152,9 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
+    # variants of list rules take time that tabu search uses better on thousands of operators
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
-        if not run.should_stop():
+        if not run.should_stop() and (instance.operators <= NEVER_CUT or not is_undivided(search)):
             more_list_plans(search)
     if instance.operators > SMALL and len(instance.devices) > 1 and not run.should_stop():
         with run.share(STAGES_SHARE, STAGES_SECONDS):
@@ -256,10 +261,10 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     whole = is_whole(search)
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
-    undivided = timed and not whole and search.problem.transfers == "delay" and is_one_module(search)
+    undivided = not small and not whole and is_undivided(search)
     gaining = undivided and _reinsert_first(search)
     if not gaining:
-        with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+        with run.share(brief if whole else BRIEF_SHARE if undivided else LOCAL_SHARE, UNTIMED_SECONDS):
             if not undivided:
                 _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
             reinserted = search.makespan
@@ -270,9 +275,12 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     if run.should_stop():
         return outcome
     share = FIRST_DECOMPOSITION_SHARE if whole or gaining else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
-    with run.share(share, UNTIMED_SECONDS):
-        decomposed = go_on_with(search.problem, "decompose", run)
-    search.consider_solution(run.best)
+    share = min(share, LONGER_SHARE) if undivided else share
+    decomposed, left = None, run.remaining()
+    if not gaining or left is None or CHAINS_SECONDS * operators**2 <= share * left:
+        with run.share(share, UNTIMED_SECONDS):
+            decomposed = go_on_with(search.problem, "decompose", run)
+        search.consider_solution(run.best)
     left = run.remaining()
     if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
         outcome = last_word(search, PROVABLE_SHARE) if small else _on_trial(search)
@@ -285,10 +293,9 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # plans that local search has found by now help the decomposition if it has work left
-        with run.share(
-            WHOLE_LOCAL_SHARE if whole or gaining else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
-            UNTIMED_SECONDS,
-        ):
+        done = decomposed is None or decomposed.termination is Termination.BUDGET
+        share = WHOLE_LOCAL_SHARE if whole or (undivided and not done) else 1.0 if done else 0.5
+        with run.share(share, UNTIMED_SECONDS):
             _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
             if cooled:
                 with run.share(COOLING_SHARE):
@@ -309,6 +316,12 @@ def is_whole(search: LocalSearch) -> bool:
     if not TINY < operators <= most or not is_available(search.problem, CONSTRAINT_ENGINE):
         return False
     return is_one_module(search)
+
+
+def is_undivided(search: LocalSearch) -> bool:
+    """Whether tabu search is far ahead of all others: there are no ports, and most operators are in one module."""
+    timed = search.run.time_limit is not None
+    return timed and search.problem.transfers == "delay" and is_one_module(search)
 
 
 def is_one_module(search: LocalSearch) -> bool:
