@@ -58,6 +58,10 @@ WHOLE_LOCAL_SHARE = 0.9
 """Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
 then gains little."""
 
+SMALL_MODULE, SMALL_MODULES_SHARE = 16, 0.4
+"""Operators of the largest module up to which decomposition runs before local search, too, and its share of the time
+left: it closes such modules at once."""
+
 CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
@@ -259,6 +263,12 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             equal = go_on_with(search.problem, "units", run).reason is None
         search.consider_solution(run.best)
     whole = is_whole(search)
+    if timed and not equal and largest_module(search) <= SMALL_MODULE and not run.should_stop():
+        with run.share(SMALL_MODULES_SHARE):
+            go_on_with(search.problem, "decompose", run)
+        search.consider_solution(run.best)
+        if run.should_stop():
+            return outcome
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     undivided = not small and not whole and is_undivided(search)
@@ -326,5 +336,10 @@ def is_undivided(search: LocalSearch) -> bool:
 
 def is_one_module(search: LocalSearch) -> bool:
     """Whether decomposition gains little, because most operators are in one module."""
+    return largest_module(search) >= WHOLE * search.instance.operators
+
+
+def largest_module(search: LocalSearch) -> int:
+    """Operators of the largest module between two cut vertices."""
     _, windows = modules(search.arrays)
-    return max(len(window.inner) for window in windows) >= WHOLE * search.instance.operators
+    return max(len(window.inner) for window in windows)
