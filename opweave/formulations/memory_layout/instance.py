@@ -100,14 +100,12 @@ class LayoutInstance:
     def meeting(self) -> tuple[IntArray, IntArray]:
         """Pairs of blocks that take space at the same time, the smaller number first. Both of shape (pairs,)."""
         rows = np.flatnonzero(self.solid)
-        begin, end = self.begin[rows], self.end[rows]
-        order = np.argsort(begin, kind="stable")
-        last = np.searchsorted(begin[order], end[order])  # later ones that begin before this one ends
-        counts = np.maximum(last - np.arange(len(rows)) - 1, 0)
-        first = np.repeat(np.arange(len(rows)), counts)
-        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
-        pairs = np.sort(np.stack([rows[order[first]], rows[order[second]]]), axis=0)
-        return pairs[0], pairs[1]
+        rows = rows[np.argsort(self.begin[rows], kind="stable")]
+        begin, end, after = self.begin[rows], self.end[rows], np.arange(1, len(rows) + 1)
+        counts = np.maximum(np.searchsorted(begin, end) - after, 0)  # later ones that begin before this one ends
+        first = np.repeat(rows, counts)
+        second = rows[np.arange(len(first)) + np.repeat(after - np.cumsum(counts) + counts, counts)]
+        return np.minimum(first, second), np.maximum(first, second)
 
     def full_sections(self) -> Iterator[IntArray]:
         """Blocks of each section in which something begins right before something ends; no other set is larger."""

@@ -204,9 +204,11 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         instance = lower(problem.ordering)
         if instance.overwrite.items.size:
             raise UnsupportedFeatureError(f"formulation {self.name!r} requires {self.requires}")
+        count = instance.operators
+        self.check_size(count**3 // 3)  # storages and the pairs that meet take long to list
         self._storages = storages_of(problem, instance)
         self._inner = self.offsets(self.context)
-        model, count = self.empty(), instance.operators
+        model = self.empty()
         self.check_size(count**3 // 3 + 2 * count * len(model.instance))
         model.check_time = self.check_time
         model.orders = Orders(model, instance)

@@ -113,7 +113,7 @@ class StageFormulation(Formulation[Pipeline, Stages]):
         Raises
         ------
         UnsupportedFeatureError
-            For all other readings; the message names the solver that takes them.
+            For all other readings; the message names a solver that takes them.
         """
         asked = {
             "cuts='ideals'": problem.cuts == "ideals",
@@ -123,7 +123,10 @@ class StageFormulation(Formulation[Pipeline, Stages]):
         }
         for what, there in asked.items():
             if there:
-                raise UnsupportedFeatureError(f"formulation {self.name!r} cannot express {what}; use solver='auto'")
+                raise UnsupportedFeatureError(
+                    f"formulation {self.name!r} cannot express {what}; only searches can, such as 'local', and they "
+                    f"take no rows of your own (extend)"
+                )
         return lower_unless_short(problem, self.context.ceiling)
 
     def _unit_of(self, instance: PipelineInstance, parts: float) -> float:

@@ -16,15 +16,17 @@ from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.bounds.best import module_bounds, quick_bounds
+from opweave.solvers.batched_mapping.bounds.best import MOST_WHOLE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
+from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.split import (
     BATCH_SOLVER,
     EXACT_SECONDS,
     LARGE_SOLVER,
     SEARCH_SECONDS,
+    SMALL_MODULE,
     Split,
     split,
 )
@@ -96,7 +98,8 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
             return outcome
     if run.time_limit is not None and not whole:
         search_from(search, rounds=1)  # bounds may take longer than everything else, so a plan comes first
-    _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
+    if not (whole and run.time_limit is not None and _has_small_modules(search)):
+        _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
     if whole:
         return _whole(search)
     if _is_tiny(problem) and not run.should_stop():
@@ -182,6 +185,13 @@ def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) 
     if not never_splits(search.instance) and not run.should_stop():
         with run.share(share, seconds):
             best.report(shortest_way(search.problem, search.instance, best.value, run), "one input")
+
+
+def _has_small_modules(search: BatchSearch) -> bool:
+    """Whether placement's decomposition closes all modules of a whole batch at once, better than bounds by modules."""
+    if search.instance.operators > MOST_WHOLE:
+        return False
+    return max(len(module.operators) for module in modules_of(search.instance, 1)) <= SMALL_MODULE
 
 
 def _search_whole(search: BatchSearch) -> None:

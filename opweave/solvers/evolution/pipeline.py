@@ -37,7 +37,9 @@ class PipelineEncoding:
 
     def __init__(self, problem: Pipeline) -> None:
         if problem.delivery == "host":
-            raise UnsupportedFeatureError("rows do not count what stages fetch from a host's memory; use solver='auto'")
+            raise UnsupportedFeatureError(
+                "keys and shares do not count what stages fetch from a host's memory; searches such as 'local' do"
+            )
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
         genes = 2 * len(instance.devices) if instance.names else 0

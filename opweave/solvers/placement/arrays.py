@@ -63,7 +63,7 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
         For a reading that list scheduling does not know.
     """
     if problem.reading is not None:
-        raise UnsupportedFeatureError(f"list scheduling does not know {problem.reading}; use solver='auto'")
+        raise UnsupportedFeatureError(f"list scheduling does not know {problem.reading}; solver 'calls' does")
     return PlacementArrays(
         seconds=instance.seconds,
         source=instance.source,

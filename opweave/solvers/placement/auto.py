@@ -28,6 +28,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.tabu import tabu_search
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -54,7 +55,16 @@ LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
 WHOLE_LOCAL_SHARE = 0.9
-"""Share of the time left after the engine when most operators are in one module: decomposition then gains little."""
+"""Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
+then gains little."""
+
+SMALL_MODULE, SMALL_MODULES_SHARE = 16, 0.4
+"""Operators of the largest module up to which decomposition runs before local search, too, and its share of the time
+left: it closes such modules at once."""
+
+CHAINS_SECONDS = 2.5e-7
+"""Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
+does not begin where that is too long."""
 
 DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
@@ -146,8 +156,9 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
+    # variants of list rules take time that tabu search uses better on thousands of operators
     with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
-        if not run.should_stop():
+        if not run.should_stop() and (instance.operators <= NEVER_CUT or not is_undivided(search)):
             more_list_plans(search)
     if instance.operators > SMALL and len(instance.devices) > 1 and not run.should_stop():
         with run.share(STAGES_SHARE, STAGES_SECONDS):
@@ -198,10 +209,13 @@ def _reinsert_first(search: LocalSearch) -> bool:
     run, worth = search.run, True
     most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
     with run.share(GOING_ON_SHARE, UNTIMED_SECONDS):
+        known = tabu_search(search.problem, run)
+        if known is not None:
+            known.begin()  # a turn may be too short for the program of the balanced plan
         while worth and not run.should_stop():
-            began, left, known = run.elapsed(), run.remaining(), search.makespan
+            began, left, before = run.elapsed(), run.remaining(), search.makespan
             worth = _reinsert(search, LOCAL_SHARE, most)
-            rate = (1.0 - search.makespan / known) / max(run.elapsed() - began, 1e-9) if known else 0.0
+            rate = (1.0 - search.makespan / before) / max(run.elapsed() - began, 1e-9) if before else 0.0
             worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
     return worth
 
@@ -249,11 +263,18 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             equal = go_on_with(search.problem, "units", run).reason is None
         search.consider_solution(run.best)
     whole = is_whole(search)
+    if timed and not equal and largest_module(search) <= SMALL_MODULE and not run.should_stop():
+        with run.share(SMALL_MODULES_SHARE):
+            go_on_with(search.problem, "decompose", run)
+        search.consider_solution(run.best)
+        if run.should_stop():
+            return outcome
     cooled = timed and not whole and not equal and is_wide(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
-    undivided = timed and not whole and search.problem.transfers == "delay" and is_one_module(search)
-    if not (undivided and _reinsert_first(search)):
-        with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+    undivided = not small and not whole and is_undivided(search)
+    gaining = undivided and _reinsert_first(search)
+    if not gaining:
+        with run.share(brief if whole else BRIEF_SHARE if undivided else LOCAL_SHARE, UNTIMED_SECONDS):
             if not undivided:
                 _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
             reinserted = search.makespan
@@ -263,10 +284,13 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         annealed = search.makespan < reinserted * (1.0 - TRIAL_GAIN)
     if run.should_stop():
         return outcome
-    share = FIRST_DECOMPOSITION_SHARE if whole else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
-    with run.share(share, UNTIMED_SECONDS):
-        decomposed = go_on_with(search.problem, "decompose", run)
-    search.consider_solution(run.best)
+    share = FIRST_DECOMPOSITION_SHARE if whole or gaining else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
+    share = min(share, LONGER_SHARE) if undivided else share
+    decomposed, left = None, run.remaining()
+    if not gaining or left is None or CHAINS_SECONDS * operators**2 <= share * left:
+        with run.share(share, UNTIMED_SECONDS):
+            decomposed = go_on_with(search.problem, "decompose", run)
+        search.consider_solution(run.best)
     left = run.remaining()
     if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
         outcome = last_word(search, PROVABLE_SHARE) if small else _on_trial(search)
@@ -279,10 +303,9 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # plans that local search has found by now help the decomposition if it has work left
-        with run.share(
-            WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
-            UNTIMED_SECONDS,
-        ):
+        done = decomposed is None or decomposed.termination is Termination.BUDGET
+        share = WHOLE_LOCAL_SHARE if whole or (undivided and not done) else 1.0 if done else 0.5
+        with run.share(share, UNTIMED_SECONDS):
             _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
             if cooled:
                 with run.share(COOLING_SHARE):
@@ -305,7 +328,18 @@ def is_whole(search: LocalSearch) -> bool:
     return is_one_module(search)
 
 
+def is_undivided(search: LocalSearch) -> bool:
+    """Whether tabu search is far ahead of all others: there are no ports, and most operators are in one module."""
+    timed = search.run.time_limit is not None
+    return timed and search.problem.transfers == "delay" and is_one_module(search)
+
+
 def is_one_module(search: LocalSearch) -> bool:
     """Whether decomposition gains little, because most operators are in one module."""
+    return largest_module(search) >= WHOLE * search.instance.operators
+
+
+def largest_module(search: LocalSearch) -> int:
+    """Operators of the largest module between two cut vertices."""
     _, windows = modules(search.arrays)
-    return max(len(window.inner) for window in windows) >= WHOLE * search.instance.operators
+    return max(len(window.inner) for window in windows)

@@ -90,17 +90,23 @@ class TabuSearch:
     search: LocalSearch
     round: Round | None = None
 
+    def __post_init__(self) -> None:
+        self._arrays = with_timed_flows(self.search.arrays)
+
+    def begin(self) -> Round:
+        """The open round, or the next one if there is none; the very first solves a linear program."""
+        if self.round is None or self.round.over():
+            self.round = _begun(self.search, self._arrays, 0 if self.round is None else self.round.number + 1)
+            if self.round.number > 1:
+                self.search.run.kept[FIRST_ROUNDS_OVER] = True
+        return self.round
+
     def go_on(self, rounds: int | None) -> None:
         """Run rounds, the first from a balanced plan, the others from the best; None: until the run has to stop."""
         run, done = self.search.run, 0
-        arrays = with_timed_flows(self.search.arrays)
         run.enter("reinsertion")
         while not run.should_stop() and done != rounds:
-            if self.round is None or self.round.over():
-                self.round = _begun(self.search, arrays, 0 if self.round is None else self.round.number + 1)
-                if self.round.number > 1:
-                    run.kept[FIRST_ROUNDS_OVER] = True
-            _go_on(self.search, arrays, self.round)
+            _go_on(self.search, self._arrays, self.begin())
             done += 1
 
 
@@ -138,6 +144,20 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
             search.consider(order, device)
 
 
+def tabu_search(problem: Placement, run: Run) -> TabuSearch | None:
+    """The search that the run keeps, with the best plan known; None without a plan, or with nothing to move."""
+    known = run.kept.get("tabu")
+    if not isinstance(known, TabuSearch):
+        known = run.kept["tabu"] = TabuSearch(empty_search(problem, run))
+        known.search.consider_solution(run.start)
+    search = known.search
+    if run.objective is not None and run.objective < search.makespan:
+        search.consider_solution(run.best)  # others have found it
+    if search.makespan == math.inf:
+        list_plans(search)
+    return known if math.isfinite(search.makespan) and search.instance.operators else None
+
+
 @named_solver(
     Placement,
     "tabu",
@@ -150,16 +170,8 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
 
     Ports do not count while it moves operators, but its plans are timed with them.
     """
-    known = run.kept.get("tabu")
-    if not isinstance(known, TabuSearch):
-        known = run.kept["tabu"] = TabuSearch(empty_search(problem, run))
-        known.search.consider_solution(run.start)
-    search = known.search
-    if run.objective is not None and run.objective < search.makespan:
-        search.consider_solution(run.best)  # others have found it
-    if search.makespan == math.inf:
-        list_plans(search)
-    if math.isfinite(search.makespan) and search.instance.operators:
+    known = tabu_search(problem, run)
+    if known is not None:
         known.go_on(UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))

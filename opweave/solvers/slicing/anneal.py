@@ -227,10 +227,11 @@ def anneal(
     over = excess_of(arrays, mode, cuts, peak) if penalty >= 0.0 else 0.0
     current = total + max(penalty, 0.0) * over
     best = np.inf
+    stale_low, stale_high = 0, count  # the operators in which the best plan may differ from the current one
     if over == 0.0:
         best = total
-        best_mode[:] = mode
-        best_cuts[:] = cuts
+        _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
+        stale_low, stale_high = count, 0
     width = span.last - span.first
     for move in range(len(draws)):
         if halt[0] != 0:
@@ -250,10 +251,11 @@ def anneal(
         if value <= threshold:
             total, current = after, value
             _copy(mode, cuts, old_mode, old_cuts, low, high)
+            stale_low, stale_high = min(stale_low, low), max(stale_high, high)
             if excess == 0.0 and total < best:
                 best = total
-                best_mode[:] = mode
-                best_cuts[:] = cuts
+                _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
+                stale_low, stale_high = count, 0
             continue
         _copy(old_mode, old_cuts, mode, cuts, low, high)
         for i in range(size):

@@ -208,5 +208,5 @@ def test_rows_about_stages(solver: str) -> None:
 
 @pytest.mark.parametrize("reading", [{"cuts": "ideals"}, {"max_visits": 2}, {"max_replicas": 2}])
 def test_other_readings_are_refused(reading: dict[str, object]) -> None:
-    with pytest.raises(ow.UnsupportedFeatureError, match="use solver='auto'"):
+    with pytest.raises(ow.UnsupportedFeatureError, match="only searches can"):
         ow.solve(four(**reading), solver="highs")

@@ -38,6 +38,9 @@ TINY = 10
 PROOF_SHARE, CUTS_SHARE = 0.25, 0.5
 """Most of the time left for the bounds, and then for cuts of orders."""
 
+STALE_ROUNDS = 6
+"""Annealings without a better plan after which the engine gets the rest of the time, if it runs at all."""
+
 ROUNDS, UNTIMED_SECONDS = 3, 10.0
 """Annealings, and their seconds in all, when there is no time limit."""
 
@@ -270,17 +273,26 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
             return outcome
     run.enter("annealing")
-    with run.share(ENGINE_SHARE if TINY < operators <= PROGRAMMED else 1.0, UNTIMED_SECONDS):
-        for number in _rounds(run):
-            if search.best is None or run.should_stop():
-                break
-            search.anneal(number)
-            search.again()
-    if TINY < operators <= PROGRAMMED and not run.should_stop():
+    programmed = TINY < operators <= PROGRAMMED and is_available(problem, ENGINE)
+    with run.share(ENGINE_SHARE if programmed else 1.0, UNTIMED_SECONDS):
+        _anneal(search, STALE_ROUNDS if programmed else None)
+    if programmed and not run.should_stop():
         outcome = _engine(search, 1.0)
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
             return outcome
     return _ended(problem, run)
+
+
+def _anneal(search: CallSearch, patience: int | None) -> None:
+    """Anneal until the time is up, or until ``patience`` rounds in a row have found nothing better."""
+    stale = 0
+    for number in _rounds(search.run):
+        if search.best is None or search.run.should_stop() or stale == patience:
+            return
+        known = search.value
+        search.anneal(number)
+        search.again()
+        stale = 0 if search.value < known else stale + 1
 
 
 def good_calls(problem: Placement, run: Run) -> Schedule | None:
