@@ -137,7 +137,7 @@ class BruteForce:
     def __init__(self, memory: Memory, height: int) -> None:
         self.memory, self.height = memory, height
         self.ways = cache(self._ways)
-        self.dead: dict[int, list[Sections]] = collections.defaultdict(list)
+        self.dead: dict[tuple[int, tuple[int, ...]], list[Sections]] = collections.defaultdict(list)
         self.unpackable: dict[int, set[Sections]] = collections.defaultdict(set)
 
     def _ways(self, done: int) -> tuple[int, ...]:
@@ -159,7 +159,8 @@ class BruteForce:
         memory, last = self.memory, len(sections) - 1
         if done == memory.all:
             return order
-        for known in self.dead[done]:
+        dead = self.dead[done, tuple(place[s] for s in memory.held(done))]
+        for known in dead:
             if sections[len(sections) - len(known) :] == known:
                 return len(sections) - len(known)
         blamed = max(last, 0)
@@ -174,7 +175,7 @@ class BruteForce:
             if not isinstance(found, int):
                 return found
             blamed = min(blamed, found)
-        self.dead[done].append(sections[blamed:])
+        dead.append(sections[blamed:])
         return blamed
 
     def _packed(self, sections: Sections, at: dict[int, int]) -> dict[int, int] | int:
