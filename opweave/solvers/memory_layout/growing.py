@@ -20,7 +20,7 @@ from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import WEIGHING, ejected, steps_of
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
-from opweave.solvers.memory_layout.sections import Space, live_bytes, window_of
+from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, window_of
 
 FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
 """Storages of the first window, by those at the peak, in the turns in which a layout is grown."""
@@ -86,9 +86,9 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
     while True:
         low, high = int(lows[at]), int(highs[at])
         rows = np.flatnonzero((space.first < high) & (space.after > low))
-        window, new = window_of(space, rows, low, high), int((offset[rows] == OUTSIDE).sum())
+        new = int((offset[rows] == OUTSIDE).sum())
         if new == len(rows):
-            decision = _packed(window, height, seed)
+            decision = _packed(space, rows, (low, high), height, seed)
             states += decision.states
             if decision.offset is None:
                 return Decision(decision.answer, None, states)
@@ -96,6 +96,7 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
         elif new:
             steps = STEPS * max(new, LEAST_NEW)
             states += steps
+            window = outline_of(space, rows, low, high)
             found = ejected(window, offset[rows], height, seed, steps, WEIGHING)
             if found is None:
                 return Decision(UNDECIDED, None, states)
@@ -106,14 +107,31 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
         at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
 
 
-def _packed(space: Space, height: int, seed: int) -> Decision:
-    """Search in all orders of the portfolio, with little going back."""
-    states = 0
-    for choice in islice(choices(space, seed), len(PORTFOLIO)):
-        decision = pack(space, height, choice, len(space.size) + BACKTRACKS)
+def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, seed: int) -> Decision:
+    """Pack some sections from ``low`` to before ``high``, in all orders of the portfolio, with little going back.
+
+    What lives through all of them may as well lie at the bottom: the gaps between such storages may be joined to one.
+    The one that lives longest lies lowest.
+    """
+    low, high = window
+    free = (space.fixed[rows] < 0).all() and (space.alignment[rows] == 1).all()
+    through = (space.first[rows] <= low) & (space.after[rows] >= high) if free else np.zeros(len(rows), dtype=bool)
+    bottom, rest = rows[through], rows[~through]
+    longest = np.argsort(space.first[bottom] - space.after[bottom], kind="stable")
+    stand = np.zeros(len(rows), dtype=np.int64)
+    stand[np.flatnonzero(through)[longest]] = np.cumsum(space.size[bottom][longest]) - space.size[bottom][longest]
+    base = int(space.size[bottom].sum())
+    if not len(rest):
+        return Decision(FOUND if base <= height else REFUTED, stand, 0)
+    inside, states = window_of(space, rest, low, high), 0
+    for choice in islice(choices(inside, seed), len(PORTFOLIO)):
+        decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS)
         states += decision.states
-        if decision.answer != UNDECIDED or space.halt[0] != 0:
-            return Decision(decision.answer, decision.offset, states)
+        if decision.offset is not None:
+            stand[~through] = base + decision.offset
+            return Decision(FOUND, stand, states)
+        if decision.answer == REFUTED or space.halt[0] != 0:
+            return Decision(decision.answer, None, states)
     return Decision(UNDECIDED, None, states)
 
 

@@ -1,13 +1,13 @@
 """Order and offsets together: a best order and its offsets; if they waste bytes, other orders that could do better.
 
-Most orders with the least peak can be packed at it. Where one cannot, another one usually can, so all orders whose peak
-lies below the best arena are tried, those with the least peak first. If none is left, the best arena is proved.
+Most orders with the least peak can be packed at it. Where one cannot, another one usually can. Small graphs are
+searched for one exactly (:mod:`~opweave.solvers.memory_layout.interleaved`), which proves the best arena if there is
+none; in larger ones, operators of the best order are moved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -20,9 +20,12 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
+from opweave.problems.storage_lives import WORKSPACE
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.greedy import PROMISED
+from opweave.solvers.memory_layout.interleaved import Interleaved
 from opweave.solvers.memory_layout.plans import LISTENING
+from opweave.solvers.memory_layout.search import REFUTED, UNDECIDED
 from opweave.solvers.memory_layout.sections import space_in
 from opweave.solvers.registry import go_on_with, named_solver, run_side_by_side
 from opweave.solvers.rules import NoPlanError, register_rule
@@ -33,59 +36,20 @@ from opweave.solvers.trivial import trivial_bound
 ORDER_SHARE, LAYOUT_SHARE = 0.5, 0.5
 """Shares of the time left for the first order, and then for its offsets."""
 
-LISTED = 48
-"""Most operators of a graph of which orders are listed one after the other; of larger ones, neighbours are tried."""
+SMALL = 48
+"""Most operators of a graph of which order and offsets are searched together; of larger ones, neighbours are tried."""
+
+SMALL_SECONDS = 0.1
+"""Most seconds for the offsets of one order of a small graph."""
+
+FIRST_STEPS, GROWTH, UNTIMED_STEPS = 500, 4, 100_000
+"""Steps of a first search for both, the factor by which later ones have more, and how many end it without a limit."""
 
 UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
 """Most further orders if there is no time limit, and most seconds for the offsets of each."""
 
 NEIGHBOURS = 8
 """Most operators that are moved at once."""
-
-
-class Orders:
-    """The orders of a graph whose peak is at most ``cap``, one after the other; ``cap`` may be lowered on the way."""
-
-    def __init__(self, instance: OrderingInstance, cap: int, seed: int) -> None:
-        self._instance, self.cap = instance, cap
-        self._noise = np.random.default_rng(seed)
-        self._before = [sum(1 << int(u) for u in instance.before[v]) for v in range(instance.operators)]
-        self._readers = [sum(1 << int(u) for u in instance.readers[s]) for s in range(instance.storages)]
-        self._made, self._stay = instance.made().tolist(), instance.stay().tolist()
-        self._saved = [
-            sum(size * min(slots, len(storages)) for size, slots, storages in instance.overwriting(v))
-            for v in range(instance.operators)
-        ]
-        self._dead: set[int] = set()
-        self.complete = True
-
-    def __iter__(self) -> Iterator[list[int]]:
-        yield from self._after(0, self._instance.start_bytes(), [])
-
-    def _after(self, done: int, live: int, order: list[int]) -> Iterator[list[int]]:
-        """All ways to go on after a set of operators, of which ``live`` bytes are left."""
-        if len(order) == self._instance.operators:
-            yield list(order)
-            return
-        found, cap = False, self.cap
-        ready = [v for v, needs in enumerate(self._before) if not done >> v & 1 and needs & done == needs]
-        for v in self._noise.permutation(ready).tolist():
-            after = done | 1 << v
-            if live + self._stay[v] - self._saved[v] > self.cap or after in self._dead:
-                continue
-            order.append(v)
-            for each in self._after(after, live + self._made[v] - self._freed(v, after), order):
-                found = True
-                yield each
-            order.pop()
-        if not found and cap == self.cap:
-            self._dead.add(done)
-
-    def _freed(self, v: int, after: int) -> int:
-        """Bytes of what an operator is the last to read."""
-        instance = self._instance
-        gone = (s for s in instance.reads[v].tolist() if not instance.kept[s] and self._readers[s] & ~after == 0)
-        return sum(int(instance.size[s]) for s in gone)
 
 
 def padded(problem: OrderedLayout) -> tuple[MemoryOrdering, int]:
@@ -124,8 +88,7 @@ class Joint:
     def __init__(self, problem: OrderedLayout, run: Run) -> None:
         self.problem, self.run = problem, run
         self._ordering, self._spare = padded(problem)
-        self._seen: set[object] = set()
-        self._least: int | None = None  # the least bound of all orders that may fit; None if there is none so far
+        self._small = len(problem.graph.operators) <= SMALL
         self._none_fits = False
 
     def first(self) -> tuple[Outcome | None, list[Ordering]]:
@@ -146,7 +109,7 @@ class Joint:
         orders = [each.solution for each in reversed(scout.candidates) if isinstance(each.solution, Ordering)]
         for order in orders[:1] or [given_order(ordering)]:
             run.enter("offsets of that order")
-            self._pack(order, LAYOUT_SHARE)
+            self._pack(order, LAYOUT_SHARE, SMALL_SECONDS if self._small else None)
         return None, orders
 
     def solve(self) -> Outcome:
@@ -156,7 +119,10 @@ class Joint:
         if outcome is not None:
             return outcome
         if not run.should_stop():
-            self._try_others(orders[0] if orders else given_order(self.problem.ordering))
+            if self._small:
+                self._search()
+            else:
+                self._try_neighbours(orders[0] if orders else given_order(self.problem.ordering))
         if self._none_fits:
             limit = self.problem.limit_bytes
             return Outcome(infeasible=True, reason=f"no order can be laid out in the limit of {limit:,} bytes")
@@ -169,19 +135,12 @@ class Joint:
     def _pack(self, order: Ordering, share: float, most: float | None = None) -> None:
         """Lay out an order in a share of the time left, and report it if it is the best so far."""
         layout = self.problem.layout(order)
-        if layout is None or self._is_known(layout):
-            return
-        least = self._least_of(layout)
-        if self.run.objective is not None and least >= self.run.objective:
-            self._least = least if self._least is None else min(self._least, least)
+        if layout is None or (self.run.objective is not None and self._least_of(layout) >= self.run.objective):
             return
         left = self.run.remaining()
         seconds = [each for each in (None if left is None else max(1e-3, share * left), most) if each is not None]
         scout = Run(time_limit=min(seconds, default=None), seed=self.run.seed, callback=lambda _: self._up())
-        outcome = go_on_with(layout, "auto", scout)
-        bound = int(max(scout.bound or 0, layout.live_peak))
-        if not outcome.infeasible:
-            self._least = bound if self._least is None else min(self._least, bound)
+        go_on_with(layout, "auto", scout)
         report(self.problem, order, scout, self.run)
 
     def _least_of(self, layout: MemoryLayout) -> int:
@@ -192,52 +151,54 @@ class Joint:
     def _up(self) -> bool:
         return self.run.remaining() == 0.0
 
-    def _is_known(self, layout: MemoryLayout) -> bool:
-        """Whether an order in which the same storages live together has been laid out; asked of small graphs only."""
-        if len(self.problem.graph.operators) > LISTED:
-            return False
-        blocks = layout.blocks
-        sections = lower_layout(layout).full_sections()
-        key = frozenset(frozenset(blocks[row].name for row in rows.tolist()) for rows in sections)
-        known = key in self._seen
-        self._seen.add(key)
-        return known
-
-    def _try_others(self, best: Ordering) -> None:
-        """Lay out other orders: all with the least peak, then all whose peak lies below the best arena."""
-        run, instance = self.run, lower(self._ordering)
-        if instance.operators > LISTED:
-            self._try_neighbours(best)
-            return
-        limit = self.problem.limit_bytes
-        for least in (True, False):
-            if least and (run.bound is None or run.objective is None):
-                continue
-            orders = Orders(instance, (int(run.bound or 0) if least else self._cap(limit)) + self._spare, run.seed)
-            run.enter("other orders with the least peak" if least else "all orders")
-            for tried, order in enumerate(orders, start=1):
-                self._pack(instance.ordering(np.asarray(order, dtype=np.int64)), 1.0, UNTIMED_SECONDS)
-                if run.should_stop() or (run.time_limit is None and tried >= UNTIMED_ORDERS):
+    def _search(self) -> None:
+        """Look for an order that can be packed at the bound, then in the middle between it and the best arena."""
+        run, instance = self.run, lower(self.problem.ordering)
+        search = Interleaved(instance, self.problem.alignment, self._take, run)
+        grain = (
+            math.gcd(instance.granularity(), self.problem.alignment)
+            if self.problem.alignment > 1
+            else instance.granularity()
+        )
+        exact = only_order_arcs(self.problem)
+        run.enter("order and offsets together")
+        budget, spent, first = FIRST_STEPS, 0, True
+        while not run.should_stop() and not (run.time_limit is None and spent >= UNTIMED_STEPS):
+            low, high = -(-int(run.bound or 0) // grain), self._cap(self.problem.limit_bytes) // grain
+            if low > high:
+                self._none_fits = run.objective is None
+                return
+            heights = dict.fromkeys((low, high) if first else ((low + high) // 2, high, low))
+            first = False
+            for height in heights:
+                answer = search.decide(height * grain, budget)
+                spent += budget
+                if answer == REFUTED and exact:
+                    run.proved((height + 1) * grain, "all orders")
+                if answer != UNDECIDED or run.should_stop():
                     break
-                orders.cap = orders.cap if least else min(orders.cap, self._cap(limit) + self._spare)
             else:
-                if not least:
-                    self._prove()
+                budget *= GROWTH
 
-    def _prove(self) -> None:
-        """No other order has a peak below the best arena: the least bound of the orders tried is one of all."""
-        arena = self.run.objective
-        if not only_order_arcs(self.problem):
-            return
-        if arena is not None:
-            least = arena if self._least is None else min(self._least, arena)
-            self.run.proved(int(least), "all orders")
-        self._none_fits = arena is None and self._least is None
+    def _take(self, order: list[int], offset: dict[int, int]) -> bool:
+        """Report an order and its offsets, if they obey the side constraints."""
+        problem, graph = self.problem, self.problem.graph
+        names = [each.id for each in graph.tensors if each.alias_of is None]
+        names += [WORKSPACE.format(op.id) for op in graph.operators]
+        plan = OrderedOffsets(
+            order=tuple(graph.operators[v].id for v in order), offset={names[s]: at for s, at in offset.items()}
+        )
+        judged = problem.evaluate(plan)
+        if not judged.feasible or judged.objective is None:
+            return False
+        self.run.found(plan, judged.objective)
+        return True
 
     def _cap(self, limit: int | None) -> int:
+        """The largest arena that would be better, within the limit."""
         arena = self.run.objective
         caps = [size for size in (limit, None if arena is None else int(arena) - 1) if size is not None]
-        return min(caps, default=2**62)
+        return min(caps, default=2**53)
 
     def _try_neighbours(self, best: Ordering) -> None:
         """Move some operators of the best order as long as its peak stays below the best arena."""

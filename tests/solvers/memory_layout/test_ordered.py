@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -12,11 +14,13 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.solvers.memory_layout.ordered import Orders
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.solvers.memory_layout.interleaved import Interleaved
+from opweave.solvers.memory_layout.search import FOUND, REFUTED
+from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_ordered_layout, packs
-from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.oracles.memory_ordering import best_ordering_by_states, bytes_while_running
 from tests.strategies.memory_layout import ordered_layouts
-from tests.strategies.specs import memory_orderings
 from tests.tiny import GRAPH, NotNext
 
 
@@ -32,19 +36,34 @@ def test_it_agrees_with_brute_force(both: ow.OrderedLayout) -> None:
     assert ow.MemoryOrdering.evaluate(both.ordering, ow.Ordering(order=result.solution.order)).objective <= arena
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(problem=memory_orderings(5, limits=False, precedes=True), slack=st.integers(0, 6))
-def test_all_orders_under_a_cap_are_listed_once(problem: ow.MemoryOrdering, slack: int) -> None:
-    peak, _ = best_ordering_by_states(problem)
-    if problem.objective == "total" or peak is None:
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(both=ordered_layouts(4), below=st.integers(-4, 3), seed=st.integers(0, 9))
+def test_every_height_is_decided_as_by_brute_force(both: ow.OrderedLayout, below: int, seed: int) -> None:
+    """A search that was refuted at one height does not remember too much at the next one."""
+    arena, taken = best_ordered_layout(both), []
+
+    def take(order: list[int], offset: dict[int, int]) -> bool:
+        names = [each.id for each in both.graph.tensors if each.alias_of is None]
+        names += [f"{op.id} (workspace)" for op in both.graph.operators]
+        plan = ow.OrderedOffsets(
+            order=[both.graph.operators[v].id for v in order], offset={names[s]: at for s, at in offset.items()}
+        )
+        taken.append(both.evaluate(plan))
+        return True
+
+    try:
+        instance = lower(both.ordering)
+    except ContradictionError:
+        assert arena is None
         return
-    listed = [tuple(order) for order in Orders(lower(problem), peak + slack, seed=1)]
-    assert len(listed) == len(set(listed))
-    names = [op.id for op in problem.graph.operators]
-    peaks = [problem.evaluate(ow.Ordering(order=[names[v] for v in order])).objective for order in listed]
-    assert peak in peaks
-    if problem.in_place == "none":
-        assert max(peaks) <= peak + slack
+    search = Interleaved(instance, both.alignment, take, Run(seed=seed))
+    for height in ((arena or 8) + below, (arena or 8) - 1, arena or 8):
+        if both.limit_bytes is not None and height > both.limit_bytes:
+            continue
+        answer = search.decide(height, 10**6)
+        assert answer == (FOUND if arena is not None and arena <= height else REFUTED)
+        if answer == FOUND:
+            assert taken[-1].feasible and taken[-1].objective <= height
 
 
 def test_the_referee_judges_order_and_offsets() -> None:
@@ -111,6 +130,27 @@ def drawn(seed: int, count: int) -> ow.OpGraph:
     return ow.OpGraph(tensors=tensors, operators=operators, outputs=noise.sample(names, 2))
 
 
+def orders_within(problem: ow.MemoryOrdering, peak: int) -> Iterator[tuple[str, ...]]:
+    """All orders whose peak is at most so many bytes."""
+    writer = {tensor: op.id for op in problem.graph.operators for tensor in op.outputs}
+    needs = {op.id: {writer[name] for name in op.inputs if name in writer} for op in problem.graph.operators}
+
+    @cache
+    def ways(done: frozenset[str]) -> tuple[str, ...]:
+        """The operators that may run next such that all others can run after them."""
+        ready = [name for name, before in needs.items() if name not in done and before <= done]
+        fits = [name for name in ready if max(bytes_while_running(problem, done, name)) <= peak]
+        return tuple(name for name in fits if len(done) + 1 == len(needs) or ways(done | {name}))
+
+    def listed(order: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if len(order) == len(needs):
+            yield order
+        for name in ways(frozenset(order)) if len(order) < len(needs) else ():
+            yield from listed((*order, name))
+
+    return listed(())
+
+
 MOST_ORDERS = 150
 """Orders with the least peak whose packing is decided by brute force."""
 
@@ -119,10 +159,8 @@ MOST_ORDERS = 150
 def test_the_arena_equals_the_least_peak_where_some_order_can_be_packed_at_it(seed: int) -> None:
     problem = ow.OrderedLayout(drawn(seed, 10 + seed))
     peak, _ = best_ordering_by_states(problem.ordering)
-    names = [op.id for op in problem.graph.operators]
-    listed = list(islice(Orders(lower(problem.ordering), peak, seed=0), MOST_ORDERS))
-    orders = (ow.Ordering(order=[names[v] for v in order]) for order in listed)
-    can = any(packs(problem.layout(order), peak) for order in orders)
+    listed = list(islice(orders_within(problem.ordering, peak), MOST_ORDERS))
+    can = any(packs(problem.layout(ow.Ordering(order=order)), peak) for order in listed)
     result = ow.solve(problem, time_limit=10.0)
     if can:
         assert (result.status, result.objective) == (ow.Status.OPTIMAL, peak)
