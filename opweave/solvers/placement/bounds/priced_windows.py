@@ -13,7 +13,8 @@ milestones, minus q * memory, is a bound for any prices.
 The linear program over counts (:mod:`.counts`) equals the best of these bounds with windows in fractions. Its prices
 are the first; better ones follow by cutting planes. Windows are solved lazily, along the shortest path only. From the
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
-bytes.
+bytes. A window's programs get time in proportion to its number in the chain: what a kind that occurs once gains is lost
+among forty layers, although its program may take as long as all others.
 
 Ceiling: a plan of the window gives a value that the least cannot exceed, and with it a largest length.
 
@@ -23,6 +24,7 @@ Source: Held and Karp (Lagrangian bounds); Kelley, "The cutting-plane method for
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -226,6 +228,9 @@ class Chain:
                 self.blocks.append(kinds[key])
                 outside[window.operators[members]] = False
         self.kinds = list(kinds.values())
+        times = Counter(map(id, self.blocks))
+        most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
+        self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -245,7 +250,7 @@ class Chain:
             if not todo or seconds() <= 0.0:
                 break
             for kind, a, b in todo:
-                kind.raise_pair(a, b, min(seconds(), LONGEST_PROGRAM))
+                kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
         used = np.bincount(devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
         for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
             used += kind.used[a, b]
