@@ -123,6 +123,21 @@ class EqualUnits:
                     self.chain, self.arrays, memory, price, seconds, lambda value: best.report(value, "priced memory")
                 )
 
+    def price_of_options(self, price: FloatArray) -> FloatArray:
+        """Prices of memory by the options after one annealing each; ``price`` where they tell nothing.
+
+        Options are whole plans, so their prices are nearer to the best than those of windows in fractions, which may
+        even find that memory costs nothing. Any prices give a valid bound.
+        """
+        found = prices_of(self.kinds, self.capacity)
+        if found is None:
+            return price
+        for s, times in enumerate(self.kinds.times):
+            if times > 1:
+                self._anneal(s, found, 0, FIRST_CHUNKS)
+        found = prices_of(self.kinds, self.capacity) or found
+        return found.memory if found.memory.any() else price
+
     def first_options(self, price: FloatArray) -> None:
         """Add the pure plans, and the plans that the descents find at multiples of the first prices."""
         scales = SCALES if price.any() else (1.0,)
@@ -299,10 +314,11 @@ def plan_units(problem: Placement, run: Run) -> bool:
     work.first_options(known.price)
     if isinstance(run.best, Schedule):
         work.learn(run.best)
-    if known.price.any():
+    price = work.price_of_options(known.price)
+    if price.any():
         work.assemble()  # a plan first: the bound takes long
-        work.price_memory(known.price)
-    work.improve(known.price)
+        work.price_memory(price)
+    work.improve(price)
     return True
 
 

@@ -22,7 +22,11 @@ WINDOW_SIZES = (100, 500)
 """Most operators of a window, for each of the two chains."""
 
 FINER = 1e-6
-"""Reward of one more milestone, as a share of all work."""
+"""Reward of one more milestone, as a share of all work; for one that a short flow passes, a loss."""
+
+SHORT = 10
+"""Most operators between the ends of a short flow. Windows do not see flows that pass a milestone: a chain through the
+small operators of a norm would let its state change devices for nothing."""
 
 
 def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
@@ -47,7 +51,8 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     """The best chain for each size of windows; one without milestones when the problem is too large.
 
     A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
-    those are too many for a window); an operator is worth its own least work. Any chain gives a valid bound.
+    those are too many for a window); an operator is worth its own least work, a little more where no short flow passes
+    it, and a little less elsewhere. Any chain gives a valid bound.
     """
     count = len(arrays.seconds)
     order = operator_order(arrays)
@@ -69,15 +74,28 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     np.fill_diagonal(before, False)
     before[0, -1] = False
     total = max(float(work.sum()), 1e-300)
+    reward = np.where(_passed(arrays, reach, order), -FINER, FINER) * total
     chains = []
     for most in sizes:
-        value, chain = _longest(inside, size, before, work, FINER * total, most)
+        value, chain = _longest(inside, size, before, work, reward, most)
         chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
     return chains
 
 
+def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) -> NDArray[np.bool_]:
+    """Positions that some short flow passes: a path from its source to its target goes through them."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    passed = np.zeros(len(order), dtype=bool)
+    for u, v in zip(place[arrays.source].tolist(), place[arrays.target].tolist(), strict=True):
+        between = np.flatnonzero(reach[u, u + 1 : v] & reach[u + 1 : v, v])
+        if len(between) <= SHORT:
+            passed[u + 1 + between] = True
+    return passed
+
+
 def _longest(
-    inside: FloatArray, size: FloatArray, before: NDArray[np.bool_], work: FloatArray, reward: float, most: int
+    inside: FloatArray, size: FloatArray, before: NDArray[np.bool_], work: FloatArray, reward: FloatArray, most: int
 ) -> tuple[float, IntArray]:
     """Value of the best chain and its positions."""
     count = len(work)

@@ -206,7 +206,8 @@ class _Program:
         least = np.full(len(kind.bytes), np.inf)
         np.minimum.at(least, block.branches.leader, kind.bytes)
         there = np.flatnonzero(program.x[:, 0] >= 0)
-        self.most.put(self.rows[None, :], columns[program.x[there]], least[there][:, None] * self.unit)
+        bytes_ = least[block.branches.leader[there]]
+        self.most.put(self.rows[None, :], columns[program.x[there]], bytes_[:, None] * self.unit)
 
     def solve(self, time_limit: float) -> Counts:
         """The optimum and the prices of memory; an empty result when the optimum was not reached."""

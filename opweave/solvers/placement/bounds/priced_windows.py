@@ -13,7 +13,8 @@ milestones, minus q * memory, is a bound for any prices.
 The linear program over counts (:mod:`.counts`) equals the best of these bounds with windows in fractions. Its prices
 are the first; better ones follow by cutting planes. Windows are solved lazily, along the shortest path only. From the
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
-bytes.
+bytes. A window's programs get time in proportion to its number in the chain: what a kind that occurs once gains is lost
+among forty layers, although its program may take as long as all others.
 
 Ceiling: a plan of the window gives a value that the least cannot exceed, and with it a largest length.
 
@@ -23,13 +24,14 @@ Source: Held and Karp (Lagrangian bounds); Kelley, "The cutting-plane method for
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_minimum
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
@@ -42,7 +44,7 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
@@ -63,6 +65,9 @@ LONGEST_PROGRAM = 3.0
 FIRST_RADIUS = 0.15
 """Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
 
+
+WEIGHTY = 0.97
+"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
 LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 100, 500
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
@@ -164,11 +169,25 @@ class PricedBlock:
         if stage == RELAXED:
             value = proved_minimum(linear, seconds)
             return (0.0 if value is None else min(value * program.scale, ceiling)), taken
-        found = least_whole(linear, program.whole, program.times, ceiling / program.scale, seconds)
+        whole = self._weighty(program, there)
+        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
         if found.point is not None:
             share = found.point[program.x[there]]
             taken = (self._least[there][:, None] * share).sum(axis=0)
         return found.bound * program.scale, taken
+
+    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
+        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
+
+        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
+        """
+        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
+        weight = (seconds + self._least * float(self.price.max()))[there]
+        order = np.argsort(-weight, kind="stable")
+        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
+        whole = program.whole.copy()
+        whole[program.x[there[order[most:]]]] = False
+        return whole
 
     def _searched(self, a: int, b: int, known: float, seconds: float) -> float:
         """The least cost of the window if a search proves it, else 0."""
@@ -226,6 +245,9 @@ class Chain:
                 self.blocks.append(kinds[key])
                 outside[window.operators[members]] = False
         self.kinds = list(kinds.values())
+        times = Counter(map(id, self.blocks))
+        most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
+        self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -245,7 +267,7 @@ class Chain:
             if not todo or seconds() <= 0.0:
                 break
             for kind, a, b in todo:
-                kind.raise_pair(a, b, min(seconds(), LONGEST_PROGRAM))
+                kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
         used = np.bincount(devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
         for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
             used += kind.used[a, b]

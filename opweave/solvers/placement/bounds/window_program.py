@@ -11,6 +11,7 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
+* messages of one operator, or to one operator, take turns (:mod:`.turns`)
 
 Proof: the 0/1 point of a schedule, with S its starts, satisfies every row. Loads of devices and ports fit into the
 window's length, and operators of a device run between its least head and L minus its least tail. Under
@@ -37,9 +38,14 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
 from opweave.solvers.placement.bounds.critical_path import reach_of
+from opweave.solvers.placement.bounds.turns import write_turns
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
+
+SMALL, FEW = 30, 3
+"""Operators of a window, and number of equal branches, up to which these stay apart. An average over a few branches
+hides the longest of them behind the others; many of them make programs large."""
 
 SPREAD = 1e4
 """Largest ratio of the ceiling to the unit of time."""
@@ -54,11 +60,11 @@ class Branches:
     parts
         The branches: the operators of each.
     kept
-        Operators that stay: the ends, and one branch of every group of equal branches. Shape (operators,).
+        Operators that stay: the ends, and all or one of every group of equal branches. Shape (operators,).
     times
         Number of operators that each one stands for. Shape (operators,).
     leader
-        The operator that stands for each one. Shape (operators,).
+        The first operator equal to each one, which stands for it where it is not kept. Shape (operators,).
     shared
         Tensors that the same columns describe for all branches: produced by an end, or read by several branches.
         Shape (tensors,).
@@ -92,13 +98,14 @@ def branches_of(window: Window) -> Branches:
     parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
     shared = _shared_tensors(window, np.where(inner, labels, -1))
     kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
-    seen: dict[bytes, IntArray] = {}
+    groups: dict[bytes, list[IntArray]] = {}
     for part in parts:
-        same = seen.setdefault(_signature(window, part, shared), part)
-        if same is not part:
-            kept[part] = False
-            times[same] += 1
-            leader[part] = same
+        groups.setdefault(_signature(window, part, shared), []).append(part)
+    for first_part, *others in groups.values():
+        apart = count <= SMALL and len(others) < FEW
+        for part in others:
+            leader[part], kept[part] = first_part, apart
+        times[first_part] += 0 if apart else len(others)
     return Branches(parts, kept, times, leader, shared)
 
 
@@ -204,6 +211,7 @@ class Builder:
         if self.possible:
             for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
                 write()
+            write_turns(self)
 
     def _columns(self) -> None:
         kept, times = self.branches.kept, self.branches.times
@@ -287,12 +295,20 @@ class Builder:
         if self.arrays.model == DELAY or not len(self.flows):
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
-        load = self.c[first] * self._branch_count(first)[:, None, None]
+        load = self.load(first)
         sends, receives = self.most.open(np.zeros(self.devices)), self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
             self.most.put(rows, np.asarray([self.length]), -1.0)
+
+    def load(self, first: IntArray, within: int | None = None) -> FloatArray:
+        """Seconds of the messages that the port columns of these flows stand for. Shape (flows, K, K).
+
+        ``within`` is an operator whose own branch is meant: then each stands for one.
+        """
+        one = within is not None and self.branches.times[within] > 1.0
+        return self.c[first] * (1.0 if one else self._branch_count(first)[:, None, None])
 
     def _branch_count(self, first: IntArray) -> FloatArray:
         """Number of tensors that the port columns of these flows stand for: 1 when all branches share the tensor."""
