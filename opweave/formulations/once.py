@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
@@ -27,7 +27,7 @@ def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]
         if there is not None and there[0]() is problem:
             return there[1]
         value = work_out(problem)
-        known[key] = (weakref.ref(problem, lambda gone: _forget(known, key, gone)), value)
+        known[key] = (weakref.ref(problem, partial(_forget, known, key)), value)
         return value
 
     return asked
