@@ -45,7 +45,7 @@ def highspy_fits() -> bool:
 
 def silent_highs() -> highspy.Highs:
     """An engine that prints nothing."""
-    return _silent()()  # type: ignore[no-untyped-call]
+    return _silent()()
 
 
 @cache
