@@ -21,8 +21,8 @@ from opweave.solvers.arguments import (
     check_kinds,
     checked_gap,
     checked_options,
-    checked_time_limit,
     checked_threads,
+    checked_time_limit,
     checked_whole,
     start_run,
 )
