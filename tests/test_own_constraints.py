@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -205,3 +206,25 @@ def test_an_order_that_overriding_subclasses_ask_for_in_their_own_words_is_kept_
         problem = ow.Slicing(graph=GRAPH, cluster=CLUSTER, costs=COSTS, constraints=[rule])
         result = ow.solve(problem, solver="local")
         assert result.verified, result.reason
+
+
+class Never(ow.Constraint):
+    """A rule that no plan obeys."""
+
+    def violations(self, problem: Any, solution: Any) -> Iterator[ow.Violation]:
+        yield self.broken("no plan is right")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cuts": "ideals"},
+        {"delivery": "host", "cluster": CLUSTER.model_copy(update={"shared": None, "rates": (1.0, 1.0)})},
+    ],
+)
+def test_a_default_solver_does_not_send_its_user_to_itself(fields: dict[str, Any]) -> None:
+    """No engine states these pipelines, and no plan obeys the rule: that is a result, not a mistake of the user's."""
+    given = {"graph": GRAPH, "cluster": CLUSTER, "costs": COSTS, "constraints": [Never()]} | fields
+    result = ow.solve(ow.Pipeline(**given), time_limit=1.0)
+    assert result.solution is None
+    assert result.reason

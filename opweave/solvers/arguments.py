@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import reprlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -16,6 +17,9 @@ from opweave.problems.problem import Problem
 from opweave.problems.words import did_you_mean
 from opweave.solvers.registry import Feature, Solver, registered
 from opweave.solvers.run import Run, Setting, Stepping
+
+MOST_THREADS = 64
+"""Most cores that a solve may ask for on a machine with fewer."""
 
 
 def _refuse(name: str, value: object, takes: str) -> NoReturn:
@@ -61,6 +65,15 @@ def checked_whole(name: str, value: object, least: int) -> int:
     if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
         _refuse(name, value, f"a whole number from {least}")
     return plain
+
+
+def checked_threads(threads: object) -> int:
+    """A number of cores that this machine may have; each is a process, and too many of them stop a machine."""
+    most = max(MOST_THREADS, os.cpu_count() or 1)
+    count = checked_whole("threads", threads, 1)
+    if count > most:
+        _refuse("threads", threads, f"a whole number from 1 to {most}")
+    return count
 
 
 def checked_options(options: object) -> dict[str, Setting]:

@@ -100,13 +100,14 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
         _simple_plans(problem, run)
         large = len(problem.graph.operators) > TINY
         if run.best is None and large and not run.should_stop() and is_available(problem, EVOLUTION):
-            with run.share(FIRST_SHARE, SEARCH_SECONDS):
+            with run.share(FIRST_SHARE, SEARCH_SECONDS), suppress(UnsupportedFeatureError):
                 go_on_with(problem, EVOLUTION, run)
     outcome = _by_engines(problem, run)
     if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
         return outcome
     if run.extend is None and is_available(problem, EVOLUTION):
-        go_on_with(problem, EVOLUTION, run)
+        with suppress(UnsupportedFeatureError):
+            go_on_with(problem, EVOLUTION, run)
     return outcome
 
 
@@ -182,7 +183,7 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
     Raises
     ------
     UnsupportedFeatureError, LimitExceededError, EngineError
-        If no engine can solve the problem, and there is no plan.
+        If no engine can solve the problem with a user's rows, and there is no plan.
     InvalidInputError
         If rows of a user's own are wrong.
     """
@@ -208,6 +209,7 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
         return outcome
     if not failed:
         failed.append(UnsupportedFeatureError(f"{type(problem).__name__} has no formulation for any engine here"))
-    if run.best is None and (run.extend is not None or names):
+    if run.best is None and run.extend is not None:
         raise failed[0]
-    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {failed[0]}")
+    said = str(failed[0]).removesuffix("; use solver='auto'")
+    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {said}")

@@ -21,6 +21,7 @@ from opweave.solvers.arguments import (
     check_kinds,
     checked_gap,
     checked_options,
+    checked_threads,
     checked_time_limit,
     checked_whole,
     start_run,
@@ -74,8 +75,9 @@ def solve(
         Seed of everything random, a whole number from 0. With one thread, the same seed gives the same run unless a
         time limit cuts it short, because near a limit searches adapt to the clock.
     threads
-        Number of cores to use. For an engine, these are its threads. For ``auto`` and the searches, they are processes
-        of this machine that search differently side by side and share what they find and prove.
+        Number of cores to use; at most 64, or those of this machine if it has more. For an engine, these are its
+        threads. For ``auto`` and the searches, they are processes of this machine that search differently side by side
+        and share what they find and prove.
     executor
         Any ``concurrent.futures.Executor`` that runs further searches beside this process: the pools of the standard
         library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks that have begun
@@ -139,7 +141,7 @@ def solve(
         time_limit=checked_time_limit(time_limit),
         gap=checked_gap(gap),
         seed=checked_whole("seed", seed, 0),
-        threads=checked_whole("threads", threads, 1),
+        threads=checked_threads(threads),
         executor=executor,
         start=start,
         formulation=formulation,

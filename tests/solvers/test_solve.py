@@ -201,6 +201,7 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"gap": "small"}, "gap is 'small'; it must be a fraction"),
         ({"gap": None}, "gap is None"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": 100_000}, "threads is 100000; it must be a whole number from 1 to"),
         ({"threads": 1.5}, "threads is 1.5; it must be a whole number from 1"),
         ({"seed": None}, "seed is None; it must be a whole number from 0"),
         ({"seed": 1.5}, "seed is 1.5"),

@@ -46,6 +46,10 @@ def read(path: PathLike, *, dtype: str | None = None, limits: Limits = DEFAULT_L
         return from_gguf(file, limits)
     if weights or file.is_dir():
         return from_safetensors(file, limits)
+    if file.is_file() and file.suffix.lower() not in ("", ".json", ".gz"):
+        raise InvalidInputError(
+            f"{name}: a language model is a .gguf file, a .safetensors file or its folder, or a config.json"
+        )
     data = read_json(file, limits=limits, constants=CONSTANTS)
     if not isinstance(data, dict):
         raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")

@@ -169,3 +169,10 @@ def test_files_are_as_large_as_published(name: str, layers: str, head: str, gib:
     model = from_config(CONFIGS[name][0], name, layers)
     size = model.parameter_bytes - model.head.bytes + stored_bytes(model.head.elements, head)
     assert round(size / 2**30, 2) == gib
+
+
+def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x08\x12\xff")
+    with pytest.raises(ow.InvalidInputError, match=r"model\.onnx: a language model is a \.gguf file"):
+        ow.llm.read(path)
