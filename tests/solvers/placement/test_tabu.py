@@ -57,6 +57,14 @@ def test_a_round_that_has_begun_is_the_one_that_goes_on() -> None:
     assert known.begin().number == 1
 
 
+def test_rounds_may_be_counted() -> None:
+    problem = delayed(small_problem(0, most_operators=8))
+    one, more = (ow.solve(problem, solver="tabu", options={"rounds": rounds}).objective for rounds in (1, 4))
+    assert one >= more
+    with pytest.raises(ow.InvalidInputError, match="number of rounds"):
+        ow.solve(problem, solver="tabu", options={"rounds": -1})
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     problem = delayed(small_problem(seed, most_operators=8))
