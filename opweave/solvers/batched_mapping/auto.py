@@ -70,8 +70,9 @@ first lane computes them."""
 PLACEMENT_SHARE = 0.15
 """Share of the time for placement's solver. Then an engine takes modules too large for placement's search to close."""
 
-WHOLE_SHARE = 0.12
-"""Share of the time for plans that do not split the batch, by placement's local search."""
+WHOLE_SHARE, FAR_SHARE, NEAR = 0.35, 0.05, 1.05
+"""Share of the time for plans that do not split the batch, by placement's local search: the first if the best list
+schedule that does not split it takes at most ``NEAR`` times as long as the best of all, else the second."""
 
 INSTANT_CELLS = 24
 """Operators x devices up to which a constraint program finishes before annealing has loaded its compiled loop."""
@@ -197,7 +198,8 @@ def _has_small_modules(search: BatchSearch) -> bool:
 def _search_whole(search: BatchSearch) -> None:
     """Search plans that do not split the batch."""
     if not search.run.should_stop():
-        with _stage(search.run, WHOLE_SHARE):
+        near = search.unsplit <= NEAR * search.listed
+        with _stage(search.run, WHOLE_SHARE if near else FAR_SHARE):
             solve_whole(by_name("local"), search.problem, search.run)
         search.catch_up()
 

@@ -49,7 +49,8 @@ UNTIMED_ROUNDS = 4
 class BatchSearch:
     """The best plan of one instance and the moves that improve it.
 
-    ``caught`` is the last plan taken over, ``pace`` the seconds that a node or flow took recently.
+    ``caught`` is the last plan taken over, ``pace`` the seconds that a node or flow took recently, ``listed`` the
+    makespan of the best list schedule, and ``unsplit`` that of the best one that does not split the batch.
     """
 
     problem: BatchedMapping
@@ -62,6 +63,8 @@ class BatchSearch:
     tail: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     caught: Solution | None = None
     pace: float = PACE
+    listed: float = math.inf
+    unsplit: float = math.inf
 
     @property
     def makespan(self) -> float:
@@ -150,6 +153,9 @@ def begin(search: BatchSearch) -> None:
     search.run.enter("list schedulers")
     for plan in attempts(search.instance, search.arrays, search.strings):
         search.consider(plan)
+        search.listed = min(search.listed, plan.makespan)
+        if (plan.where == plan.where[:, :1]).all():
+            search.unsplit = min(search.unsplit, plan.makespan)
 
 
 def started(problem: BatchedMapping, run: Run) -> BatchSearch | None:

@@ -16,7 +16,6 @@ import numpy as np
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import IntArray
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
@@ -45,9 +44,7 @@ class Climb:
         self.noise = np.random.default_rng(run.seed)
         rounds = int(run.option("rounds", 0) or 0)
         self.most = rounds or (ROUNDS if run.time_limit is None else None)
-        one, other = self.instance.meeting
-        both = np.concatenate([one, other]), np.concatenate([other, one])
-        self.meets = Adjacency.from_pairs(len(self.instance), *both)
+        self._met: dict[int, IntArray] = {}
 
     def solve(self, change: Change, share: float) -> Outcome:
         """Change the order until the time is up; the first temperature is a share of the objective."""
@@ -96,17 +93,25 @@ class Climb:
         top = np.where(self.instance.solid, places.offset + self.instance.bytes, -1)
         highest = int(top.argmax())
         culprits = self._below(highest, places, top, turn)
-        for j in self.meets[highest].tolist():
+        for j in self._meets(highest).tolist():
             culprits |= self._below(j, places, top, turn)
         for _ in range(1 if idle <= STUCK else 2):
             order = _swapped(order, *turn[self.noise.choice(sorted(culprits), size=2)].tolist())
         return order
 
+    def _meets(self, j: int) -> IntArray:
+        """Storages that take space at the same time as one; of tens of thousands, few are ever asked for."""
+        if j not in self._met:
+            at, begin, end = self.instance.solid.copy(), self.instance.begin, self.instance.end
+            at[j] = False
+            self._met[j] = np.flatnonzero(at & (begin < end[j]) & (end > begin[j]))
+        return self._met[j]
+
     def _below(self, j: int, places: Places, top: IntArray, turn: IntArray) -> set[int]:
         """A storage, the one on which it lies, and so on down to the bottom."""
         found = {j}
         while places.offset[j] > 0:
-            near = self.meets[j]
+            near = self._meets(j)
             near = near[places.pool[near] == places.pool[j]]
             under = near[(top[near] <= places.offset[j]) & (turn[near] < turn[j])]
             if not len(under):

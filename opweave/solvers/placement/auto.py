@@ -28,7 +28,6 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.placement.tabu import tabu_search
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -209,9 +208,8 @@ def _reinsert_first(search: LocalSearch) -> bool:
     run, worth = search.run, True
     most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
     with run.share(GOING_ON_SHARE, UNTIMED_SECONDS):
-        known = tabu_search(search.problem, run)
-        if known is not None:
-            known.begin()  # a turn may be too short for the program of the balanced plan
+        go_on_with(search.problem, "tabu", run, rounds=1)  # a turn may be too short for its linear program
+        search.consider_solution(run.best)
         while worth and not run.should_stop():
             began, left, before = run.elapsed(), run.remaining(), search.makespan
             worth = _reinsert(search, LOCAL_SHARE, most)

@@ -11,6 +11,7 @@ import numpy as np
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
@@ -163,6 +164,7 @@ def tabu_search(problem: Placement, run: Run) -> TabuSearch | None:
     "tabu",
     "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
     supports=(*SUPPORTS, NARROWED),
+    options={"rounds": "number of rounds; 0 for as many as the time allows"},
 )
 @by_best_way(SUPPORTS, "heft")
 def solve_tabu(problem: Placement, run: Run) -> Outcome:
@@ -172,7 +174,11 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     """
     known = tabu_search(problem, run)
     if known is not None:
-        known.go_on(UNTIMED_ROUNDS if run.time_limit is None else None)
+        asked = run.option("rounds", 0)
+        assert isinstance(asked, int)
+        if asked < 0:
+            raise InvalidInputError(f"option 'rounds' is {asked}; it must be a number of rounds, or 0 for no limit")
+        known.go_on(asked or (UNTIMED_ROUNDS if run.time_limit is None else None))
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -87,6 +89,19 @@ def test_units_and_sections() -> None:
     assert (instance.grain, instance.height >= 10) == (2, True)
     assert [rows.tolist() for rows in instance.full_sections()] == [[0, 1], [1, 2]]
     assert [rows.tolist() for rows in instance.meeting] == [[0, 1], [1, 2]]
+
+
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@given(problem=memory_layouts(6, pools=2))
+def test_pairs_that_meet_are_all_that_overlap_in_time(problem: ow.MemoryLayout) -> None:
+    try:
+        instance = lower(problem)
+    except InfeasibleError:
+        return
+    solid = [row for row in range(len(instance)) if instance.solid[row]]
+    wanted = {(i, j) for i, j in combinations(solid, 2) if max(instance.begin[[i, j]]) < min(instance.end[[i, j]])}
+    found = list(zip(*(rows.tolist() for rows in instance.meeting), strict=True))
+    assert (len(found), set(found)) == (len(wanted), wanted)
 
 
 def test_what_fits_nowhere_says_so() -> None:

@@ -210,3 +210,6 @@ def test_rows_about_stages(solver: str) -> None:
 def test_other_readings_are_refused(reading: dict[str, object]) -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="only searches can"):
         ow.solve(four(**reading), solver="highs")
+    with pytest.raises(ow.UnsupportedFeatureError, match="take no rows of your own") as refusal:
+        ow.solve(four(**reading), extend=lambda _model, _problem: None)
+    assert "auto" not in str(refusal.value)  # which has just been asked

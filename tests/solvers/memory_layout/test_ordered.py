@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from benchmarks.generators import layered_dag
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.ordered_layout import program
 from opweave.solvers.memory_layout.interleaved import Interleaved
 from opweave.solvers.memory_layout.search import FOUND, REFUTED
 from opweave.solvers.run import Run
@@ -34,6 +36,18 @@ def test_it_agrees_with_brute_force(both: ow.OrderedLayout) -> None:
         return
     assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, arena, arena), result.reason
     assert ow.MemoryOrdering.evaluate(both.ordering, ow.Ordering(order=result.solution.order)).objective <= arena
+
+
+def test_an_order_too_large_for_a_program_is_refused_before_its_storages_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def listed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(program, "storages_of", listed)
+    problem = ow.OrderedLayout(graph=layered_dag(300, 6, seed=0))
+    with pytest.raises(ow.LimitExceededError, match="9,000,000 rows"):
+        ow.build_model(problem)
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

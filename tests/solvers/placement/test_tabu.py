@@ -13,7 +13,7 @@ from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
-from opweave.solvers.placement.tabu import TabuSearch, with_timed_flows
+from opweave.solvers.placement.tabu import TabuSearch, tabu_search, with_timed_flows
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -41,6 +41,28 @@ def test_small_problems_reach_the_optimum(seed: int) -> None:
         assert result.objective == pytest.approx(optimum)
     elif result.objective is not None:  # tied operators stay where list schedules put them
         assert result.objective >= optimum * (1 - 1e-9)
+
+
+def test_a_round_that_has_begun_is_the_one_that_goes_on() -> None:
+    """So the plan from which it begins is made once, and may be made before the turn in which it first moves."""
+    run = Run(time_limit=60.0)
+    problem = delayed(small_problem(0, most_operators=8))
+    known = tabu_search(problem, run)
+    assert known is not None
+    first = known.begin()
+    assert (first.number, first.best, known.begin() is first) == (0, np.inf, True)
+    known.go_on(1)
+    assert tabu_search(problem, run) is known
+    assert first.over()
+    assert known.begin().number == 1
+
+
+def test_rounds_may_be_counted() -> None:
+    problem = delayed(small_problem(0, most_operators=8))
+    one, more = (ow.solve(problem, solver="tabu", options={"rounds": rounds}).objective for rounds in (1, 4))
+    assert one >= more
+    with pytest.raises(ow.InvalidInputError, match="number of rounds"):
+        ow.solve(problem, solver="tabu", options={"rounds": -1})
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import opweave as ow
 from benchmarks.generators import layered_dag
 from benchmarks.regret_instances import slicings as random_slicings
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import lower
 from opweave.formulations.slicing.shortage import shortage
-from opweave.solvers.run import Run
+from opweave.solvers.run import Run, never
+from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.auto import INSTANT_PLANS
 from opweave.solvers.slicing.baselines import teams
@@ -27,6 +29,7 @@ from opweave.solvers.slicing.enumeration import count_of, every_plan
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import local_search
 from opweave.solvers.slicing.pareto import pareto_front
+from opweave.solvers.slicing.plans import judged
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
 from tests.strategies.slicing import planned_slicings, slicings
@@ -76,6 +79,29 @@ def test_searches_are_never_worse_than_a_baseline(problem: ow.Slicing) -> None:
         options = {"generations": 5, "population": 20} if name == "genetic" else {}
         result = ow.solve(problem, solver=name, options=options)
         assert not known or result.objective <= min(known) * (1 + 1e-9)
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(problem=slicings(4, 3, most_rows=6, most_channels=4), seed=st.integers(0, 9))
+def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing, seed: int) -> None:
+    try:
+        search = local_search(problem, Run())
+    except ContradictionError:
+        return
+    starts = search.baselines()
+    if not starts or not search.instance.names:
+        return
+    mode, cuts, rng = starts[0].mode.copy(), starts[0].cuts.copy(), np.random.default_rng(seed)
+    best_mode, best_cuts = mode.copy(), cuts.copy()
+    span = Span(search.instance.first, search.instance.first + len(search.instance.names))
+    heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
+    draws = rng.random((200, DRAWS))
+    found = anneal.plain(search.arrays, span, penalty, draws, heat, never(), mode, cuts, best_mode, best_cuts)
+    if np.isfinite(found):
+        plan = judged(search.arrays, best_mode, best_cuts)
+        assert plan.legal
+        assert plan.seconds == pytest.approx(found)
+        assert found <= starts[0].seconds * (1 + 1e-9) or not starts[0].legal
 
 
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
