@@ -130,8 +130,8 @@ def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, 
     stand = np.zeros(len(rows), dtype=np.int64)
     stand[np.flatnonzero(through)[longest]] = np.cumsum(space.size[bottom][longest]) - space.size[bottom][longest]
     base = int(space.size[bottom].sum())
-    if not len(rest):
-        return Decision(FOUND if base <= height else REFUTED, stand, 0)
+    if base > height or not len(rest):
+        return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
     for choice in islice(_various(inside, seed), tries):
         decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS)

@@ -60,7 +60,7 @@ class Interleaved:
 
     def __init__(self, instance: OrderingInstance, alignment: int, take: Take, run: Run) -> None:
         self._instance, self._step, self._take, self._run = instance, alignment, take, run
-        self._bytes = np.concatenate([instance.size, instance.workspace]).tolist()
+        self._bytes: list[int] = np.concatenate([instance.size, instance.workspace]).tolist()
         self._padded = [-(-size // alignment) * alignment for size in self._bytes]
         self._before = [_mask(instance.before[v]) for v in range(instance.operators)]
         self._writes = [[s for s in row if self._bytes[s]] for row in instance.writes.lists()]

@@ -21,6 +21,7 @@ from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
+from opweave.problems.spec import FrozenDict
 from opweave.problems.storage_lives import WORKSPACE
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.flattening import Flattening
@@ -50,10 +51,10 @@ FIRST_STEPS, GROWTH, UNTIMED_STEPS = 500, 4, 100_000
 UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
 """Most further orders if there is no time limit, and most seconds for the offsets of each."""
 
-OTHER_SHARE = 0.2
+OTHER_SHARE = 0.1
 """Share of the time left for the offsets of another order."""
 
-MOVES, LEAST_MOVES, MARGINS = 2, 200, 2
+MOVES, LEAST_MOVES, MARGINS = 1, 200, 5
 """Moves in an order before it is laid out again, per operator; the least number of them; and how close to the peak
 steps count, by how far the best arena is above it."""
 
@@ -192,7 +193,8 @@ class Joint:
         names = [each.id for each in graph.tensors if each.alias_of is None]
         names += [WORKSPACE.format(op.id) for op in graph.operators]
         plan = OrderedOffsets(
-            order=tuple(graph.operators[v].id for v in order), offset={names[s]: at for s, at in offset.items()}
+            order=tuple(graph.operators[v].id for v in order),
+            offset=FrozenDict({names[s]: at for s, at in offset.items()}),
         )
         judged = problem.evaluate(plan)
         if not judged.feasible or judged.objective is None:
