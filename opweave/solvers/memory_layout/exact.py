@@ -26,14 +26,7 @@ from opweave.solvers.memory_layout.growing import BACKTRACKS, FIRST_SHARES, grow
 from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import (
-    Space,
-    components,
-    live_bytes,
-    part_of,
-    sections_of,
-    space_in,
-)
+from opweave.solvers.memory_layout.sections import Space, components, live_bytes, part_of, sections_of, space_in
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run

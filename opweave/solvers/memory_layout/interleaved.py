@@ -105,7 +105,7 @@ class Interleaved:
     def _fits(self, live: list[int]) -> bool:
         """Whether some places fit for their bytes: upon each other in whole multiples, except for the highest one."""
         spare = max((self._padded[p] - self._bytes[p] for p in live), default=0)
-        return sum(self._padded[p] for p in live) - spare <= self._height
+        return bool(sum(self._padded[p] for p in live) - spare <= self._height)
 
     def _from(
         self, done: int, places: dict[int, int], sections: Sections, at: dict[int, int], order: list[int]

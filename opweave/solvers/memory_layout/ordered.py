@@ -162,11 +162,8 @@ class Joint:
         """Look for an order that can be packed at the bound, then in the middle between it and the best arena."""
         run, instance = self.run, lower(self.problem.ordering)
         search = Interleaved(instance, self.problem.alignment, self._take, run)
-        grain = (
-            math.gcd(instance.granularity(), self.problem.alignment)
-            if self.problem.alignment > 1
-            else instance.granularity()
-        )
+        step = self.problem.alignment
+        grain = math.gcd(instance.granularity(), step if step > 1 else 0)
         exact = only_order_arcs(self.problem)
         run.enter("order and offsets together")
         budget, spent, first = FIRST_STEPS, 0, True
