@@ -22,11 +22,11 @@ from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected, steps_of
 from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
-from opweave.solvers.memory_layout.growing import FIRST_SHARES, grown
+from opweave.solvers.memory_layout.growing import BACKTRACKS, FIRST_SHARES, grown, is_fast
 from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, live_bytes, part_of, sections_of, space_in
+from opweave.solvers.memory_layout.sections import Space, components, live_bytes, part_of, sections_of, space_in
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
@@ -136,12 +136,21 @@ class Arena:
             self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
         self.parts.sort(key=lambda part: -part.bound)
         self.run.proved(self.bound * self.grain, "live bytes")
-        for places in plans_of(partial(rule, self.instance) for rule in QUICK):
+        for turn, places in enumerate(plans_of(partial(rule, self.instance) for rule in QUICK)):
             if places is not None:
                 self.consider(places.offset[self.rows] // self.grain)
                 self._report()  # of tens of thousands of storages, a rule takes a second
+            if turn == 0 and not self.settled():
+                self._grow_at_once()
             if self.settled():
                 break
+
+    def _grow_at_once(self) -> None:
+        """Grow every part of hundreds of storages once at its bound: mostly, this is faster than other rules."""
+        for part in self.parts:
+            there = LEAST_GROWN < len(part.rows) <= MOST_GROWN and part.bound < part.height
+            if there and is_fast(part.space) and not self.run.should_stop():
+                self._grow_within(part, part.bound, FIRST_SHARES[0], len(PORTFOLIO))
 
     def consider(self, offset: IntArray) -> None:
         """Keep the offsets of every part of which they are the lowest layout."""
@@ -168,11 +177,11 @@ class Arena:
             for part, source in zip(self.parts, orders, strict=True):
                 rounds = [next(source) for _ in PORTFOLIO]
                 if len(part.rows) > LARGE:
-                    self._grow(part)
+                    self._grow(part, per_storage)
                     self._eject(part, per_storage * FIRST_STEPS // len(part.rows))
                 before = self.states
                 self._narrow_windows(part, next(source), per_storage)
-                self._narrow(part, rounds, per_storage * len(part.rows))
+                self._narrow(part, rounds, per_storage)
                 self._round_up(part, rounds, per_storage * len(part.rows))
                 spent = max(self.states - before, per_storage * len(part.rows)) // 2
                 if spent >= COOLED * len(part.rows) and len(part.rows) <= LARGE:
@@ -198,9 +207,11 @@ class Arena:
             self.states += decision.states
             self._take(part, decision.offset)
 
-    def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
+    def _narrow(self, part: Part, orders: list[Choice], per_storage: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
-        failed = self.bound - 1
+        failed, budget = self.bound - 1, per_storage * len(part.rows)
+        if per_storage == FIRST_STATES and part.height > self.bound and len(part.rows) <= LARGE:
+            self._try(part, self.bound, orders, len(part.rows) + BACKTRACKS)
         target = self.bound if len(part.rows) <= LARGE else (self.bound + part.height) // 2
         while part.height > self.bound and not self.settled():
             if self._try(part, target, orders, budget):
@@ -209,26 +220,31 @@ class Arena:
             else:
                 failed = target
                 if target == self.bound:
-                    self._grow(part)
+                    self._grow(part, per_storage)
             failed = max(failed, self.bound - 1)
             if part.height - failed <= 1:
                 return
             target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
 
-    def _grow(self, part: Part) -> None:
+    def _grow(self, part: Part, per_storage: int) -> None:
         """Lay out a part from its peak outward, at its bound and in the middle between that and its best layout."""
+        tries = len(PORTFOLIO) * per_storage // FIRST_STATES
         for share in FIRST_SHARES if LEAST_GROWN < len(part.rows) <= MOST_GROWN else ():
             for halves in (0, 1):
                 target = part.bound + halves * (part.height - part.bound) // 2
                 if self.settled() or target >= part.height:
                     return
-                self.turns += 1
-                decision = grown(part.space, target, self.run.seed + self.turns, share)
-                self.states += decision.states
-                self._take(part, decision.offset)
-                if decision.answer == REFUTED:
-                    part.bound = target + 1
-                    self.run.proved(self.bound * self.grain, "windows of time")
+                self._grow_within(part, target, share, tries)
+
+    def _grow_within(self, part: Part, target: int, share: float, tries: int) -> None:
+        """Lay out a part from its peak outward within a height."""
+        self.turns += 1
+        decision = grown(part.space, target, self.run.seed + self.turns, share, tries)
+        self.states += decision.states
+        self._take(part, decision.offset)
+        if decision.answer == REFUTED:
+            part.bound = target + 1
+            self.run.proved(self.bound * self.grain, "windows of time")
 
     def _eject(self, part: Part, budget: int) -> None:
         """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
@@ -310,17 +326,6 @@ class Arena:
             reason = f"every layout needs at least {needed:,} bytes; pool {name!r} has {size:,}"
             return Outcome(infeasible=True, reason=reason)
         return Outcome(self.run.termination())
-
-
-def components(space: Space) -> IntArray:
-    """For every storage, the number of its part: no storage is live together with one of another part."""
-    if not len(space.size):
-        return np.zeros(0, dtype=np.int64)
-    crossing = np.zeros(space.sections + 1, dtype=np.int64)
-    np.add.at(crossing, space.first + 1, 1)
-    np.subtract.at(crossing, space.after, 1)
-    begins = np.cumsum(np.cumsum(crossing)[:-1] == 0) - 1
-    return begins[space.first]
 
 
 @named_solver(

@@ -10,16 +10,16 @@ Source: decomposition in time, as in the rolling horizons of production planning
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 import numpy as np
 
 from opweave.problems.arrays import IntArray
 from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.ejection import WEIGHING, ejected, steps_of
-from opweave.solvers.memory_layout.ranks import PORTFOLIO, choices
-from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
+from opweave.solvers.memory_layout.ejection import WEIGHING, eject, ejected, steps_of
+from opweave.solvers.memory_layout.ranks import PLAIN_TURNS, PORTFOLIO, Choice, choices
+from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack, stack
 from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, window_of
 
 FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
@@ -28,8 +28,9 @@ FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
 GROWTH = 1.12
 """Factor by which the number of storages grows from one window to the next."""
 
-STEPS, LEAST_NEW = 40, 50
-"""Steps of local search for each new storage of a window, and the least number that is counted."""
+STEPS, LEAST_NEW = 10, 50
+"""Steps of local search for each new storage of a window, and the least number that is counted. More do not help: where
+new storages do not find their places at once, it is because of how the first window was packed."""
 
 BACKTRACKS = 200
 """States of the exact search in the first window, beyond its storages."""
@@ -60,7 +61,13 @@ def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
     return lows, highs, begun - ended
 
 
-def grown(space: Space, height: int, seed: int, share: float) -> Decision:
+def is_fast(space: Space) -> bool:
+    """Whether the loops that layouts grow by run compiled."""
+    work = len(space.size) ** 2
+    return stack.is_fast(work) and eject.is_fast(work)
+
+
+def grown(space: Space, height: int, seed: int, share: float, tries: int = len(PORTFOLIO)) -> Decision:
     """Look for offsets within a height, from a window around the peak outward.
 
     Parameters
@@ -73,6 +80,8 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
         Of the choices and of the local search.
     share
         Storages of the first window, by those at the peak.
+    tries
+        Number of choices with which the first window is searched.
 
     Returns
     -------
@@ -88,7 +97,7 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
         rows = np.flatnonzero((space.first < high) & (space.after > low))
         new = int((offset[rows] == OUTSIDE).sum())
         if new == len(rows):
-            decision = _packed(space, rows, (low, high), height, seed)
+            decision = _packed(space, rows, (low, high), height, seed, tries)
             states += decision.states
             if decision.offset is None:
                 return Decision(decision.answer, None, states)
@@ -107,8 +116,8 @@ def grown(space: Space, height: int, seed: int, share: float) -> Decision:
         at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
 
 
-def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, seed: int) -> Decision:
-    """Pack some sections from ``low`` to before ``high``, in all orders of the portfolio, with little going back.
+def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, seed: int, tries: int) -> Decision:
+    """Pack some sections from ``low`` to before ``high``, by a number of choices, with little going back.
 
     What lives through all of them may as well lie at the bottom: the gaps between such storages may be joined to one.
     The one that lives longest lies lowest.
@@ -121,10 +130,10 @@ def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, 
     stand = np.zeros(len(rows), dtype=np.int64)
     stand[np.flatnonzero(through)[longest]] = np.cumsum(space.size[bottom][longest]) - space.size[bottom][longest]
     base = int(space.size[bottom].sum())
-    if not len(rest):
-        return Decision(FOUND if base <= height else REFUTED, stand, 0)
+    if base > height or not len(rest):
+        return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
-    for choice in islice(choices(inside, seed), len(PORTFOLIO)):
+    for choice in islice(_various(inside, seed), tries):
         decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS)
         states += decision.states
         if decision.offset is not None:
@@ -133,6 +142,12 @@ def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, 
         if decision.answer == REFUTED or space.halt[0] != 0:
             return Decision(decision.answer, None, states)
     return Decision(UNDECIDED, None, states)
+
+
+def _various(space: Space, seed: int) -> Iterator[Choice]:
+    """The choices of the portfolio once, then disturbed ones."""
+    source = choices(space, seed)
+    return chain(islice(source, len(PORTFOLIO)), islice(source, (PLAIN_TURNS - 1) * len(PORTFOLIO), None))
 
 
 def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> IntArray | None:

@@ -60,7 +60,7 @@ class Interleaved:
 
     def __init__(self, instance: OrderingInstance, alignment: int, take: Take, run: Run) -> None:
         self._instance, self._step, self._take, self._run = instance, alignment, take, run
-        self._bytes = np.concatenate([instance.size, instance.workspace]).tolist()
+        self._bytes: list[int] = np.concatenate([instance.size, instance.workspace]).tolist()
         self._padded = [-(-size // alignment) * alignment for size in self._bytes]
         self._before = [_mask(instance.before[v]) for v in range(instance.operators)]
         self._writes = [[s for s in row if self._bytes[s]] for row in instance.writes.lists()]
@@ -105,7 +105,7 @@ class Interleaved:
     def _fits(self, live: list[int]) -> bool:
         """Whether some places fit for their bytes: upon each other in whole multiples, except for the highest one."""
         spare = max((self._padded[p] - self._bytes[p] for p in live), default=0)
-        return sum(self._padded[p] for p in live) - spare <= self._height
+        return bool(sum(self._padded[p] for p in live) - spare <= self._height)
 
     def _from(
         self, done: int, places: dict[int, int], sections: Sections, at: dict[int, int], order: list[int]

@@ -17,7 +17,7 @@ HOME = "opweave.solvers.memory_layout"
 class Ejecting(Arena):
     """Lays out by local search alone."""
 
-    def _narrow(self, part: Part, orders: list[Choice], budget: int) -> None:
+    def _narrow(self, part: Part, orders: list[Choice], per_storage: int) -> None:
         pass
 
 

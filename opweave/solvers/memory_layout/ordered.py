@@ -2,7 +2,8 @@
 
 Most orders with the least peak can be packed at it. Where one cannot, another one usually can. Small graphs are
 searched for one exactly (:mod:`~opweave.solvers.memory_layout.interleaved`), which proves the best arena if there is
-none; in larger ones, operators of the best order are moved.
+none. Of larger ones, all orders that were found on the way to the least peak are laid out, and then orders with more
+room around their peak (:mod:`~opweave.solvers.memory_layout.flattening`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from contextlib import suppress
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import lower as lower_layout
-from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
 from opweave.problems.result import Termination
+from opweave.problems.spec import FrozenDict
 from opweave.problems.storage_lives import WORKSPACE
 from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.flattening import Flattening
 from opweave.solvers.memory_layout.greedy import PROMISED
 from opweave.solvers.memory_layout.interleaved import Interleaved
 from opweave.solvers.memory_layout.plans import LISTENING
@@ -33,7 +36,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import with_seeds
 from opweave.solvers.trivial import trivial_bound
 
-ORDER_SHARE, LAYOUT_SHARE = 0.5, 0.5
+ORDER_SHARE, LAYOUT_SHARE = 0.5, 0.25
 """Shares of the time left for the first order, and then for its offsets."""
 
 SMALL = 48
@@ -48,8 +51,12 @@ FIRST_STEPS, GROWTH, UNTIMED_STEPS = 500, 4, 100_000
 UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
 """Most further orders if there is no time limit, and most seconds for the offsets of each."""
 
-NEIGHBOURS = 8
-"""Most operators that are moved at once."""
+OTHER_SHARE = 0.1
+"""Share of the time left for the offsets of another order."""
+
+MOVES, LEAST_MOVES, MARGINS = 1, 200, 5
+"""Moves in an order before it is laid out again, per operator; the least number of them; and how close to the peak
+steps count, by how far the best arena is above it."""
 
 
 def padded(problem: OrderedLayout) -> tuple[MemoryOrdering, int]:
@@ -122,7 +129,7 @@ class Joint:
             if self._small:
                 self._search()
             else:
-                self._try_neighbours(orders[0] if orders else given_order(self.problem.ordering))
+                self._try_others(orders or [given_order(self.problem.ordering)])
         if self._none_fits:
             limit = self.problem.limit_bytes
             return Outcome(infeasible=True, reason=f"no order can be laid out in the limit of {limit:,} bytes")
@@ -155,11 +162,8 @@ class Joint:
         """Look for an order that can be packed at the bound, then in the middle between it and the best arena."""
         run, instance = self.run, lower(self.problem.ordering)
         search = Interleaved(instance, self.problem.alignment, self._take, run)
-        grain = (
-            math.gcd(instance.granularity(), self.problem.alignment)
-            if self.problem.alignment > 1
-            else instance.granularity()
-        )
+        step = self.problem.alignment
+        grain = math.gcd(instance.granularity(), step if step > 1 else 0)
         exact = only_order_arcs(self.problem)
         run.enter("order and offsets together")
         budget, spent, first = FIRST_STEPS, 0, True
@@ -186,7 +190,8 @@ class Joint:
         names = [each.id for each in graph.tensors if each.alias_of is None]
         names += [WORKSPACE.format(op.id) for op in graph.operators]
         plan = OrderedOffsets(
-            order=tuple(graph.operators[v].id for v in order), offset={names[s]: at for s, at in offset.items()}
+            order=tuple(graph.operators[v].id for v in order),
+            offset=FrozenDict({names[s]: at for s, at in offset.items()}),
         )
         judged = problem.evaluate(plan)
         if not judged.feasible or judged.objective is None:
@@ -200,36 +205,23 @@ class Joint:
         caps = [size for size in (limit, None if arena is None else int(arena) - 1) if size is not None]
         return min(caps, default=2**53)
 
-    def _try_neighbours(self, best: Ordering) -> None:
-        """Move some operators of the best order as long as its peak stays below the best arena."""
-        run, noise = self.run, np.random.default_rng(self.run.seed)
-        instance = lower(self.problem.ordering)
-        order = instance.positions(best)
-        run.enter("orders nearby")
+    def _try_others(self, orders: list[Ordering]) -> None:
+        """Lay out other orders: those found before, and the best one with more room around its peak."""
+        run, instance = self.run, lower(self.problem.ordering)
+        run.enter("other orders")
+        for order in orders[1:]:
+            if run.should_stop():
+                return
+            self._pack(order, OTHER_SHARE, UNTIMED_SECONDS)
+        peak = int(self.problem.ordering.evaluate(orders[0]).objective or 0)
+        arena = self._cap(self.problem.limit_bytes)
+        flat = Flattening(instance, instance.positions(orders[0]), peak, MARGINS * (arena - peak), run.seed)
+        run.enter("orders with room around the peak")
         for _ in range(UNTIMED_ORDERS if run.time_limit is None else 2**62):
             if run.should_stop():
                 return
-            moved = order
-            for _ in range(int(noise.integers(1, NEIGHBOURS + 1))):
-                moved = _moved(instance, moved, int(noise.integers(len(order))), noise)
-            candidate = instance.ordering(moved)
-            peak = self.problem.ordering.evaluate(candidate).objective
-            if peak is not None and (run.objective is None or peak < run.objective):
-                before = run.objective
-                self._pack(candidate, 1.0, UNTIMED_SECONDS)
-                order = moved if run.objective != before else order
-
-
-def _moved(instance: OrderingInstance, order: np.ndarray, place: int, noise: np.random.Generator) -> np.ndarray:
-    """The order with one operator moved to another place between those before and after which it must run."""
-    step = np.empty(len(order), dtype=np.int64)
-    step[order] = np.arange(len(order))
-    v = int(order[place])
-    low = int(step[instance.before[v]].max(initial=-1)) + 1
-    high = int(step[instance.after[v]].min(initial=len(order))) - 1
-    target = int(noise.integers(low, high + 1))
-    rest = np.delete(order, place)
-    return np.insert(rest, target, v)
+            flat.move(max(LEAST_MOVES, MOVES * instance.operators))
+            self._pack(instance.ordering(flat.order), OTHER_SHARE, UNTIMED_SECONDS)
 
 
 def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> None:

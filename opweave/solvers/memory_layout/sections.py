@@ -180,3 +180,14 @@ def overlaps_of(space: Space) -> Adjacency:
     late = early + 1 + np.arange(len(early)) - begun
     one, other = by_first[early], by_first[late]
     return Adjacency.from_pairs(count, np.concatenate([one, other]), np.concatenate([other, one]))
+
+
+def components(space: Space) -> IntArray:
+    """For every storage, the number of its part: no storage is live together with one of another part."""
+    if not len(space.size):
+        return np.zeros(0, dtype=np.int64)
+    crossing = np.zeros(space.sections + 1, dtype=np.int64)
+    np.add.at(crossing, space.first + 1, 1)
+    np.subtract.at(crossing, space.after, 1)
+    begins = np.cumsum(np.cumsum(crossing)[:-1] == 0) - 1
+    return begins[space.first]

@@ -138,6 +138,20 @@ def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, off
 
 
 @inlined
+def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
+    """What explains the earliest offsets of the unplaced storages of section t."""
+    count = len(space.size)
+    base = SECTION_ROWS * sections
+    low, high = t, t + 1
+    for k in range(space.members_start[t], space.members_start[t + 1]):
+        j = space.members[k]
+        if now.values[base + PLACED * count + j] == 0:
+            low = min(low, now.values[base + WHY_LOW * count + j])
+            high = max(high, now.values[base + WHY_HIGH * count + j])
+    return low, high
+
+
+@inlined
 def settle(space: Space, now: Stack, height: int) -> bool:
     """Carry changed grounds on until nothing changes; return whether the state is not refuted."""
     sections = len(space.members_start) - 1
@@ -156,7 +170,6 @@ def settle(space: Space, now: Stack, height: int) -> bool:
             return refute(now, sections, t)
         least = FAR
         lowest = 0
-        low, high = t, t + 1
         for k in range(space.members_start[t], space.members_start[t + 1]):
             j = space.members[k]
             if now.values[base + PLACED * count + j] != 0:
@@ -173,11 +186,10 @@ def settle(space: Space, now: Stack, height: int) -> bool:
                 lowest = 1
             elif offset == least:
                 lowest += 1
-            low = min(low, now.values[base + WHY_LOW * count + j])
-            high = max(high, now.values[base + WHY_HIGH * count + j])
         now.waits[t] = 0
         put(now, LOWEST * sections + t, lowest)
         if least > ground:
+            low, high = _why(space, now, sections, t)
             put(now, t, least)
             put(now, LOW * sections + t, low)
             put(now, HIGH * sections + t, high)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena, Part, components
+from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena, Part
 from opweave.solvers.memory_layout.ranks import BY_SECTION, BY_STORAGE, Choice, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, live_bytes, overlaps_of, sections_of, space_of
+from opweave.solvers.memory_layout.sections import Space, components, live_bytes, overlaps_of, sections_of, space_of
 from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
