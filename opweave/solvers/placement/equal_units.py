@@ -130,7 +130,7 @@ class EqualUnits:
         even find that memory costs nothing. Any prices give a valid bound.
         """
         found = prices_of(self.kinds, self.capacity)
-        if found is None:
+        if found is None or not found.memory.any():
             return price
         for s, times in enumerate(self.kinds.times):
             if times > 1:
@@ -309,8 +309,6 @@ def plan_units(problem: Placement, run: Run) -> bool:
     known = priced_counts(work.chain, work.instance, work.arrays, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
-    if not known.price.any():  # where memory decides, windows alone add next to nothing
-        work.raise_bound()
     work.first_options(known.price)
     if isinstance(run.best, Schedule):
         work.learn(run.best)
@@ -318,6 +316,8 @@ def plan_units(problem: Placement, run: Run) -> bool:
     if price.any():
         work.assemble()  # a plan first: the bound takes long
         work.price_memory(price)
+    else:  # where memory decides, windows alone add next to nothing
+        work.raise_bound()
     work.improve(price)
     return True
 

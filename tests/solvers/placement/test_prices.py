@@ -15,8 +15,10 @@ from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.equal_units import EqualUnits
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -47,6 +49,24 @@ def test_prices_of_whole_windows_prove_more_than_counts() -> None:
     counts = priced_counts(chain, instance, arrays, 5.0)
     priced_bound(chain, arrays, memory, counts.price, lambda: 5.0, found.append)
     assert max(found) >= counts.bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("room", [5, 7, 9, 12])
+def test_options_tell_prices_where_windows_in_fractions_do_not(room: int) -> None:
+    problem = layered_problem(2, 2, room=room)
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    units = EqualUnits(instance, arrays, None, Run())
+    nothing, found = np.zeros(2), [0.0]
+    units.first_options(nothing)
+    price = units.price_of_options(nothing)
+    assert price.any() == (room < memory.bytes.sum())
+    priced_bound(units.chain, arrays, memory, price, lambda: 1.0, found.append)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert max(found) <= optimum * (1 + 1e-9)
+    assert max(found) > 0.6 * optimum
 
 
 @pytest.mark.parametrize("seed", range(40))
