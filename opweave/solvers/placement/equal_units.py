@@ -31,7 +31,7 @@ from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.bounds.priced_windows import PriceSearch
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
@@ -116,12 +116,11 @@ class EqualUnits:
             left = self.run.remaining()
             return 0.0 if self.run.should_stop() else BOUND_SECONDS if left is None else left
 
-        with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
-            if memory is not None:
-                self.run.kept["memory is priced"] = True
-                priced_bound(
-                    self.chain, self.arrays, memory, price, seconds, lambda value: best.report(value, "priced memory")
-                )
+        if memory is not None:
+            search = PriceSearch(self.chain, self.arrays, memory, price, self.whole_instance)
+            self.run.kept["prices of memory"] = search
+            with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
+                search.go_on(seconds, lambda value: best.report(value, "priced memory"))
 
     def price_of_options(self, price: FloatArray) -> FloatArray:
         """Prices of memory by the options after one annealing each; ``price`` where they tell nothing.
@@ -130,7 +129,7 @@ class EqualUnits:
         even find that memory costs nothing. Any prices give a valid bound.
         """
         found = prices_of(self.kinds, self.capacity)
-        if found is None:
+        if found is None or not found.memory.any():
             return price
         for s, times in enumerate(self.kinds.times):
             if times > 1:
@@ -309,8 +308,6 @@ def plan_units(problem: Placement, run: Run) -> bool:
     known = priced_counts(work.chain, work.instance, work.arrays, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
-    if not known.price.any():  # where memory decides, windows alone add next to nothing
-        work.raise_bound()
     work.first_options(known.price)
     if isinstance(run.best, Schedule):
         work.learn(run.best)
@@ -318,6 +315,8 @@ def plan_units(problem: Placement, run: Run) -> bool:
     if price.any():
         work.assemble()  # a plan first: the bound takes long
         work.price_memory(price)
+    else:  # where memory decides, windows alone add next to nothing
+        work.raise_bound()
     work.improve(price)
     return True
 

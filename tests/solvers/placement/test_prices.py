@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -14,9 +15,11 @@ from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.bounds.priced_windows import PriceSearch
+from opweave.solvers.placement.equal_units import EqualUnits
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -34,7 +37,7 @@ def test_no_price_proves_more_than_the_optimum(seed: int) -> None:
     rng = np.random.default_rng(seed)
     first = priced_counts(chain, instance, arrays, 5.0).price
     for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
-        priced_bound(chain, arrays, memory, price, lambda: 1.0, found.append)
+        PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
     assert max(found) <= optimum * (1 + 1e-9) + 1e-12
 
 
@@ -45,8 +48,28 @@ def test_prices_of_whole_windows_prove_more_than_counts() -> None:
     assert memory is not None
     chain, found = milestones_of(arrays), []
     counts = priced_counts(chain, instance, arrays, 5.0)
-    priced_bound(chain, arrays, memory, counts.price, lambda: 5.0, found.append)
+    PriceSearch(chain, arrays, memory, counts.price).go_on(lambda: 5.0, found.append)
     assert max(found) >= counts.bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("room", [5, 7, 9, 12])
+def test_options_tell_prices_where_windows_in_fractions_do_not(room: int) -> None:
+    problem = layered_problem(2, 2, room=room)
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    units = EqualUnits(instance, arrays, None, Run())
+    nothing, found = np.zeros(2), [0.0]
+    units.first_options(nothing)
+    price = units.price_of_options(nothing)
+    assert price.any() == (room < memory.bytes.sum())
+    search = PriceSearch(units.chain, arrays, memory, price)
+    for left in (0.0, 0.0, 1.0):
+        search.go_on(partial(float, left), found.append)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert max(found) <= optimum * (1 + 1e-9)
+    assert max(found) > 0.6 * optimum
 
 
 @pytest.mark.parametrize("seed", range(40))

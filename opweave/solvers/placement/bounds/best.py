@@ -23,7 +23,7 @@ from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED
 from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
 from opweave.solvers.placement.bounds.counts import binding, priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.priced_windows import priced_bound
+from opweave.solvers.placement.bounds.priced_windows import PriceSearch
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
@@ -113,7 +113,7 @@ def bounds_of_backbone(
     report
         Receives bounds.
     """
-    within = backbone_of(instance, arrays)
+    begun, within = _begun(instance, run), backbone_of(instance, arrays)
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
@@ -128,7 +128,7 @@ def bounds_of_backbone(
                 with run.share(OTHER_SHARE, LONGEST_EXACT):
                     raise_by_refutation(each, run, report)
     with run.share(MEMORY_SHARE, LONGEST_COUNTS):
-        _price_memory(chain, instance, arrays, run, report)
+        _price_memory(chain, instance, arrays, run, report, begun)
     with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
@@ -184,12 +184,23 @@ def alone(run: Run) -> Iterator[None]:
         run.exchange = exchange
 
 
+def _begun(instance: PlacementInstance, run: Run) -> PriceSearch | None:
+    """The search for prices that plans of units have begun on this problem; their prices are better to begin with."""
+    search = run.kept.get("prices of memory")
+    return search if isinstance(search, PriceSearch) and search.problem is instance else None
+
+
 def _price_memory(
-    chain: Milestones, instance: PlacementInstance, arrays: PlacementArrays, run: Run, report: Report
+    chain: Milestones,
+    instance: PlacementInstance,
+    arrays: PlacementArrays,
+    run: Run,
+    report: Report,
+    begun: PriceSearch | None,
 ) -> None:
     """Bounds that charge bytes at their prices, where memory can bind."""
     memory = memory_of(instance)
-    if memory is None or not binding(memory) or run.should_stop() or "memory is priced" in run.kept:
+    if memory is None or not binding(memory) or run.should_stop():
         return
     run.enter("memory at its price")
 
@@ -197,10 +208,14 @@ def _price_memory(
         left = run.remaining()
         return 0.0 if run.should_stop() else LONGEST_COUNTS if left is None else left
 
+    if begun is not None:
+        begun.go_on(seconds, lambda value: report(value, "priced memory"))
+        return
     counts = priced_counts(chain, instance, arrays, seconds(), None if run.objective is None else float(run.objective))
     report(counts.bound, "counts with memory")
     if counts.price.any():
-        priced_bound(chain, arrays, memory, counts.price, seconds, lambda value: report(value, "priced memory"))
+        search = PriceSearch(chain, arrays, memory, counts.price)
+        search.go_on(seconds, lambda value: report(value, "priced memory"))
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_minimum
 from opweave.solvers.placement.arrays import PlacementArrays
@@ -255,7 +256,8 @@ class Chain:
     def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[float, FloatArray]:
         """The bound at prices, and the bytes that its path takes beyond every device's memory."""
         for kind in self.kinds:
-            kind.reprice(price)
+            if (kind.price != price).any():  # else it goes on where it stopped
+                kind.reprice(price)
         bytes_ = self.memory.bytes[self.milestones]
         own = self.arrays.seconds[self.milestones] + bytes_[:, None] * price
         while True:
@@ -282,15 +284,8 @@ class Chain:
         return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
 
 
-def priced_bound(
-    chain: Milestones,
-    arrays: PlacementArrays,
-    memory: Memory,
-    price: FloatArray,
-    seconds: Callable[[], float],
-    report: Callable[[float], None],
-) -> None:
-    """Search prices by cutting planes, from given ones; report every better bound.
+class PriceSearch:
+    """The search for prices by cutting planes; it may stop at any time and go on later.
 
     Parameters
     ----------
@@ -298,32 +293,50 @@ def priced_bound(
         The problem and its milestones.
     price
         First prices in seconds per byte. Shape (devices,).
-    seconds
-        The seconds left.
-    report
-        Receives bounds in seconds.
+    problem
+        The whole problem, by which a search is found again.
     """
-    priced = Chain(chain, arrays, memory)
-    unit = np.where(priced.limited, 1.0 / np.maximum(priced.capacity, 1.0), 0.0)
-    scale = max(float(price @ priced.capacity), 1e-300)
-    centre, radius = _Cut(-math.inf, price, price), FIRST_RADIUS
-    cuts: list[_Cut] = []
-    now = price
-    for _ in range(ROUNDS):
-        cut = _Cut(*priced.value(now, seconds), now)
-        report(cut.value)
-        cuts.append(cut)
-        if cut.value > centre.value:
-            centre = cut
+
+    def __init__(
+        self,
+        chain: Milestones,
+        arrays: PlacementArrays,
+        memory: Memory,
+        price: FloatArray,
+        problem: PlacementInstance | None = None,
+    ) -> None:
+        self.problem = problem
+        self._priced, self._next = Chain(chain, arrays, memory), price
+        self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
+        self._scale = max(float(price @ self._priced.capacity), 1e-300)
+        self._centre, self._radius = _Cut(-math.inf, price, price), FIRST_RADIUS
+        self._cuts: list[_Cut] = []
+        self._done = False
+
+    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
+        """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound."""
+        while not self._done:
+            cut = _Cut(*self._priced.value(self._next, seconds), self._next)
+            report(cut.value)
+            if seconds() <= 0.0:
+                return
+            self._learn(cut)
+
+    def _learn(self, cut: _Cut) -> None:
+        """Take in a bound at some prices, and choose the next ones."""
+        self._cuts.append(cut)
+        if cut.value > self._centre.value:
+            self._centre = cut
         else:
-            radius *= 0.5
-        if seconds() <= 0.0:
-            return
-        room = radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
-        found = _highest(cuts, unit * scale, (np.maximum(centre.price - room, 0.0), centre.price + room), scale)
-        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value):
-            return
-        now = found[1]
+            self._radius *= 0.5
+        centre = self._centre
+        room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
+        box = (np.maximum(centre.price - room, 0.0), centre.price + room)
+        found = _highest(self._cuts, self._unit * self._scale, box, self._scale)
+        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value) or len(self._cuts) >= ROUNDS:
+            self._done = True
+        else:
+            self._next = found[1]
 
 
 class _Cut(NamedTuple):
