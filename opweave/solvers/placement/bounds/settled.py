@@ -55,7 +55,7 @@ SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
 """Small windows are settled almost exactly."""
 
 SIZES = (55, 70, 90)
-STEPS = (Step(0.5, 0.05), Step(0.75, 0.1), Step(0.9, 0.2))
+STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1), Step(0.93, 0.2))
 """Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
 
 SMALL_SHARE, ROLLED_SHARE = 0.3, 0.2
@@ -89,12 +89,13 @@ def settle_windows(arrays: PlacementArrays, end: float, send: Send) -> Tries:
     last, small = end - ROLLED_SHARE * tries.left(), end - (1.0 - SMALL_SHARE) * tries.left()
     settle_chain(SMALL, milestones_of(arrays, (SMALL.most,)), tries, small, send)
     chains = {most: milestones_of(arrays, (most,)) for most in SIZES if not tries.late()}
-    potential = {most: _potential(chain) for most, chain in chains.items()}
+    potential = {most: _potential(chain, most, tries) for most, chain in chains.items()}
     while chains and perf_counter() < last:
         send(known := joined_bound(arrays, tries.links))
         worth = {size: (potential[size] - known) / size**DIFFICULTY for size in chains}
         most = max(worth, key=worth.__getitem__)
         settle_chain(Stage(most, STEPS), chains.pop(most), tries, last, send)
+    send(joined_bound(arrays, tries.links))
     return tries
 
 
@@ -103,36 +104,36 @@ def settle_chain(stage: Stage, chain: Milestones, tries: Tries, end: float, send
     whole = tries.end
     tries.begin(operators_of(chain), end)
     for step in stage.steps:
-        for value in _raised(chain, stage.most, step, tries):
-            send(value)
+        for pair in _pairs_in_turn(chain, stage.most):
+            if tries.late() or tries.hopeless():
+                break
+            tries.raise_to(pair, step)
+            send(chain.value())
     tries.links += links_of(chain)
     tries.end = whole
 
 
-def _potential(chain: Milestones) -> float:
+def _potential(chain: Milestones, most: int, tries: Tries) -> float:
     """What a chain could prove if the annealed plans of its windows were the shortest."""
-    tables, done = [(block.values, block.values.copy()) for block in chain.blocks()], set[Pair]()
-    while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
-        for block, a, b in pairs:
-            done.add((block, a, b))
-            if math.isfinite(length := annealed_length(block.window.fixed(a, b), FEW_MOVES)):
-                _learn(block, a, b, length)
+    tables = [(block.values, block.values.copy()) for block in chain.blocks()]
+    for block, a, b in _pairs_in_turn(chain, most):
+        if tries.late():
+            break
+        if math.isfinite(length := annealed_length(block.window.fixed(a, b), FEW_MOVES)):
+            _learn(block, a, b, length)
     value = chain.value()
     for table, before in tables:
         table[:] = before
     return value
 
 
-def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[float]:
-    """The bounds of a chain while its windows on the shortest path are raised, every pair of ends once."""
+def _pairs_in_turn(chain: Milestones, most: int) -> Iterator[Pair]:
+    """The windows on the shortest path, every pair of ends once, while they are raised."""
     done: set[Pair] = set()
     while pairs := [pair for pair in chain.pairs() if pair not in done and 0 < len(pair[0].window.inner) <= most]:
         for pair in pairs:
-            if tries.late() or tries.hopeless():
-                return
             done.add(pair)
-            tries.raise_to(pair, step)
-        yield chain.value()
+            yield pair
 
 
 @dataclass(eq=False)
