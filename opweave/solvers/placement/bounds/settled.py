@@ -67,8 +67,11 @@ DIFFICULTY = 2.0
 MOVES, HOT, COLD = 1000, 0.03, 0.0005
 """Moves of the annealing of a window per operator, and its first and last temperature as shares of a plan's length."""
 
-FEW_MOVES = 300
+FEW_MOVES = 150
 """The same when a size is chosen."""
+
+HARD = 0.1
+"""Least work of a try whose program gets rows from shaving: shorter tries end before these rows save anything."""
 
 CLOSE = 0.995
 """Share of a length at which a bound is close enough for it not to be tried."""
@@ -76,7 +79,7 @@ CLOSE = 0.995
 JOINS = 3
 """Rounds in which links and arcs raise heads and tails: links of one chain lead to those of another."""
 
-PATIENCE = 6
+PATIENCE = 4
 """Undecided tries for each one that refutes a length, after which a chain is left."""
 
 HALVINGS = 2
@@ -219,7 +222,8 @@ def refutes(
     model = net_intervals(within, length, 0.0, shaved.reach)
     if model is None:
         return True
-    add_trials(model, shaved.trials)
+    if work >= HARD:
+        add_trials(model, shaved.trials)
     with without_pandas():
         from ortools.sat.python import cp_model
 
