@@ -2,7 +2,7 @@
 
 On a device, an operator makes others wait: those that feed it, those that it feeds, and those that share its cluster or
 its port. A program of intervals sees this only after it has tried many orders. One row for each operator that has to
-wait tells it at once, and it needs a tenth of the conflicts, or fewer.
+wait tells it at once. Close to the shortest length, that often saves nine tenths of the conflicts.
 
 Proof: a plan as short as the length that runs v on k obeys the heads and tails of that trial (:mod:`.shaving`). Starts
 and lengths in whole ticks are rounded down, and so are these times, and floor(a + b) >= floor(a) + floor(b).

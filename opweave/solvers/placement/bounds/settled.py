@@ -55,10 +55,10 @@ SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
 """Small windows are settled almost exactly."""
 
 SIZES = (55, 70, 90)
-STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1), Step(0.93, 0.2))
+STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1))
 """Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
 
-SMALL_SHARE, ROLLED_SHARE = 0.3, 0.2
+SMALL_SHARE, ROLLED_SHARE = 0.3, 0.3
 """Shares of the time: most for small windows, and what is kept for windows that roll."""
 
 DIFFICULTY = 2.0
@@ -97,6 +97,8 @@ def settle_windows(arrays: PlacementArrays, end: float, send: Send) -> Tries:
         send(known := joined_bound(arrays, tries.links))
         worth = {size: (potential[size] - known) / size**DIFFICULTY for size in chains}
         most = max(worth, key=worth.__getitem__)
+        if worth[most] <= 0.0:
+            break
         settle_chain(Stage(most, STEPS), chains.pop(most), tries, last, send)
     send(joined_bound(arrays, tries.links))
     return tries
