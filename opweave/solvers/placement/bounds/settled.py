@@ -54,12 +54,12 @@ class Stage(NamedTuple):
 SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
 """Small windows are settled almost exactly."""
 
-SIZES = (55, 70, 90)
+SIZES = (70, 55, 90)
 STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1))
 """Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
 
-SMALL_SHARE, ROLLED_SHARE = 0.3, 0.3
-"""Shares of the time: most for small windows, and what is kept for windows that roll."""
+SMALL_SHARE, CHOICE_SHARE, ROLLED_SHARE = 0.3, 0.15, 0.2
+"""Shares of the time: most for small windows and for a look at more than one size; and what rolling windows keep."""
 
 DIFFICULTY = 2.0
 """A size is chosen by what its windows can gain, divided by this power of the size: they are more, and harder."""
@@ -91,8 +91,12 @@ def settle_windows(arrays: PlacementArrays, end: float, send: Send) -> Tries:
     tries = Tries(end)
     last, small = end - ROLLED_SHARE * tries.left(), end - (1.0 - SMALL_SHARE) * tries.left()
     settle_chain(SMALL, milestones_of(arrays, (SMALL.most,)), tries, small, send)
-    chains = {most: milestones_of(arrays, (most,)) for most in SIZES if not tries.late()}
-    potential = {most: _potential(chain, most, tries) for most, chain in chains.items()}
+    chains: dict[int, Milestones] = {}
+    potential, choice = dict[int, float](), perf_counter() + CHOICE_SHARE * tries.left()
+    for most in SIZES:
+        if not chains or perf_counter() < choice:
+            chains[most] = milestones_of(arrays, (most,))
+            potential[most] = _potential(chains[most], most, tries)
     while chains and perf_counter() < last:
         send(known := joined_bound(arrays, tries.links))
         worth = {size: (potential[size] - known) / size**DIFFICULTY for size in chains}
