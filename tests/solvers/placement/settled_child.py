@@ -8,23 +8,30 @@ from typing import Any
 
 from opweave.solvers.engines.child import Send
 from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.rolling import Sweep, roll
-from opweave.solvers.placement.bounds.settled import Stage, refutes, settle_in_stages
+from opweave.solvers.placement.bounds.settled import Stage, Tries, joined_bound, refutes, settle_chain
+
+
+def _settled(arrays: PlacementArrays, stages: tuple[Stage, ...]) -> Tries:
+    """Settle the windows of some stages."""
+    tries = Tries(perf_counter() + 20.0)
+    for stage in stages:
+        settle_chain(stage, milestones_of(arrays, (stage.most,)), tries, tries.end, lambda _: None)
+    return tries
 
 
 def settle_all(work: list[tuple[PlacementArrays, tuple[Stage, ...]]], send: Send) -> None:
     """Send the best bound of every problem."""
     for arrays, stages in work:
-        values: list[object] = []
-        settle_in_stages(arrays, perf_counter() + 20.0, stages, values.append)
-        send(max(values))  # type: ignore[type-var]
+        tries = _settled(arrays, stages)
+        send(joined_bound(arrays, tries.links))
 
 
 def roll_all(work: list[tuple[PlacementArrays, tuple[Stage, ...], tuple[Sweep, ...]]], send: Send) -> None:
     """Send the best bound of every problem after small windows were settled and larger ones rolled."""
     for arrays, stages, sweeps in work:
-        tries = settle_in_stages(arrays, perf_counter() + 20.0, stages, lambda _: None)
-        send(max(roll(arrays, tries, sweeps)))
+        send(max(roll(arrays, _settled(arrays, stages), sweeps)))
 
 
 def refute_all(work: list[tuple[PlacementArrays, float]], send: Send) -> None:

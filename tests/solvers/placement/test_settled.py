@@ -25,8 +25,8 @@ from tests.solvers.placement.settled_child import refute_all, roll_all, settle_a
 
 pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
-STEPS = (Step(0.9, 0.05), Step(0.999, 0.1))
-SMALL_STAGES = (Stage(1, 0.5, STEPS), Stage(3, 0.5, STEPS), Stage(8, 0.95, STEPS))
+STEPS = (Step(0.6, 0.05), Step(0.99, 0.1), Step(0.99, 0.1))
+SMALL_STAGES = tuple(Stage(most, STEPS) for most in (1, 3, 8))
 """Windows of sizes that occur in problems of a handful of operators."""
 
 
@@ -56,7 +56,7 @@ def answers() -> dict[str, list[Any]]:
         (
             "linked",
             settle_all,
-            [(_net(each), tuple(Stage(most, 0.5, STEPS) for most in (1, 3, 6, 12))) for each in LINKED],
+            [(_net(each), tuple(Stage(most, STEPS) for most in (1, 3, 6, 12))) for each in LINKED],
         ),
         ("layers", settle_all, [(_net(layered_problem(layers, 3)), SMALL_STAGES) for layers in (1, 2)]),
         (

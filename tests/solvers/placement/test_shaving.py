@@ -12,10 +12,11 @@ from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.backbone import core_of
+from opweave.solvers.placement.bounds.conditional import add_trials
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.shaving import Space, shaved_space
 from opweave.solvers.placement.bounds.windows import cut_vertices
-from opweave.solvers.placement.module_intervals import shortest_alone
+from opweave.solvers.placement.module_intervals import hint_of, net_intervals, shortest_alone
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import Plan, plan_of
 from tests.solvers.placement.instances import layered_problem, small_problem
@@ -53,6 +54,24 @@ def test_a_plan_stays_within_its_own_length(seed: int) -> None:
             assert (space.reach.heads[every, device] <= plan.start + slack).all()
             assert (space.reach.tails[every, device] <= left + slack).all()
             assert space.shave(_never)
+            for trial in space.trials:
+                if trial.device == device[trial.operator]:
+                    assert (trial.reach.heads[every, device] <= plan.start + slack).all()
+                    assert (trial.reach.tails[every, device] <= left + slack).all()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_of_trials_allow_every_plan_of_the_length(seed: int) -> None:
+    arrays = _net(small_problem(seed, most_operators=9, scale=SCALES[seed % 7 % 3]))
+    for plan in _plans(arrays, seed):
+        length = plan.makespan * (1.0 + 1e-9)
+        space = shaved_space(arrays, length, None, _never)
+        assert space is not None
+        within = arrays._replace(seconds=np.where(space.possible(), arrays.seconds, np.inf))
+        model = net_intervals(within, length, 0.0, space.reach)
+        assert model is not None
+        add_trials(model, space.trials)
+        assert model.broken(hint_of(model, arrays, plan)) is None
 
 
 def _gathering(transfers: str) -> PlacementArrays:

@@ -27,13 +27,12 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chains import reachable
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.settled import (
-    STAGES,
     Link,
     Tries,
     joined_reach,
     links_inside,
     refutes,
-    settle_in_stages,
+    settle_windows,
 )
 from opweave.solvers.placement.bounds.windows import cut_window
 from opweave.solvers.rounding import SUMMATION
@@ -146,7 +145,7 @@ def settle(work: tuple[PlacementArrays, float], send: Send) -> None:
 
     ``work`` is a problem, whose memory is not seen, and the time at which to end, in seconds since the epoch.
     """
-    tries = settle_in_stages(work[0], perf_counter() + work[1] - time(), STAGES, send)
+    tries = settle_windows(work[0], perf_counter() + work[1] - time(), send)
     for value in roll(work[0], tries, SWEEPS):
         send(value)
 

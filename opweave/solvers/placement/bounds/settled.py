@@ -15,7 +15,7 @@ Source: Klein and Scholl, "Computing lower bounds by destructive improvement".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, Pair, milestones_of
+from opweave.solvers.placement.bounds.conditional import add_trials
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.shaving import shaved_space
 from opweave.solvers.placement.module_intervals import net_intervals
@@ -37,28 +38,40 @@ from opweave.solvers.rounding import SUMMATION
 
 
 class Step(NamedTuple):
-    """A length as a share of the best plan's, and the work that a try may take, in CP-SAT's own measure."""
+    """A length between the bound (0) and the best plan (1), and the work that a try may take, in CP-SAT's measure."""
 
-    length: float
+    share: float
     work: float
 
 
 class Stage(NamedTuple):
-    """Most operators of a window, the share of the time left, and the lengths that are tried there."""
+    """Most operators of a window, and the lengths that are tried there."""
 
     most: int
-    share: float
     steps: tuple[Step, ...]
 
 
-STAGES = (
-    Stage(25, 0.3, (Step(0.95, 0.05), Step(0.99, 0.1), Step(0.999, 0.3))),
-    Stage(70, 0.5, (Step(0.9, 0.03), Step(0.94, 0.1), Step(0.97, 0.3))),
-)
-"""Small windows are settled almost exactly; large ones see more of what branches share."""
+SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
+"""Small windows are settled almost exactly."""
 
-MOVES, HOT, COLD = 300, 0.03, 0.0005
+SIZES = (70, 55, 90)
+STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1))
+"""Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
+
+SMALL_SHARE, CHOICE_SHARE, ROLLED_SHARE = 0.3, 0.15, 0.2
+"""Shares of the time: most for small windows and for a look at more than one size; and what rolling windows keep."""
+
+DIFFICULTY = 2.0
+"""A size is chosen by what its windows can gain, divided by this power of the size: they are more, and harder."""
+
+MOVES, HOT, COLD = 1000, 0.03, 0.0005
 """Moves of the annealing of a window per operator, and its first and last temperature as shares of a plan's length."""
+
+FEW_MOVES = 150
+"""The same when a size is chosen."""
+
+HARD = 0.1
+"""Least work of a try whose program gets rows from shaving: shorter tries end before these rows save anything."""
 
 CLOSE = 0.995
 """Share of a length at which a bound is close enough for it not to be tried."""
@@ -66,36 +79,70 @@ CLOSE = 0.995
 JOINS = 3
 """Rounds in which links and arcs raise heads and tails: links of one chain lead to those of another."""
 
+PATIENCE = 4
+"""Undecided tries for each one that refutes a length, after which a chain is left."""
+
 HALVINGS = 2
 """Tries of one step: the length itself, and then halfway between it and the bound."""
 
 
-def settle_in_stages(arrays: PlacementArrays, end: float, stages: Sequence[Stage], send: Send) -> Tries:
-    """Raise the chains of stages until a moment of the clock; return what was tried."""
+def settle_windows(arrays: PlacementArrays, end: float, send: Send) -> Tries:
+    """Settle small windows, then those of other sizes, the most promising first, until a moment of the clock."""
     tries = Tries(end)
-    for stage in stages:
-        chain = milestones_of(arrays, (stage.most,))
-        tries.operators |= operators_of(chain)
-        tries.end = perf_counter() + stage.share * (end - perf_counter())
-        for step in stage.steps:
-            for value in _raised(chain, stage.most, step, tries):
-                send(value)
-            send(joined_bound(arrays, tries.links + links_of(chain)))
-        tries.links += links_of(chain)
-    tries.end = end
+    last, small = end - ROLLED_SHARE * tries.left(), end - (1.0 - SMALL_SHARE) * tries.left()
+    settle_chain(SMALL, milestones_of(arrays, (SMALL.most,)), tries, small, send)
+    chains: dict[int, Milestones] = {}
+    potential, choice = dict[int, float](), perf_counter() + CHOICE_SHARE * tries.left()
+    for most in SIZES:
+        if not chains or perf_counter() < choice:
+            chains[most] = milestones_of(arrays, (most,))
+            potential[most] = _potential(chains[most], most, tries)
+    while chains and perf_counter() < last:
+        send(known := joined_bound(arrays, tries.links))
+        worth = {size: (potential[size] - known) / size**DIFFICULTY for size in chains}
+        most = max(worth, key=worth.__getitem__)
+        if worth[most] <= 0.0:
+            break
+        settle_chain(Stage(most, STEPS), chains.pop(most), tries, last, send)
+    send(joined_bound(arrays, tries.links))
     return tries
 
 
-def _raised(chain: Milestones, most: int, step: Step, tries: Tries) -> Iterator[float]:
-    """The bounds of a chain while its windows on the shortest path are raised, every pair of ends once."""
+def settle_chain(stage: Stage, chain: Milestones, tries: Tries, end: float, send: Send) -> None:
+    """Raise the chain of a stage until a moment of the clock, and keep its links."""
+    whole = tries.end
+    tries.begin(operators_of(chain), end)
+    for step in stage.steps:
+        for pair in _pairs_in_turn(chain, stage.most):
+            if tries.late() or tries.hopeless():
+                break
+            tries.raise_to(pair, step)
+            send(chain.value())
+    tries.links += links_of(chain)
+    tries.end = whole
+
+
+def _potential(chain: Milestones, most: int, tries: Tries) -> float:
+    """What a chain could prove if the annealed plans of its windows were the shortest."""
+    tables = [(block.values, block.values.copy()) for block in chain.blocks()]
+    for block, a, b in _pairs_in_turn(chain, most):
+        if tries.late():
+            break
+        if math.isfinite(length := annealed_length(block.window.fixed(a, b), FEW_MOVES)):
+            _learn(block, a, b, length)
+    value = chain.value()
+    for table, before in tables:
+        table[:] = before
+    return value
+
+
+def _pairs_in_turn(chain: Milestones, most: int) -> Iterator[Pair]:
+    """The windows on the shortest path, every pair of ends once, while they are raised."""
     done: set[Pair] = set()
     while pairs := [pair for pair in chain.pairs() if pair not in done and 0 < len(pair[0].window.inner) <= most]:
         for pair in pairs:
-            if tries.late():
-                return
             done.add(pair)
-            tries.raise_to(pair, step)
-        yield chain.value()
+            yield pair
 
 
 @dataclass(eq=False)
@@ -103,17 +150,29 @@ class Tries:
     """Lengths of windows that are tried, until a moment of the clock.
 
     ``links`` are the blocks of chains that were raised before, ``operators`` those of a window with a block's shape.
-    ``plans`` has the length of the best known plan of every pair of ends.
+    ``plans`` has the length of the best known plan of every pair of ends. ``refuted`` and ``undecided`` count the tries
+    for one chain.
     """
 
     end: float
     operators: dict[Block, IntArray] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     plans: dict[Pair, float] = field(default_factory=dict)
+    refuted: int = 0
+    undecided: int = 0
+
+    def begin(self, operators: dict[Block, IntArray], end: float) -> None:
+        """Begin with another chain."""
+        self.operators |= operators
+        self.end, self.refuted, self.undecided = end, 0, 0
 
     def late(self) -> bool:
         """Whether no more may be tried."""
         return self.left() <= 0.0
+
+    def hopeless(self) -> bool:
+        """Whether the windows of this chain are too hard."""
+        return self.undecided > PATIENCE * (self.refuted + 1)
 
     def left(self) -> float:
         """Seconds that are left."""
@@ -129,11 +188,14 @@ class Tries:
                 return
             _learn(block, a, b, block.refuted(a, b, 0, self.left()))
             _learn(block, a, b, longest(arrays, led_by(arrays, reach_of(arrays), inside)))
-        length = step.length * self.plans[pair]
+        known = float(block.values[a, b])
+        length = known + step.share * (self.plans[pair] - known)
         for _ in range(HALVINGS):
             if block.values[a, b] >= CLOSE * length or self.late():
                 return
             refuted = refutes(arrays, inside, length, step.work, self.left())
+            self.refuted += refuted is True
+            self.undecided += refuted is None
             if refuted:
                 _learn(block, a, b, length)
                 return
@@ -166,6 +228,8 @@ def refutes(
     model = net_intervals(within, length, 0.0, shaved.reach)
     if model is None:
         return True
+    if work >= HARD:
+        add_trials(model, shaved.trials)
     with without_pandas():
         from ortools.sat.python import cp_model
 
@@ -199,7 +263,7 @@ def _narrowed(
         arrays = arrays._replace(seconds=seconds)
 
 
-def annealed_length(arrays: PlacementArrays) -> float:
+def annealed_length(arrays: PlacementArrays, each: int = MOVES) -> float:
     """Length of a plan of a small problem without memory, found by a short annealing; inf where none is found."""
     order, finite = operator_order(arrays), np.isfinite(arrays.seconds)
     devices = range(arrays.seconds.shape[1])
@@ -208,7 +272,7 @@ def annealed_length(arrays: PlacementArrays) -> float:
     first = int(np.argmin(lengths))
     if not np.isfinite(lengths[first]):
         return math.inf
-    moves = MOVES * len(order)
+    moves = each * len(order)
     plan = counted_plan(arrays, order, alone[first], np.arange(len(order)))
     draws, heat = np.random.default_rng(0).random((moves, DRAWS)), lengths[first] * np.geomspace(HOT, COLD, moves)
     never = np.zeros(1, dtype=np.int64)

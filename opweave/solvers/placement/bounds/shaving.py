@@ -7,7 +7,9 @@ is taken, so each head may rise to the least that any of them leads to. If an op
 short as the length. Only what a trial changes is worked out again, which takes a fraction of a millisecond.
 
 Proof: a plan of the length or shorter runs the operator on one of its devices and obeys the heads and tails of that
-trial. By induction over the deletions, it runs no operator where a trial has failed.
+trial. By induction over the deletions, it runs no operator where a trial has failed. What a trial shows stays true: a
+plan that runs the operator on the device obeys its heads and tails. So trials are kept, and programs of windows have
+rows for them (:mod:`.conditional`), which tell of clusters and of the ports that these have to pass.
 
 Source: Martin and Shmoys, "A new approach to computing optimal schedules for the job-shop scheduling problem"
 (shaving); Carlier and Pinson, "Adjustment of heads and tails for the job-shop problem".
@@ -38,11 +40,23 @@ class Side(NamedTuple):
     order: IntArray
 
 
+class Trial(NamedTuple):
+    """Heads and tails of the plans that run an operator on a device."""
+
+    operator: int
+    device: int
+    reach: Reach
+
+
 class Space:
-    """Heads and tails of the plans that are as short as a length; inf where an operator cannot run."""
+    """Heads and tails of the plans that are as short as a length; inf where an operator cannot run.
+
+    ``trials`` are those of the last round that left a plan possible.
+    """
 
     def __init__(self, sides: tuple[Side, Side], fronts: tuple[Front, Front], most: float) -> None:
         self.sides, self.fronts, self.most = sides, fronts, most
+        self.trials: list[Trial] = []
 
     @classmethod
     def of(cls, arrays: PlacementArrays, length: float, known: Reach | None = None) -> Space | None:
@@ -95,6 +109,7 @@ class Space:
     def shave(self, late: Callable[[], bool]) -> bool:
         """Try every operator on each device once, those with least slack first; whether a plan may be left."""
         through = self.fronts[0].heads + self.sides[0].arrays.seconds + self.fronts[1].heads
+        self.trials = []
         for v in np.argsort(-through.min(axis=1), kind="stable").tolist():
             if late():
                 break
@@ -114,6 +129,7 @@ class Space:
             if not trial.without(v, np.arange(len(possible)) != k):
                 possible[k] = False
                 continue
+            self.trials.append(Trial(v, k, trial.reach))
             found = [array for front in trial.fronts for array in front]
             least = found if least is None else [np.minimum(*pair) for pair in zip(least, found, strict=True)]
         if least is None:
