@@ -235,7 +235,6 @@ def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]
     return [(Colocate(ops=(rule.op, rule.other)),), (Pin(op=rule.op, device=rule.device),)]
 
 
-@by_best_way((*SUPPORTS, TARGET), "heft")
 @named_solver(
     Placement,
     "layers",
@@ -244,6 +243,7 @@ def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]
     features=frozenset({Feature.GAP, Feature.CALLBACK}),
     supports=(*SUPPORTS, TARGET, NARROWED),
 )
+@by_best_way((*SUPPORTS, TARGET), "heft")
 def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)
