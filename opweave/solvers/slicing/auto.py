@@ -36,6 +36,9 @@ SEARCH_SHARE, MOST_SHARE = 0.1, 0.6
 second share. If memory is limited, a slice lasts as long as a whole round: short ones find little there. Bounds of
 large networks may use up all the time that is left to them."""
 
+HURRIED_SHARE = 0.9
+"""The second share if memory is limited and one round does not fit into it: a slower round finds a better plan."""
+
 GAIN = 0.001
 """Relative improvement of the latency below which a slice counts as without gain."""
 
@@ -107,8 +110,11 @@ def _engine(problem: Slicing, cuts: int) -> str:
 def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
     """Anneal in slices while they improve the plan, and run generations if memory is limited."""
     assert run.time_limit is not None
-    ends, seconds = run.elapsed() + MOST_SHARE * run.time_limit, SEARCH_SHARE * run.time_limit
-    if is_limited(search.arrays):
+    limited = is_limited(search.arrays)
+    hurried = limited and search.longest() > MOST_SHARE * run.time_limit
+    share = HURRIED_SHARE if hurried else MOST_SHARE
+    ends, seconds = run.elapsed() + share * run.time_limit, SEARCH_SHARE * run.time_limit
+    if limited:
         seconds = max(seconds, search.longest())
     while run.elapsed() < ends:
         known = run.objective
@@ -118,7 +124,7 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
             known is not None and run.objective is not None and run.objective > known * (1 - GAIN)
         ):
             break
-    if is_limited(search.arrays) and not run.should_stop():
+    if limited and not hurried and not run.should_stop():
         with run.share(GENETIC_SHARE):
             find_solver(problem, "genetic").run(problem, run)
         search.adopt()
