@@ -55,7 +55,7 @@ SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
 """Small windows are settled almost exactly."""
 
 SIZES = (70, 55, 90)
-STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.1))
+STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.2))
 """Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
 
 SMALL_SHARE, CHOICE_SHARE, ROLLED_SHARE = 0.3, 0.15, 0.2
@@ -70,7 +70,7 @@ MOVES, HOT, COLD = 1000, 0.03, 0.0005
 FEW_MOVES = 150
 """The same when a size is chosen."""
 
-HARD = 0.1
+HARD = 0.2
 """Least work of a try whose program gets rows from shaving: shorter tries end before these rows save anything."""
 
 CLOSE = 0.995
