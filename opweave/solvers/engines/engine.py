@@ -250,7 +250,7 @@ class _Attempt:
             return Outcome(reason=self.refusals.reason())
         if not formulation.restricts:
             return Outcome(infeasible=True, reason=reason or formulation.why_infeasible(self.problem))
-        return Outcome(reason=f"{_leaves_out(formulation)} and has none itself; try another one")
+        return Outcome(reason=f"{_leaves_out(formulation)}, and none of those that it has obeys all constraints")
 
     def _task(self, formulation: Formulation[Any, Any], known: Solution | None) -> Task:
         """Build, extend and lay out the model, and start from the known solution."""
