@@ -119,13 +119,13 @@ def small(seed: int) -> Iterator[tuple[str, ow.Problem[Any, Any], float | int | 
 
 
 def solved(problem: ow.Problem[Any, Any], names: Iterator[str], **arguments: Any) -> Iterator[ow.Result[Any]]:
-    """Results of the named solvers that are available and support the problem."""
+    """Results of the named solvers that are available, support the problem, and do not refuse its numbers."""
     available = {row.name for row in ow.list_solvers(problem) if row.available}
     for name in names:
         if name in available:
             try:
                 yield ow.solve(problem, solver=name, **arguments)
-            except ow.UnsupportedFeatureError:
+            except (ow.UnsupportedFeatureError, ow.InvalidInputError):
                 continue
 
 
