@@ -210,8 +210,7 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         self._inner = self.offsets(self.context)
         model = self.empty()
         self.check_size(count**3 // 3 + 2 * count * len(model.instance))
-        model.check_time = self.check_time
-        model.orders = Orders(model, instance)
+        model.check_time, model.orders = self.check_time, Orders(model, instance)
         model.users_of = uses_of(problem, model, model.orders)
         model.orders.close()
         inner = self._inner

@@ -8,6 +8,7 @@ and local search again.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
@@ -15,7 +16,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.windows import modules
+from opweave.solvers.placement.bounds.windows import largest_module
 from opweave.solvers.placement.cooling import cool_down, is_wide
 from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
@@ -244,6 +245,44 @@ def _is_final(outcome: Outcome | None) -> bool:
     return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
 
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decides how the time is shared.
+
+    Attributes
+    ----------
+    small
+        Constraint programming may prove it.
+    timed
+        There is a time limit, and the problem is not small.
+    whole
+        Constraint programming runs before decomposition.
+    wide
+        Local search ends with a slow cooling.
+    undivided
+        Tabu search is far ahead of all others.
+    """
+
+    small: bool
+    timed: bool
+    whole: bool
+    wide: bool
+    undivided: bool
+
+
+def _situation(search: LocalSearch, equal: bool) -> Situation:
+    """``equal`` says whether plans of equal units were found."""
+    small = search.instance.operators <= SMALL
+    timed, whole = search.run.time_limit is not None and not small, is_whole(search)
+    return Situation(
+        small=small,
+        timed=timed,
+        whole=whole,
+        wide=timed and not whole and not equal and is_wide(search),
+        undivided=timed and not whole and is_undivided(search),
+    )
+
+
 def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     """Share the time left among the stages until objective and bound meet.
 
@@ -253,67 +292,89 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         How the engine ended, if one ran.
     """
     run, operators, outcome = search.run, search.instance.operators, None
-    small, annealed = operators <= SMALL, False
-    timed = run.time_limit is not None and not small
-    equal = False
-    if not small and not run.should_stop():
-        with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            equal = go_on_with(search.problem, "units", run).reason is None
-        search.consider_solution(run.best)
-    whole = is_whole(search)
-    if timed and not equal and largest_module(search) <= SMALL_MODULE and not run.should_stop():
-        with run.share(SMALL_MODULES_SHARE):
-            go_on_with(search.problem, "decompose", run)
-        search.consider_solution(run.best)
+    equal = operators > SMALL and not run.should_stop() and _plan_units(search)
+    now = _situation(search, equal)
+    if now.timed and not equal and largest_module(search.arrays) <= SMALL_MODULE and not run.should_stop():
+        _decompose(search, SMALL_MODULES_SHARE)
         if run.should_stop():
-            return outcome
-    cooled = timed and not whole and not equal and is_wide(search)
-    brief = BRIEF_SHARE if small else LONGER_SHARE
-    undivided = not small and not whole and is_undivided(search)
-    gaining = undivided and _reinsert_first(search)
-    if not gaining:
-        with run.share(brief if whole else BRIEF_SHARE if undivided else LOCAL_SHARE, UNTIMED_SECONDS):
-            if not undivided:
-                _reinsert(search, REINSERTION_SHARE, min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * operators))
-            reinserted = search.makespan
-            search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-            if cooled:
-                cool_down(search)
-        annealed = search.makespan < reinserted * (1.0 - TRIAL_GAIN)
+            return None
+    gaining = now.undivided and _reinsert_first(search)
+    annealed = not gaining and _search_first(search, now)
     if run.should_stop():
-        return outcome
-    share = FIRST_DECOMPOSITION_SHARE if whole or gaining else WIDE_SHARE if cooled else DECOMPOSITION_SHARE
-    share = min(share, LONGER_SHARE) if undivided else share
-    decomposed, left = None, run.remaining()
-    if not gaining or left is None or CHAINS_SECONDS * operators**2 <= share * left:
-        with run.share(share, UNTIMED_SECONDS):
-            decomposed = go_on_with(search.problem, "decompose", run)
-        search.consider_solution(run.best)
+        return None
+    settled = _decompose_next(search, now, gaining)
     left = run.remaining()
-    if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
-        outcome = last_word(search, PROVABLE_SHARE) if small else _on_trial(search)
+    if now.whole and (now.small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
+        outcome = last_word(search, PROVABLE_SHARE) if now.small else _on_trial(search)
+    elif now.timed and not now.whole and _is_programmed(search) and not run.should_stop():
+        outcome = last_word(search, ENGINE_SHARE)
     if _is_final(outcome) or run.should_stop():
         return outcome
-    programmed = timed and operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE) and not whole
-    if programmed and not run.should_stop():
-        outcome = last_word(search, ENGINE_SHARE)
-        if _is_final(outcome):
-            return outcome
-    if run.time_limit is not None and (timed or whole) and not run.should_stop():
-        # plans that local search has found by now help the decomposition if it has work left
-        done = decomposed is None or decomposed.termination is Termination.BUDGET
-        share = WHOLE_LOCAL_SHARE if whole or (undivided and not done) else 1.0 if done else 0.5
-        with run.share(share, UNTIMED_SECONDS):
-            _reinsert(search, REINSERTION_SHARE if annealed or not undivided else 1.0)
-            if cooled:
-                with run.share(COOLING_SHARE):
-                    cool_down(search)
-            search_from(search, rounds=None)
-        if not run.should_stop():
-            go_on_with(search.problem, "decompose", run)
-    if run.time_limit is not None and (timed or whole) and not run.should_stop():
-        search_from(search, rounds=None)
+    if now.timed or (now.whole and run.time_limit is not None):
+        _search_last(search, now, settled, annealed)
     return outcome
+
+
+def _plan_units(search: LocalSearch) -> bool:
+    """Plan equal units; whether there are any."""
+    with search.run.share(UNITS_SHARE, UNTIMED_SECONDS):
+        equal = go_on_with(search.problem, "units", search.run).reason is None
+    search.consider_solution(search.run.best)
+    return equal
+
+
+def _decompose(search: LocalSearch, share: float) -> bool:
+    """Decompose in a share of the time left; whether that has no work left."""
+    with search.run.share(share, UNTIMED_SECONDS):
+        ended = go_on_with(search.problem, "decompose", search.run)
+    search.consider_solution(search.run.best)
+    return ended.termination is Termination.BUDGET
+
+
+def _search_first(search: LocalSearch, now: Situation) -> bool:
+    """Search before decomposition; whether annealing gained more than reinsertion."""
+    whole_share = BRIEF_SHARE if now.small else LONGER_SHARE
+    share = whole_share if now.whole else BRIEF_SHARE if now.undivided else LOCAL_SHARE
+    with search.run.share(share, UNTIMED_SECONDS):
+        if not now.undivided:
+            most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
+            _reinsert(search, REINSERTION_SHARE, most)
+        reinserted = search.makespan
+        search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
+        if now.wide:
+            cool_down(search)
+    return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
+
+
+def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
+    """Decompose, unless tabu search gains and that takes too long; whether there is no work left."""
+    share = FIRST_DECOMPOSITION_SHARE if now.whole or gaining else WIDE_SHARE if now.wide else DECOMPOSITION_SHARE
+    share = min(share, LONGER_SHARE) if now.undivided else share
+    left = search.run.remaining()
+    if gaining and left is not None and CHAINS_SECONDS * search.instance.operators**2 > share * left:
+        return True
+    return _decompose(search, share)
+
+
+def _is_programmed(search: LocalSearch) -> bool:
+    """Whether constraint programming may improve the plan."""
+    return search.instance.operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE)
+
+
+def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
+    """Search until the time is up. Better plans help a decomposition that is not settled."""
+    run = search.run
+    share = WHOLE_LOCAL_SHARE if now.whole or (now.undivided and not settled) else 1.0 if settled else 0.5
+    with run.share(share, UNTIMED_SECONDS):
+        _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
+        if now.wide:
+            with run.share(COOLING_SHARE):
+                cool_down(search)
+        search_from(search, rounds=None)
+    if not run.should_stop():
+        go_on_with(search.problem, "decompose", run)
+    if not run.should_stop():
+        search_from(search, rounds=None)
 
 
 def is_whole(search: LocalSearch) -> bool:
@@ -334,10 +395,4 @@ def is_undivided(search: LocalSearch) -> bool:
 
 def is_one_module(search: LocalSearch) -> bool:
     """Whether decomposition gains little, because most operators are in one module."""
-    return largest_module(search) >= WHOLE * search.instance.operators
-
-
-def largest_module(search: LocalSearch) -> int:
-    """Operators of the largest module between two cut vertices."""
-    _, windows = modules(search.arrays)
-    return max(len(window.inner) for window in windows)
+    return largest_module(search.arrays) >= WHOLE * search.instance.operators

@@ -217,10 +217,20 @@ def windows_between(arrays: PlacementArrays, ends: Sequence[int | None], members
 
 def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
     """Cut vertices in order, and the modules before, between and after them."""
+    cuts, members = _divided(arrays)
+    return cuts, windows_between(arrays, [None, *cuts.tolist(), None], members)
+
+
+def largest_module(arrays: PlacementArrays) -> int:
+    """Operators of the largest module between two cut vertices."""
+    return max(map(len, _divided(arrays)[1]))
+
+
+def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
+    """Cut vertices in order, and the operators before, between and after them."""
     order = operator_order(arrays)
     cuts = cut_vertices(arrays, order)
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     at = position[cuts].tolist()
-    members = [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
-    return cuts, windows_between(arrays, [None, *cuts.tolist(), None], members)
+    return cuts, [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
