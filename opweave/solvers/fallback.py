@@ -70,7 +70,7 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
         with referee.first_plan():
             name = _run_baselines(problem, run, run.allowance.until_overdue)
     if run.candidates:
-        return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
+        return replace(outcome, reason=f"the time was up before there was a plan; {name!r} made one")
     return replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
 
 
