@@ -211,5 +211,4 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
         failed.append(UnsupportedFeatureError(f"{type(problem).__name__} has no formulation for any engine here"))
     if run.best is None and run.extend is not None:
         raise failed[0]
-    said = str(failed[0]).removesuffix("; use solver='auto'")
-    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {said}")
+    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {failed[0]}")

@@ -365,3 +365,20 @@ def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: Optio
         return solver.run(problem, run)
     finally:
         run.options = own
+
+
+def rounds_asked(run: Run, option: str, untimed: int) -> int | None:
+    """How many rounds a user's option asks for; None for as many as there is time for.
+
+    0, the default, stands for ``untimed`` rounds if there is no time limit.
+
+    Raises
+    ------
+    InvalidInputError
+        If the option is below 0.
+    """
+    asked = run.option(option, 0)
+    assert isinstance(asked, int)
+    if asked < 0:
+        raise InvalidInputError(f"option {option!r} is {asked:,}; it must be a whole number from 0 (no limit)")
+    return asked or (untimed if run.time_limit is None else None)

@@ -5,7 +5,7 @@ The model is readable in Pyomo: ``place[storage]``, ``chosen[storage,pool]``, ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,24 +80,15 @@ class Sides(LayoutProgram):
     def telling(self, model: Any, solution: Layout) -> FloatArray:
         """The values that a layout implies, without the sides of blocks in different pools."""
         values = self.start(model, solution)
-        _, pool = model.instance.places(solution)
-        for (first, second), column in self._below_columns(model):
-            if pool[first] != pool[second]:
+        row_of, (_, pool) = model.instance.row_of, model.instance.places(solution)
+        for (first, second), column in model.columns_of("below"):
+            if pool[row_of[first]] != pool[row_of[second]]:
                 values[column] = np.nan
         return values
 
-    @staticmethod
-    def _below_columns(model: Any) -> Iterator[tuple[tuple[int, int], int]]:
-        """The columns of sides, with the rows of their blocks."""
-        family = model.families.get("below")
-        row_of = model.instance.row_of
-        for (first, second), column in zip(
-            *(((), ()) if family is None else (family.keys, family.columns)), strict=True
-        ):
-            yield (row_of[first], row_of[second]), column
-
     def fill(self, model: Any, known: dict[int, float], offset: IntArray, pool: IntArray) -> FloatArray:
         """Sides as the offsets say, in one pool or not."""
-        for (first, second), column in self._below_columns(model):
+        for key, column in model.columns_of("below"):
+            first, second = (model.instance.row_of[name] for name in key)
             known[column] = float(offset[first] + model.instance.bytes[first] <= offset[second])
         return super().fill(model, known, offset, pool)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -311,18 +311,12 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
 
     def fill(self, model: Any, known: dict[int, float], offset: IntArray, pool: IntArray) -> FloatArray:
         """Values of the columns that a subclass adds, beside the known ones."""
-        for key, column in zip(*self._counts(model), strict=True):
-            name, where = key
+        for (name, where), column in model.columns_of("steps"):
             row, k = model.instance.row_of[name], model.instance.problem.pool_index[where]
             step = int(max(model.instance.alignment[row], model.instance.pool_alignment[k]))
             known[column] = float(offset[row] // step)
         values: FloatArray = model.filled(known)
         return values
-
-    @staticmethod
-    def _counts(model: Any) -> Iterator[list[Any]]:
-        family = model.families.get("steps")
-        return iter(([], []) if family is None else (family.keys, family.columns))
 
     def resolution(self) -> float:
         """Nothing for whole units; otherwise two units."""

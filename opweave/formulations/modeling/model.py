@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,6 +168,11 @@ class LinearModel(Handles):
         """The column of a family that has a given key."""
         family = self.families[name]
         return family.columns[family.keys.index(key)]
+
+    def columns_of(self, name: str) -> Iterator[tuple[Any, int]]:
+        """The keys and columns of a family; nothing if the model has none of that name."""
+        family = self.families.get(name, Family([], []))
+        return zip(family.keys, family.columns, strict=True)
 
     def rows(self, name: str) -> Rows:
         """The family of rows with a given name; it is made on first use."""

@@ -300,9 +300,8 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
             for column in gone.terms:
                 if math.isnan(values[column]):
                     values[column] = min(before(u, v).at(values) for u, v in pairs)
-        family = model.families.get("lives")
         names = {name: v for v, name in enumerate(model.orders.names)}
-        for (storage, op), column in zip(*(([], []) if family is None else (family.keys, family.columns)), strict=True):
+        for (storage, op), column in model.columns_of("lives"):
             use, v = model.users_of[model.instance.row_of[storage]], names[op]
             begun = use.maker in (None, v) or before(use.maker, v).at(values) > 0.5
             values[column] = begun and any(before(v, u).at(values) > 0.5 for u in use.users)

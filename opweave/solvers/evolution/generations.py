@@ -18,6 +18,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers.evolution.encoding import Encoding
 from opweave.solvers.evolution.objectives import Objectives
+from opweave.solvers.registry import rounds_asked
 from opweave.solvers.run import Run
 
 POPULATION = 100
@@ -147,14 +148,10 @@ def sizes(run: Run, genes: int) -> tuple[int, int | None]:
         For a population of fewer than 2 or of more genes than fit into memory, and for generations below 0.
     """
     population = run.option("population", POPULATION)
-    generations = run.option("generations", 0)
-    assert isinstance(population, int) and isinstance(generations, int)
+    assert isinstance(population, int)
     most = max(POPULATION, MOST_GENES // max(1, genes))
     if not 2 <= population <= most:
         raise InvalidInputError(
             f"option 'population' is {population:,}; it must be from 2 to {most:,} for this problem"
         )
-    if generations < 0:
-        raise InvalidInputError(f"option 'generations' is {generations:,}; it must be a whole number from 0 (no limit)")
-    untimed = GENERATIONS if run.time_limit is None else None
-    return max(4, population + population % 2), generations or untimed
+    return max(4, population + population % 2), rounds_asked(run, "generations", GENERATIONS)

@@ -20,7 +20,7 @@ from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.result import Termination
 from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
 from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report, worth_of
-from opweave.solvers.registry import named_solver
+from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run
 
 ROUNDS = 10_000
@@ -42,8 +42,7 @@ class Climb:
     def __init__(self, problem: MemoryLayout, run: Run) -> None:
         self.problem, self.run, self.instance = problem, run, lower(problem)
         self.noise = np.random.default_rng(run.seed)
-        rounds = int(run.option("rounds", 0) or 0)
-        self.most = rounds or (ROUNDS if run.time_limit is None else None)
+        self.most = rounds_asked(run, "rounds", ROUNDS)
         self._met: dict[int, IntArray] = {}
 
     def solve(self, change: Change, share: float) -> Outcome:

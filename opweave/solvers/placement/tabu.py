@@ -11,7 +11,6 @@ import numpy as np
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
@@ -24,7 +23,7 @@ from opweave.solvers.placement.local import FIRST_ROUNDS_OVER, UNTIMED_ROUNDS, L
 from opweave.solvers.placement.plans import Plan, no_plan_found
 from opweave.solvers.placement.ranks import upward_rank
 from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
-from opweave.solvers.registry import named_solver
+from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
@@ -174,11 +173,7 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     """
     known = tabu_search(problem, run)
     if known is not None:
-        asked = run.option("rounds", 0)
-        assert isinstance(asked, int)
-        if asked < 0:
-            raise InvalidInputError(f"option 'rounds' is {asked}; it must be a number of rounds, or 0 for no limit")
-        known.go_on(asked or (UNTIMED_ROUNDS if run.time_limit is None else None))
+        known.go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())

@@ -61,7 +61,7 @@ def test_rounds_may_be_counted() -> None:
     problem = delayed(small_problem(0, most_operators=8))
     one, more = (ow.solve(problem, solver="tabu", options={"rounds": rounds}).objective for rounds in (1, 4))
     assert one >= more
-    with pytest.raises(ow.InvalidInputError, match="number of rounds"):
+    with pytest.raises(ow.InvalidInputError, match="a whole number from 0"):
         ow.solve(problem, solver="tabu", options={"rounds": -1})
 
 
