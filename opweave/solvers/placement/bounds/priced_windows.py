@@ -41,10 +41,9 @@ from opweave.solvers.placement.bounds.chain_bound import (
     TIGHT,
     Block,
     Milestones,
-    devices_to,
-    shortest,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.visited import Path, paths_by_set
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
@@ -134,12 +133,12 @@ class PricedBlock:
         taken = np.bincount(where, weights=self._least, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def open(self, a: int, b: int) -> bool:
-        """Whether the pair can be raised at these prices."""
+    def open(self, a: int, b: int, most: int) -> bool:
+        """Whether the pair can be raised at these prices, up to stage ``most``."""
         inner = len(self.block.window.inner)
         sized = inner > 0 and self.block.size <= LARGEST_INTEGER
         last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
-        return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
+        return sized and self.stage[a, b] < min(last, most) and bool(np.isfinite(self.values[a, b]))
 
     def raise_pair(self, a: int, b: int, seconds: float) -> None:
         """Raise a pair by one stage."""
@@ -253,35 +252,46 @@ class Chain:
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
 
-    def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[float, FloatArray]:
-        """The bound at prices, and the bytes that its path takes beyond every device's memory."""
+    def values(self, price: FloatArray, visited: int, last: int, seconds: Callable[[], float]) -> dict[int, _Cut]:
+        """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
+
+        Windows are raised up to stage ``last``, along the path of the set ``visited`` only.
+        """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
                 kind.reprice(price)
-        bytes_ = self.memory.bytes[self.milestones]
-        own = self.arrays.seconds[self.milestones] + bytes_[:, None] * price
+        own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
         while True:
-            first, *tables = (kind.values for kind in self.blocks)
-            values, origins = shortest(first[0], own, tables)
-            devices = devices_to(int(np.argmin(values)), origins)
-            path = list(dict.fromkeys(zip(self.blocks, [0, *devices], devices, strict=False)))
-            todo = [(kind, a, b) for kind, a, b in path if kind.open(a, b)]
+            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own)}
+            if visited not in paths:
+                break
+            steps = dict.fromkeys(self._steps(paths[visited]))
+            todo = [(kind, a, b) for kind, a, b in steps if kind.open(a, b, last)]
             if not todo or seconds() <= 0.0:
                 break
             for kind, a, b in todo:
                 kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
-        used = np.bincount(devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
-        for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
+        return {path.visited: self._cut(path, price) for path in paths.values()}
+
+    def _steps(self, path: Path) -> list[tuple[PricedBlock, int, int]]:
+        return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
+
+    def _cut(self, path: Path, price: FloatArray) -> _Cut:
+        """The bound of a path, and the bytes that it takes beyond every device's memory."""
+        bytes_ = self.memory.bytes[self.milestones]
+        used = np.bincount(path.devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
+        for kind, a, b in self._steps(path):
             used += kind.used[a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        used += (
-            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
-            if len(cost)
-            else 0.0
-        )
-        total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
+        total = path.value
+        if len(cost):
+            used += np.bincount(
+                cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price)
+            )
+            total += float(cost.min(axis=1).sum())
         room = float(self.capacity @ price)
-        return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
+        over = np.where(self.limited, used - self.capacity, 0.0)
+        return _Cut(total - room - SUMMATION * (total + room), over, price)
 
 
 class PriceSearch:
@@ -306,37 +316,65 @@ class PriceSearch:
         problem: PlacementInstance | None = None,
     ) -> None:
         self.problem = problem
-        self._priced, self._next = Chain(chain, arrays, memory), price
+        self._priced, self._first = Chain(chain, arrays, memory), price
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
         self._scale = max(float(price @ self._priced.capacity), 1e-300)
-        self._centre, self._radius = _Cut(-math.inf, price, price), FIRST_RADIUS
-        self._cuts: list[_Cut] = []
-        self._done = False
+        self._classes: dict[int, _Class] = {}
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
-        """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound."""
-        while not self._done:
-            cut = _Cut(*self._priced.value(self._next, seconds), self._next)
-            report(cut.value)
-            if seconds() <= 0.0:
-                return
-            self._learn(cut)
+        """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-    def _learn(self, cut: _Cut) -> None:
-        """Take in a bound at some prices, and choose the next ones."""
-        self._cuts.append(cut)
-        if cut.value > self._centre.value:
-            self._centre = cut
-        else:
+        The class of plans with the least bound is worked on; no other can raise the bound of all.
+        """
+        if not self._classes:
+            found = self._priced.values(self._first, -1, RELAXED, seconds)
+            self._classes = {visited: _Class(cut) for visited, cut in found.items()}
+        while self._classes and seconds() > 0.0:
+            visited, worked = min(self._classes.items(), key=lambda item: item[1].centre.value)
+            if worked.last > SEARCHED:
+                return
+            found = self._priced.values(worked.price, visited, worked.last, seconds)
+            for each, cut in found.items():
+                self._classes[each].take(cut)
+            report(self._bound())
+            if visited not in found:  # no plan has these devices
+                del self._classes[visited]
+            elif seconds() > 0.0:
+                worked.learn(found[visited], self._unit, self._scale)
+
+    def _bound(self) -> float:
+        return min(each.centre.value for each in self._classes.values())
+
+
+class _Class:
+    """The plans whose milestones run on one set of devices: their best prices so far, and the next ones.
+
+    Prices are searched with linear programs of the windows first, then with the stronger stages.
+    """
+
+    def __init__(self, cut: _Cut) -> None:
+        self.centre, self.price, self.last = cut, cut.price, RELAXED
+        self._radius, self._cuts = FIRST_RADIUS, list[_Cut]()
+
+    def take(self, cut: _Cut) -> None:
+        """Take in a bound at some prices."""
+        if cut.value > self.centre.value:
+            self.centre = cut
+
+    def learn(self, cut: _Cut, unit: FloatArray, scale: float) -> None:
+        """Choose the next prices after a bound at :attr:`price`; when none promise more, the next stage."""
+        if self._cuts and cut is not self.centre:
             self._radius *= 0.5
-        centre = self._centre
+        self._cuts.append(cut)
+        centre = self.centre
         room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
         box = (np.maximum(centre.price - room, 0.0), centre.price + room)
-        found = _highest(self._cuts, self._unit * self._scale, box, self._scale)
+        found = _highest(self._cuts, unit * scale, box, scale)
         if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value) or len(self._cuts) >= ROUNDS:
-            self._done = True
+            self.price, self.last = centre.price, SEARCHED if self.last == RELAXED else SEARCHED + 1
+            self._radius, self._cuts = FIRST_RADIUS, []
         else:
-            self._next = found[1]
+            self.price = found[1]
 
 
 class _Cut(NamedTuple):

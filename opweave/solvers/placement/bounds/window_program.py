@@ -8,8 +8,7 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * sum_k x[j,k] = 1;  sum_q z[f,k,q] = x[source,k];  sum_k z[f,k,q] = x[target,q];  y[t,k,q] >= z[f,k,q] for f of
   tensor t
 * device k: sum_j p x[j,k] + (h_k + t_k) u[k] <= L and x[j,k] <= u[k], h_k and t_k the least head and tail on k
-* ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``), each
-  with the time before its first and after its last message (:mod:`.turns`)
+* ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
 * messages of one operator, or to one operator, take turns (:mod:`.turns`)
@@ -39,7 +38,7 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
 from opweave.solvers.placement.bounds.critical_path import reach_of
-from opweave.solvers.placement.bounds.turns import write_ends, write_turns
+from opweave.solvers.placement.bounds.turns import write_turns
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -302,7 +301,6 @@ class Builder:
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
             self.most.put(rows, np.asarray([self.length]), -1.0)
-        write_ends(self, sends, receives)
 
     def load(self, first: IntArray, within: int | None = None) -> FloatArray:
         """Seconds of the messages that the port columns of these flows stand for. Shape (flows, K, K).
