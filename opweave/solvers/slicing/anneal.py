@@ -21,6 +21,9 @@ from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory,
 DRAWS = 7
 """Random numbers drawn for each move."""
 
+SHORT = 5
+"""Power of the random number that draws a run's length: most runs are short, because long ones take long to judge."""
+
 
 class Span(NamedTuple):
     """The operators that may be moved: first to last - 1."""
@@ -245,7 +248,7 @@ def anneal(
             break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
         low = span.first + int(draws[move, 0] * width)
-        high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))
+        high = min(span.last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(width + 1.0))))
         high = max(high, low + 1)
         _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
         size = _affected(starts, consumers, low, high, move, stamp, touched)
