@@ -55,6 +55,9 @@ and its share of the time."""
 NO_GAP = 1e-8
 """Relative gap that rounding to ticks may leave: the solver stops when an engine ends within it."""
 
+FIRST_SHARE = 0.15
+"""Share of the time for the first annealing round."""
+
 MODULE_SHARE = 0.2
 """Share of the time for MILP-SPLIT, if the user's executor solves its modules."""
 
@@ -105,13 +108,13 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     if whole and _closes_in_time(search):
         return solve_whole(_by_decomposition, problem, run)
     if run.time_limit is not None and not whole:
-        search_from(search, rounds=1)  # bounds may take longer than everything else, so a plan comes first
+        _anneal_once(search)  # bounds may take longer than everything else, so a plan comes first
     if not (whole and run.time_limit is not None and _has_small_modules(search)):
         _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
     if whole:
         return _whole(search)
     if _is_tiny(problem) and not run.should_stop():
-        search_from(search, rounds=1)
+        _anneal_once(search)
         outcome = _by_engine(search, ENGINE, ENGINE_SHARE)
         if outcome.infeasible:
             return outcome
@@ -179,6 +182,12 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
         for plan in replicated(problem, search.instance, search.arrays, run):
             search.consider(plan)
     return search
+
+
+def _anneal_once(search: BatchSearch) -> None:
+    """The first annealing round."""
+    with _stage(search.run, FIRST_SHARE):
+        search_from(search, rounds=1)
 
 
 def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) -> None:
@@ -263,7 +272,7 @@ def _count(search: BatchSearch) -> Outcome | None:
         if not _known(search.problem, find_solver(search.problem, name).supports):
             continue
         if cells > INSTANT_CELLS:
-            search_from(search, rounds=1)
+            _anneal_once(search)
         if run.should_stop():
             break
         outcome = _by_engine(search, name, share)

@@ -196,9 +196,7 @@ def _play(arrays: SlicingArrays, memory: Memory, change: Change, end: int, old: 
 
 
 @inlined
-def _growth(
-    ops: IntArray, rows: int, channels: int, cell: int, j: int, old: Sliced, new: Sliced, k: int
-) -> int:
+def _growth(ops: IntArray, rows: int, channels: int, cell: int, j: int, old: Sliced, new: Sliced, k: int) -> int:
     """Bytes of a tensor that device k holds more than before."""
     before = held_bytes(ops, rows, channels, cell, j, old.mode, old.cuts, k)
     return int(held_bytes(ops, rows, channels, cell, j, new.mode, new.cuts, k) - before)
