@@ -37,8 +37,10 @@ class Sliced(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A move: operators ``low`` to ``high - 1`` change; those with ``stamp[v] == move``, among them these, read other
-    parts than before."""
+    """A move, which changes the operators ``low`` to ``high - 1``.
+
+    These and the operators that read from them have ``stamp[v] == move``.
+    """
 
     low: int
     high: int

@@ -88,8 +88,9 @@ def _needs(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[Fl
     flows = Adjacency(blocks.first_flow, np.arange(len(blocks.size)))
     row, flow = flows.entries(rows)
     columns = (blocks.size, blocks.per_share, blocks.above, blocks.below, blocks.end)
-    size, share, above, below, end = (np.bincount(row, each[flow], minlength=len(rows)) for each in columns)
-    extra = np.tile((above + below)[:, None], (1, len(members)))
+    sums = [np.bincount(row, each[flow], minlength=len(rows)).astype(np.float64) for each in columns]
+    size, share, above, below, end = sums
+    extra: FloatArray = np.tile((above + below)[:, None], (1, len(members)))
     extra[:, 0] -= above
     extra[:, -1] += end - below
     return size, share, extra
@@ -122,8 +123,16 @@ class _Team:
 
     def of(self, rows: BoolArray) -> _Team:
         """Some of the operators."""
-        every = (self.held, self.steep, self.extra, self.fixed, self.slope, self.least, self.most)
-        return _Team(*(each[rows] for each in every), self.rate)
+        return _Team(
+            held=self.held[rows],
+            steep=self.steep[rows],
+            extra=self.extra[rows],
+            fixed=self.fixed[rows],
+            slope=self.slope[rows],
+            least=self.least[rows],
+            most=self.most[rows],
+            rate=self.rate,
+        )
 
     def possible(self, t: FloatArray) -> BoolArray:
         """Whether every operator may end by its time."""
