@@ -66,6 +66,6 @@ def test_small_networks(problem: ow.Slicing, seed: int) -> None:
 @pytest.mark.parametrize("weights", ["resident", "streamed"])
 def test_a_network_in_little_memory(weights: str, ends: tuple[str, ...]) -> None:
     *_, (_, problem) = random_slicings(20, 1)
-    tied = {end: problem.cluster.devices[1].name for end in ends}
+    tied = dict.fromkeys(ends, problem.cluster.devices[1].name)
     over = check_moves(lower(problem.model_copy(update={"weights": weights, **tied})), 0, 40)
     assert over > 0 or weights == "streamed"
