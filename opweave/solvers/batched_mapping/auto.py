@@ -55,8 +55,9 @@ and its share of the time."""
 NO_GAP = 1e-8
 """Relative gap that rounding to ticks may leave: the solver stops when an engine ends within it."""
 
-FIRST_SHARE = 0.15
-"""Share of the time for the first annealing round."""
+FIRST_SHARE = 0.02
+"""Share of the time for the first annealing round. It only gives the bounds a plan to begin with: later rounds do not
+leave a plan that was cooled fast."""
 
 MODULE_SHARE = 0.2
 """Share of the time for MILP-SPLIT, if the user's executor solves its modules."""
