@@ -1,11 +1,14 @@
 """Simulated annealing over strings and order, compiled.
 
 A move puts one granule on another device, swaps two granules of an operator, puts a block of granules on one device,
-copies the string of a neighbour or a candidate, or shifts a node in the order. The acceptance threshold is drawn before
-the move is judged, so that decoding can stop as soon as an end plus its tail exceeds the threshold.
+copies the string of a neighbour or a candidate, or shifts a node in the order. Decoding begins at the first node that
+the move changes. The acceptance threshold is drawn before the move is judged, so that decoding can stop as soon as an
+end plus its tail exceeds the threshold.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +35,87 @@ SEARCH_MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
 
 PAPER_MOVES = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
 """Single granules only, in a fixed order: the paper's simulated annealing."""
+
+
+class Walk(NamedTuple):
+    """The times of the current plan, by position in the order, and those of a plan that is judged.
+
+    Attributes
+    ----------
+    free, most
+        When every device is free before a position, and the largest end + tail before it. Shapes (nodes + 1, devices)
+        and (nodes + 1,).
+    kept
+        Ends of the current plan, by node. Shape (nodes,).
+    end, ends
+        Ends of the judged plan, by operator and device and, in the same memory, by node.
+    now
+        When every device is free in the judged plan. Shape (devices,).
+    """
+
+    free: FloatMatrix
+    most: FloatArray
+    kept: FloatArray
+    end: FloatMatrix
+    ends: FloatArray
+    now: FloatArray
+
+
+@inlined
+def _new_walk(operators: int, devices: int) -> Walk:
+    ends = np.full(operators * devices, -1.0)
+    return Walk(
+        free=np.zeros((operators * devices + 1, devices)),
+        most=np.zeros(operators * devices + 1),
+        kept=ends.copy(),
+        end=ends.reshape(operators, devices),
+        ends=ends,
+        now=np.zeros(devices),
+    )
+
+
+@inlined
+def _judge_from(
+    arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int, threshold: float
+) -> float:
+    """The largest end + tail of a plan that is the current one before position ``first``."""
+    for p in range(first, len(order)):
+        walk.ends[order[p]] = -1.0
+    walk.now[:] = walk.free[first]
+    value = play(arrays, strings, order, first, len(order), walk.now, walk.end, tail, threshold)
+    return float(max(value, walk.most[first]))
+
+
+@inlined
+def _keep(strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int) -> None:
+    """Make the judged plan the current one."""
+    devices = len(walk.now)
+    for p in range(first, len(order)):
+        i, u = order[p] // devices, order[p] % devices
+        ends = walk.end[i, u]
+        walk.kept[order[p]] = ends
+        walk.most[p + 1] = walk.most[p]
+        for w in range(devices):
+            walk.free[p + 1, w] = walk.free[p, w]
+        if strings.number[i, u] > 0:
+            walk.free[p + 1, u] = ends
+            walk.most[p + 1] = max(walk.most[p], ends + tail[i, u, strings.number[i, u]])
+
+
+@inlined
+def _undo(order: IntArray, walk: Walk, first: int) -> None:
+    """Give up the judged plan; the order is the current plan's again."""
+    for p in range(first, len(order)):
+        walk.ends[order[p]] = walk.kept[order[p]]
+
+
+@inlined
+def _first_of(position: IntArray, i: int, devices: int) -> int:
+    """The first position of a node of operator i."""
+    first = position[i * devices]
+    for u in range(1, devices):
+        first = min(first, position[i * devices + u])
+    return int(first)
 
 
 @inlined
@@ -149,8 +233,9 @@ def anneal(
     """
     strings = new_strings(arrays, where)
     operators, devices = arrays.seconds.shape[:2]
-    free, end = np.empty(devices), np.empty((operators, devices))
-    current = _judge(arrays, strings, order, tail, free, end, np.inf)
+    walk = _new_walk(operators, devices)
+    current = _judge_from(arrays, strings, order, tail, walk, 0, np.inf)
+    _keep(strings, order, tail, walk, 0)
     best = current
     best_where[:] = where
     best_order[:] = order
@@ -164,23 +249,26 @@ def anneal(
         i = int(draw[0] * operators)
         kind = _kind(moves, draw[1])
         threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
-        at, to = 0, 0
+        at, to, first = 0, 0, 0
         if kind == 4:
             at, to = _shift(strings, position, i, draw, devices)
             if to == at:
                 continue
             _slide(order, at, to)
+            first = min(at, to)
         else:
             _new_string(arrays, strings, i, kind, draw, candidates, string)
             old[:] = strings.where[i]
             if _alike(string, old):
                 continue
             _spell(arrays, strings, i, string)
-        value = np.inf
-        if kind == 4 or (can_run(arrays, strings, i) and not overfull(arrays, strings)):
-            value = _judge(arrays, strings, order, tail, free, end, threshold)
+            first = _first_of(position, i, devices)
+        value, judged = np.inf, kind == 4 or (can_run(arrays, strings, i) and not overfull(arrays, strings))
+        if judged:
+            value = _judge_from(arrays, strings, order, tail, walk, first, threshold)
         if value <= threshold and value < np.inf:
             current = value
+            _keep(strings, order, tail, walk, first)
             if kind == 4:
                 _number(order, position, min(at, to), max(at, to) + 1)
             if value < best:
@@ -192,6 +280,8 @@ def anneal(
             _slide(order, to, at)
         else:
             _spell(arrays, strings, i, old)
+        if judged:
+            _undo(order, walk, first)
     where[:] = strings.where
     return best, current
 

@@ -15,6 +15,7 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.bounds.best import MOST_WHOLE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
@@ -31,7 +32,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, find_solver, is_available, named_solver, run_side_by_side
+from opweave.solvers.registry import Feature, find_solver, go_on_with, is_available, named_solver, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -54,6 +55,10 @@ and its share of the time."""
 NO_GAP = 1e-8
 """Relative gap that rounding to ticks may leave: the solver stops when an engine ends within it."""
 
+FIRST_SHARE = 0.02
+"""Share of the time for the first annealing round. It only gives the bounds a plan to begin with: later rounds do not
+leave a plan that was cooled fast."""
+
 MODULE_SHARE = 0.2
 """Share of the time for MILP-SPLIT, if the user's executor solves its modules."""
 
@@ -69,6 +74,10 @@ first lane computes them."""
 
 PLACEMENT_SHARE = 0.15
 """Share of the time for placement's solver. Then an engine takes modules too large for placement's search to close."""
+
+CLOSED_SECONDS, CLOSED_SHARE = 0.004, 0.9
+"""Seconds for each operator in which placement's decomposition closes most networks of small modules; and its share of
+the time, before anything else, if they fit into it."""
 
 WHOLE_SHARE, FAR_SHARE, NEAR = 0.35, 0.05, 1.05
 """Share of the time for plans that do not split the batch, by placement's local search: the first if the best list
@@ -97,14 +106,16 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         outcome = _count(search)
         if outcome is not None:
             return outcome
+    if whole and _closes_in_time(search):
+        return solve_whole(_by_decomposition, problem, run)
     if run.time_limit is not None and not whole:
-        search_from(search, rounds=1)  # bounds may take longer than everything else, so a plan comes first
+        _anneal_once(search)  # bounds may take longer than everything else, so a plan comes first
     if not (whole and run.time_limit is not None and _has_small_modules(search)):
         _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
     if whole:
         return _whole(search)
     if _is_tiny(problem) and not run.should_stop():
-        search_from(search, rounds=1)
+        _anneal_once(search)
         outcome = _by_engine(search, ENGINE, ENGINE_SHARE)
         if outcome.infeasible:
             return outcome
@@ -174,6 +185,12 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
     return search
 
 
+def _anneal_once(search: BatchSearch) -> None:
+    """The first annealing round."""
+    with _stage(search.run, FIRST_SHARE):
+        search_from(search, rounds=1)
+
+
 def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) -> None:
     """Bounds by modules, then by one input unless the batch is whole anyway.
 
@@ -190,9 +207,26 @@ def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) 
 
 def _has_small_modules(search: BatchSearch) -> bool:
     """Whether placement's decomposition closes all modules of a whole batch at once, better than bounds by modules."""
-    if search.instance.operators > MOST_WHOLE:
-        return False
-    return max(len(module.operators) for module in modules_of(search.instance, 1)) <= SMALL_MODULE
+    return search.instance.operators <= MOST_WHOLE and _largest_module(search) <= SMALL_MODULE
+
+
+def _largest_module(search: BatchSearch) -> int:
+    """Operators of the largest module between single channels."""
+    return max(len(module.operators) for module in modules_of(search.instance, 1))
+
+
+def _closes_in_time(search: BatchSearch) -> bool:
+    """Whether placement's decomposition may close a whole batch of small modules within the time limit."""
+    left = search.run.remaining()
+    enough = left is not None and left >= CLOSED_SECONDS * search.instance.operators
+    return enough and _largest_module(search) <= SMALL_MODULE
+
+
+def _by_decomposition(problem: Placement, run: Run) -> Outcome:
+    """Placement's decomposition, and its default solver for what it leaves, which lets it go on."""
+    with run.share(CLOSED_SHARE):
+        outcome = go_on_with(problem, "decompose", run)
+    return outcome if outcome.infeasible or run.should_stop() else go_on_with(problem, "auto", run)
 
 
 def _search_whole(search: BatchSearch) -> None:
@@ -239,7 +273,7 @@ def _count(search: BatchSearch) -> Outcome | None:
         if not _known(search.problem, find_solver(search.problem, name).supports):
             continue
         if cells > INSTANT_CELLS:
-            search_from(search, rounds=1)
+            _anneal_once(search)
         if run.should_stop():
             break
         outcome = _by_engine(search, name, share)

@@ -22,8 +22,8 @@ from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
-ROUNDS = 2
-"""Annealing rounds on the single server."""
+ROUNDS, SHARE = 1, 0.2
+"""Annealing rounds on the single server, and their share of the time left."""
 
 
 def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchArrays, run: Run) -> list[BatchPlan]:
@@ -48,7 +48,8 @@ def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: Batch
     one = _on_server(instance, servers[0], share)
     if not np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
         return []
-    inner = Run(time_limit=run.remaining(), seed=run.seed, callback=lambda _: run.should_stop())
+    left = run.remaining()
+    inner = Run(time_limit=None if left is None else SHARE * left, seed=run.seed, callback=lambda _: run.should_stop())
     search = new_search(problem, one, inner, groups=[])
     begin(search)
     plans = []

@@ -66,7 +66,7 @@ TIME_SHARE = 0.7
 OPEN_SHARE = 0.6
 """Share of the time left for modules with free ends."""
 
-POLISH = 2
+POLISH = 1
 """Rounds of local search over the joined plan, if it is not proved optimal."""
 
 CHANNELS = "channels"

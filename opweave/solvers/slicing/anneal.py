@@ -15,10 +15,14 @@ import numpy as np
 from opweave.formulations.slicing.instance import CHANNELS, ROWS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, excess_of, operator_seconds
+from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
+from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
 
 DRAWS = 7
 """Random numbers drawn for each move."""
+
+SHORT = 5
+"""Power of the random number that draws a run's length: most runs are short, because long ones take long to judge."""
 
 
 class Span(NamedTuple):
@@ -218,13 +222,19 @@ def anneal(
     """
     count, devices = len(mode), cuts.shape[1] - 1
     ops, starts, consumers = arrays.ops, arrays.consumers_start, arrays.consumers
-    weights, speeds, peak = np.zeros(devices), np.zeros(devices), np.zeros(devices, dtype=np.int64)
+    weights, speeds = np.zeros(devices), np.zeros(devices)
     seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
     old_mode, old_cuts = mode.copy(), cuts.copy()
     stamp = np.full(count, -1, dtype=np.int64)
     touched = np.arange(count)
     total = _timed(arrays, touched, count, mode, cuts, ends, seconds, old_seconds, 0.0)
-    over = excess_of(arrays, mode, cuts, peak) if penalty >= 0.0 else 0.0
+    limited, over = penalty >= 0.0, 0.0
+    memory = empty_memory(arrays, count if limited else 0, devices)
+    old, new = Sliced(old_mode, old_cuts), Sliced(mode, cuts)
+    if limited:
+        everything, nothing = Change(0, count, -1, stamp), Sliced(mode, np.zeros_like(cuts))
+        over = proposed_excess(arrays, memory, everything, nothing, new)
+        accept(memory, everything)
     current = total + max(penalty, 0.0) * over
     best = np.inf
     stale_low, stale_high = 0, count  # the operators in which the best plan may differ from the current one
@@ -238,18 +248,21 @@ def anneal(
             break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
         low = span.first + int(draws[move, 0] * width)
-        high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))
+        high = min(span.last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(width + 1.0))))
         high = max(high, low + 1)
         _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
         size = _affected(starts, consumers, low, high, move, stamp, touched)
         after = _timed(arrays, touched, size, mode, cuts, ends, seconds, old_seconds, total)
         value = after
         excess = 0.0
-        if penalty >= 0.0 and value <= threshold:
-            excess = excess_of(arrays, mode, cuts, peak)
+        change = Change(low, high, move, stamp)
+        if limited and value <= threshold:
+            excess = proposed_excess(arrays, memory, change, old, new)
             value += penalty * excess
         if value <= threshold:
             total, current = after, value
+            if limited:
+                accept(memory, change)
             _copy(mode, cuts, old_mode, old_cuts, low, high)
             stale_low, stale_high = min(stale_low, low), max(stale_high, high)
             if excess == 0.0 and total < best:

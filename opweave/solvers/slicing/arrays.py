@@ -221,7 +221,8 @@ def operator_seconds(
 
 
 @inlined
-def _weight(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+def weight_bytes(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+    """Bytes of the weights that device k needs for its part of operator v."""
     part = cuts[v, k + 1] - cuts[v, k]
     if part == 0:
         return 0
@@ -230,7 +231,9 @@ def _weight(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> in
 
 
 @inlined
-def _held(ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+def held_bytes(
+    ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int
+) -> int:
     """Bytes of a tensor that device k has produced itself."""
     part = cuts[j, k + 1] - cuts[j, k]
     if mode[j] == CHANNELS:
@@ -239,40 +242,54 @@ def _held(ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntA
 
 
 @inlined
+def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+    """Bytes that device k holds only while operator v runs: workspace, cells received, and weights if they leave."""
+    ops, flows = arrays.ops, arrays.flows
+    part = cuts[v, k + 1] - cuts[v, k]
+    if part == 0:
+        return 0
+    passing = -(-ops[v, WORKSPACE] * part // ops[v, LENGTH + mode[v]])
+    if arrays.reading & RESIDENT == 0:
+        passing += weight_bytes(ops, v, mode, cuts, k)
+    for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
+        passing += missing_cells(ops, flows, e, v, mode, cuts, k) * flows[e, CELL]
+    return int(passing)
+
+
+@inlined
+def surplus_parts(ops: IntArray, v: int, cuts: IntArray) -> int:
+    """Parts of operator v beyond its limit."""
+    parts = 0
+    for k in range(cuts.shape[1] - 1):
+        parts += cuts[v, k] < cuts[v, k + 1]
+    return int(max(0, parts - ops[v, MOST]))
+
+
+@inlined
 def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntArray) -> float:
     """cv6 and cv7: bytes over the devices' memory, and surplus parts; 0 for a legal plan.
 
     Writes the peak memory of every device to ``peak``, shape (devices,).
     """
-    ops, flows, made, ends = arrays.ops, arrays.flows, arrays.made, arrays.ends
+    ops, made, ends = arrays.ops, arrays.made, arrays.ends
     resident = arrays.reading & RESIDENT != 0
     excess = 0.0
     for k in range(len(peak)):
         live = 0
         for v in range(len(mode) if resident else 0):
-            live += _weight(ops, v, mode, cuts, k)
+            live += weight_bytes(ops, v, mode, cuts, k)
         most = live
         for v in range(len(mode)):
             for i in range(ops[v, MADE], ops[v, MADE_END]):
-                live += _held(ops, made[i, 0], made[i, 1], made[i, 2], v, mode, cuts, k)
-            used = live
-            part = cuts[v, k + 1] - cuts[v, k]
-            if part > 0:
-                used += -(-ops[v, WORKSPACE] * part // ops[v, LENGTH + mode[v]])
-                if not resident:
-                    used += _weight(ops, v, mode, cuts, k)
-                for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
-                    used += missing_cells(ops, flows, e, v, mode, cuts, k) * flows[e, CELL]
+                live += held_bytes(ops, made[i, 0], made[i, 1], made[i, 2], v, mode, cuts, k)
+            used = live + passing_bytes(arrays, v, mode, cuts, k)
             most = max(most, used)
             for i in range(ops[v, ENDS], ops[v, ENDS_END]):
-                live -= _held(ops, ends[i, 1], ends[i, 2], ends[i, 3], ends[i, 0], mode, cuts, k)
+                live -= held_bytes(ops, ends[i, 1], ends[i, 2], ends[i, 3], ends[i, 0], mode, cuts, k)
         peak[k] = most
         excess += max(0, most - arrays.capacity[k])
     for v in range(len(mode)):
-        parts = 0
-        for k in range(len(peak)):
-            parts += cuts[v, k] < cuts[v, k + 1]
-        excess += max(0, parts - ops[v, MOST])
+        excess += surplus_parts(ops, v, cuts)
     return excess
 
 

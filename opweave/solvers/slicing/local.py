@@ -35,7 +35,7 @@ MOST_MOVES = 400_000
 LEAST_MOVES = 2_000
 """Moves of a round."""
 
-PACE = 3e-8
+PACE = 1e-8
 """Assumed seconds of a move per operator, before the first chunk is measured."""
 
 FIRST_HEAT = (0.004, 0.001, 0.0003)
@@ -125,24 +125,23 @@ class LocalSearch:
         self.run.enter("annealing")
         rng = np.random.default_rng((self.run.seed, number))
         movable = len(self.instance.names)
-        moves = self._moves_within(self._moves() // CHUNKS)
-        heat = np.linspace(FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds, 0.0, CHUNKS * moves)
+        hottest = FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds
         span = Span(self.instance.first, self.instance.first + movable)
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
-        work = 60 * moves * len(self.instance.devices)
         penalty = self._penalty(origin)
         improved = False
         for chunk in range(CHUNKS):
             if self.run.should_stop():
                 return improved
             began = self.run.elapsed()
+            moves = self._moves_within(self._moves() // CHUNKS, CHUNKS - chunk)
             best_mode, best_cuts = mode.copy(), cuts.copy()
-            found = anneal.sized(work)(
+            found = anneal.sized(60 * moves * len(self.instance.devices))(
                 self.arrays,
                 span,
                 penalty,
                 rng.random((moves, DRAWS)),
-                heat[chunk * moves : (chunk + 1) * moves],
+                hottest * (1.0 - (chunk + np.arange(moves) / moves) / CHUNKS),
                 self.run.halt,
                 mode,
                 cuts,
@@ -166,10 +165,10 @@ class LocalSearch:
     def _pace(self) -> float:
         return self.pace or PACE * len(self.instance.names)
 
-    def _moves_within(self, moves: int) -> int:
-        """Moves of a chunk: fewer if time is short for all chunks, because a round must still cool down."""
+    def _moves_within(self, moves: int, chunks: int) -> int:
+        """Moves of a chunk: fewer if time is short for all that are left, because a round must still cool down."""
         left = self.run.remaining()
-        most = moves if left is None else int(left / (self._pace() * CHUNKS))
+        most = moves if left is None else int(left / (self._pace() * chunks))
         return max(1, min(moves, most))
 
     def scatter(self, number: int) -> Plan:

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import opweave as ow
 from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
+from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, anneal
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
@@ -24,8 +26,10 @@ from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
 from opweave.solvers.batched_mapping.split import Split
-from opweave.solvers.run import Run
+from opweave.solvers.run import Run, never
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
+
+NO_DRAWS = (np.zeros((0, DRAWS)), np.zeros(0))
 
 LISTS = ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
 SMALL = Stack(modules=3, nodes=4)
@@ -44,6 +48,30 @@ def test_decoding_a_plan_in_its_own_order_is_no_later(planned):
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(again.makespan)
     assert again.makespan <= problem.evaluate(plan).objective * (1 + 1e-9)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(4, 3, 4), st.integers(0, 9))
+def test_annealing_knows_the_length_of_its_plans(problem, seed):
+    """Moves decode only what they change; plans that are decoded from the beginning are equally long."""
+    try:
+        search = new_search(problem, lower(problem), Run())
+    except Exception:
+        return
+    begin(search)
+    if search.best is None:
+        return
+
+    def annealed(where, order, draws, heat):
+        best = where.copy(), order.copy()
+        fixed = search.arrays, where, order, search.tail, SEARCH_MOVES, search.strings
+        return best, anneal.plain(*fixed, draws, heat, never(), *best)
+
+    where, order = search.best.where.copy(), search.best.order.copy()
+    draws = np.random.default_rng(seed).random((200, DRAWS))
+    best, (least, current) = annealed(where, order, draws, np.full(200, 0.05 * search.makespan))
+    assert annealed(where, order, *NO_DRAWS)[1] == (current, current)
+    assert annealed(*best, *NO_DRAWS)[1] == (least, least)
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

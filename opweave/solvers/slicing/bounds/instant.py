@@ -21,10 +21,14 @@ from math import comb
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 
 HALVINGS = 50
+
+TOGETHER = 256
+"""Kinds of operators that are examined between two checks of the time."""
 
 MOST_COMPOSITIONS = 5_000
 """Most ways to distribute an operator's rows; others keep their shares, because rounding costs them little."""
@@ -46,17 +50,17 @@ def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> 
     devices bound the operators that are left.
     """
     best = by_speed(blocks)
-    known: dict[bytes, float] = {}
+    kinds: dict[bytes, list[int]] = {}
     for v in range(blocks.operators):
-        kind = _kind(blocks, v)
-        if kind not in known:
-            if should_stop():
-                break
-            known[kind] = np.inf
-            for members in subsets(blocks.devices):
-                if all(blocks.most[v, k] > 0.0 for k in members):
-                    known[kind] = _least_time(blocks, v, members, known[kind])
-        best[v] = max(best[v], known[kind] if np.isfinite(known[kind]) else 0.0)
+        kinds.setdefault(_kind(blocks, v), []).append(v)
+    alike = list(kinds.values())
+    for first in range(0, len(alike), TOGETHER):
+        if should_stop():
+            break
+        examined = alike[first : first + TOGETHER]
+        found = _least_times(blocks, np.asarray([each[0] for each in examined]))
+        for each, seconds in zip(examined, found.tolist(), strict=True):
+            best[each] = np.maximum(best[each], seconds)
     return best
 
 
@@ -72,59 +76,130 @@ def by_speed(blocks: Blocks) -> FloatArray:
 
 
 def _kind(blocks: Blocks, v: int) -> bytes:
-    """What :func:`_least_time` depends on."""
+    """What a least time depends on."""
     flows = slice(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
     of_flows = (blocks.size, blocks.per_share, blocks.above, blocks.below, blocks.end)
     of_operator = (blocks.intercept[v], blocks.slope[v], blocks.most[v], blocks.least[v : v + 1])
     return np.concatenate([*(each[flows] for each in of_flows), *of_operator]).tobytes()
 
 
-def _needs(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[float, float, FloatArray]:
-    """Bytes of an operator's inputs, and what a set of devices needs of them: per share, and each beyond its share."""
-    flows = range(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
-    held, per_share = (sum(float(size[e]) for e in flows) for size in (blocks.size, blocks.per_share))
-    return held, per_share, sum((blocks.extra(e, members) for e in flows), np.zeros(len(members)))
+def _needs(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bytes of operators' inputs, and what a set of devices needs of them: per share, and each beyond its share."""
+    flows = Adjacency(blocks.first_flow, np.arange(len(blocks.size)))
+    row, flow = flows.entries(rows)
+    columns = (blocks.size, blocks.per_share, blocks.above, blocks.below, blocks.end)
+    sums = [np.bincount(row, each[flow], minlength=len(rows)).astype(np.float64) for each in columns]
+    size, share, above, below, end = sums
+    extra: FloatArray = np.tile((above + below)[:, None], (1, len(members)))
+    extra[:, 0] -= above
+    extra[:, -1] += end - below
+    return size, share, extra
 
 
-def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) -> float:
-    """Smallest possible time of a set of devices, or ``known`` if that is no more."""
-    chosen = list(members)
-    held, need, extra = _needs(blocks, v, members)
-    rate, fixed, slope = blocks.rate[chosen], blocks.intercept[v, chosen], blocks.slope[v, chosen]
-    lost = LOST * (held + need + float(np.abs(extra).max(initial=0.0)))
-    most, least = blocks.most[v, chosen], np.minimum(blocks.least[v], blocks.most[v, chosen])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Team:
+    """Operators on one set of devices: which times are possible.
 
-    def possible(t: float) -> bool:
-        spare = t - fixed
+    Attributes
+    ----------
+    held
+        Bytes of the inputs. Shape (operators,).
+    steep
+        Bytes that must be held already, for each share above those for which none must. Shape (operators, members).
+    extra, fixed, slope, least, most
+        Bytes beyond the share, and the times and limits of shares. Shape (operators, members).
+    rate
+        Shape (members,).
+    """
+
+    held: FloatArray
+    steep: FloatArray
+    extra: FloatArray
+    fixed: FloatArray
+    slope: FloatArray
+    least: FloatArray
+    most: FloatArray
+    rate: FloatArray
+
+    def of(self, rows: BoolArray) -> _Team:
+        """Some of the operators."""
+        return _Team(
+            held=self.held[rows],
+            steep=self.steep[rows],
+            extra=self.extra[rows],
+            fixed=self.fixed[rows],
+            slope=self.slope[rows],
+            least=self.least[rows],
+            most=self.most[rows],
+            rate=self.rate,
+        )
+
+    def possible(self, t: FloatArray) -> BoolArray:
+        """Whether every operator may end by its time."""
+        spare = t[:, None] - self.fixed
         with np.errstate(over="ignore"):  # the least numbers of all
-            room = np.divide(spare, slope, out=np.full(len(chosen), np.inf), where=slope > 0)
-        top = np.minimum(most, room)
-        if (spare < 0).any() or (top < least).any() or top.sum() < 1.0 or least.sum() > 1.0 + LOST:
-            return False
-        steep, offset = need + rate * slope, extra - rate * spare
-        budget = held + lost - float(np.maximum(0.0, steep * least + offset).sum())
-        if budget < 0:
-            return False
-        with np.errstate(over="ignore"):
-            free = np.clip(np.divide(-offset, steep, out=np.full(len(chosen), np.inf), where=steep > 0), least, top)
-        left = 1.0 - float(free.sum())
-        for i in np.argsort(steep).tolist():
-            if left <= 0:
-                return True
-            grown = min(left, float(top[i] - free[i]))
-            grown = grown if steep[i] <= 0 else min(grown, budget / float(steep[i]))
-            left, budget = left - grown, budget - grown * max(0.0, float(steep[i]))
-        return left <= LOST
+            room = np.divide(spare, self.slope, out=np.full(spare.shape, np.inf), where=self.slope > 0)
+            top, offset = np.minimum(self.most, room), self.extra - self.rate * spare
+            free = np.divide(-offset, self.steep, out=np.full(spare.shape, np.inf), where=self.steep > 0)
+        free = np.minimum(np.maximum(free, self.least), top)
+        budget = self.held - np.maximum(0.0, self.steep * self.least + offset).sum(axis=1)
+        able = (spare >= 0).all(axis=1) & (top >= self.least).all(axis=1) & (top.sum(axis=1) >= 1.0)
+        able &= (self.least.sum(axis=1) <= 1.0 + LOST) & (budget >= 0)
+        left = 1.0 - free.sum(axis=1)
+        for i in np.argsort(self.steep, axis=1).T:
+            steep, grown = (np.take_along_axis(each, i[:, None], axis=1)[:, 0] for each in (self.steep, top - free))
+            grown = np.maximum(np.minimum(left, grown), 0.0)
+            with np.errstate(over="ignore"):
+                paid = np.divide(budget, steep, out=np.full(len(steep), np.inf), where=steep > 0)
+            grown = np.minimum(grown, paid)
+            left, budget = left - grown, budget - grown * np.maximum(0.0, steep)
+        return np.asarray(able & (left <= LOST))
 
-    if np.isfinite(known) and not possible(known):
-        return known
-    high = float((fixed + slope + np.maximum(0.0, need + extra) / rate).max()) if not np.isfinite(known) else known
-    if not possible(high):
-        return known
-    low = 0.0
+
+def _least_times(blocks: Blocks, rows: IntArray) -> FloatArray:
+    """Smallest possible time of every operator in ``rows`` over all sets of devices; 0 if no set may run it."""
+    known = np.full(len(rows), np.inf)
+    for members in subsets(blocks.devices):
+        chosen = list(members)
+        able = np.flatnonzero((blocks.most[rows][:, chosen] > 0.0).all(axis=1))
+        if len(able) == 0:
+            continue
+        team, longest = _team(blocks, rows[able], members)
+        high = np.where(np.isfinite(known[able]), known[able], longest)
+        better = team.possible(high)
+        if better.any():
+            known[able[better]] = _halved(team.of(better), high[better])
+    return np.where(np.isfinite(known), known, 0.0)
+
+
+def _team(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[_Team, FloatArray]:
+    """Operators on a set of devices, and a time in which each ends if any time is possible."""
+    chosen = list(members)
+    held, share, extra = _needs(blocks, rows, members)
+    rate, fixed, slope = blocks.rate[chosen], blocks.intercept[rows][:, chosen], blocks.slope[rows][:, chosen]
+    lost = LOST * (held + share + np.abs(extra).max(axis=1))
+    most = blocks.most[rows][:, chosen]
+    need = share[:, None]
+    team = _Team(
+        held=held + lost,
+        steep=need + rate * slope,
+        extra=extra,
+        fixed=fixed,
+        slope=slope,
+        least=np.minimum(blocks.least[rows][:, None], most),
+        most=most,
+        rate=rate,
+    )
+    return team, (fixed + slope + np.maximum(0.0, need + extra) / rate).max(axis=1)
+
+
+def _halved(team: _Team, high: FloatArray) -> FloatArray:
+    """The smallest possible times, rounded down, given possible ones."""
+    low = np.zeros(len(high))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if possible(middle) else (middle, high)
+        possible = team.possible(middle)
+        low, high = np.where(possible, low, middle), np.where(possible, middle, high)
     return low
 
 
@@ -173,7 +248,7 @@ def _timed(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[FloatArray
     inner = np.asarray(ways, dtype=np.float64).reshape(len(ways), len(members) - 1)
     ends = np.concatenate([np.zeros((len(inner), 1)), inner, np.full((len(inner), 1), float(rows))], axis=1)
     shares: FloatArray = np.diff(ends, axis=1) / rows
-    held, per_share, extra = _needs(blocks, v, members)
+    (held,), (per_share,), extra = _needs(blocks, np.asarray([v]), members)
     need = per_share * shares + extra
     done = blocks.intercept[v, chosen] + blocks.slope[v, chosen] * shares
     low = done.max(axis=1)
