@@ -143,14 +143,24 @@ class OpGraph(ShownInNotebooks, Spec):
         return [(None, Bare(part)) for part in (brief(self.name), *parts)]
 
     @cached_property
+    def operator_ids(self) -> tuple[str, ...]:
+        """The id of every operator, in the order of ``operators``."""
+        return tuple(op.id for op in self.operators)
+
+    @cached_property
+    def tensor_ids(self) -> tuple[str, ...]:
+        """The id of every tensor, in the order of ``tensors``."""
+        return tuple(tensor.id for tensor in self.tensors)
+
+    @cached_property
     def operator_index(self) -> dict[str, int]:
         """Position of every operator id in ``operators``."""
-        return {op.id: index for index, op in enumerate(self.operators)}
+        return dict(zip(self.operator_ids, range(len(self.operators)), strict=True))
 
     @cached_property
     def tensor_index(self) -> dict[str, int]:
         """Position of every tensor id in ``tensors``."""
-        return {tensor.id: index for index, tensor in enumerate(self.tensors)}
+        return dict(zip(self.tensor_ids, range(len(self.tensors)), strict=True))
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -181,7 +191,8 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Tensors that no operator writes."""
-        return tuple(tensor.id for tensor in self.tensors if tensor.id not in self.producer)
+        made = self.producer
+        return tuple(name for name in self.tensor_ids if name not in made)
 
     @cached_property
     def arrays(self) -> GraphArrays:

@@ -9,6 +9,7 @@ from typing import Any
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -85,7 +86,7 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
-            with run.at_work(), Interrupter(left):
+            with run.at_work(), collector_paused(), Interrupter(left):
                 solver.run(problem, run)
         except (ContradictionError, OpweaveError):
             continue
