@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import model_validator
 
-from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.looks import Bare, brief
 from opweave.problems.shown import ShownInNotebooks
@@ -129,8 +131,8 @@ class OpGraph(ShownInNotebooks, Spec):
         _refuse_duplicates("graph output", self.outputs)
         _check_references(self)
         _check_aliases(self)
-        cycle = find_cycle(self.arrays.successors)
-        if cycle is not None:
+        if len(self.listed_order) < len(self.operators):
+            cycle = find_cycle(self.arrays.successors) or []
             names = [self.operators[index].id for index in cycle]
             shown = names if len(names) <= 8 else [*names[:7], "...", names[-1]]
             raise ValueError(f"the graph has a cycle: {' -> '.join([*shown, names[0]])}")
@@ -180,8 +182,7 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def bytes_made(self) -> dict[str, int]:
         """Bytes of the workspace of every operator and of the storages that it writes, by id."""
-        owned = self.owned_bytes
-        return {op.id: op.workspace_bytes + sum(owned[name] for name in op.outputs) for op in self.operators}
+        return dict(zip(self.operator_ids, self.sizes_made.tolist(), strict=True))
 
     @cached_property
     def parameter_bytes(self) -> dict[str, int]:
@@ -204,6 +205,38 @@ class OpGraph(ShownInNotebooks, Spec):
             reads=[[tensor_of[name] for name in op.inputs] for op in self.operators],
             writes=[[tensor_of[name] for name in op.outputs] for op in self.operators],
         )
+
+    @cached_property
+    def listed_order(self) -> IntArray:
+        """Positions of the operators, each behind what it reads, otherwise as ``operators`` lists them."""
+        return topological_order(self.arrays.successors)
+
+    @cached_property
+    def uses(self) -> Adjacency:
+        """Parameters of every operator by position in ``parameters``, each once."""
+        index = {parameter.id: position for position, parameter in enumerate(self.parameters)}
+        names = [op.parameters for op in self.operators]
+        rows = Adjacency.from_lists([[index[name] for name in row] for row in names])
+        return rows.without_repeats()
+
+    @cached_property
+    def parameter_sizes(self) -> IntArray:
+        """Bytes of every parameter. Shape (parameters,)."""
+        return np.asarray([parameter.bytes for parameter in self.parameters], dtype=np.int64)
+
+    @cached_property
+    def workspace_sizes(self) -> IntArray:
+        """Bytes of every operator's workspace. Shape (operators,)."""
+        return np.asarray([op.workspace_bytes for op in self.operators], dtype=np.int64)
+
+    @cached_property
+    def sizes_made(self) -> IntArray:
+        """Bytes of the workspace of every operator and of the storages that it writes. Shape (operators,)."""
+        arrays = self.arrays
+        own = arrays.storage[arrays.writes.items] == arrays.writes.items
+        made = np.array(self.workspace_sizes)
+        np.add.at(made, arrays.writes.heads()[own], arrays.tensor_bytes[arrays.writes.items[own]])
+        return made
 
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:

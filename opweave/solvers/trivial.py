@@ -14,7 +14,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.ordered_layout import OrderedLayout
@@ -161,7 +161,7 @@ def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
     successors = graph.arrays.successors
     start, items, lasts = successors.start.tolist(), successors.items.tolist(), seconds.tolist()
     ready, longest = [0.0] * len(lasts), 0.0
-    for v in topological_order(successors).tolist():
+    for v in graph.listed_order.tolist():
         end = ready[v] + lasts[v]
         longest = max(longest, end)
         for w in items[start[v] : start[v + 1]]:
