@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -124,6 +125,8 @@ class OpGraph(ShownInNotebooks, Spec):
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:
+        if self.__dict__.get("_checked"):  # pydantic asks again whenever a problem is made of the graph
+            return self
         _check_sizes(self)
         _refuse_duplicates("operator", (op.id for op in self.operators))
         _refuse_duplicates("tensor", (tensor.id for tensor in self.tensors))
@@ -136,6 +139,7 @@ class OpGraph(ShownInNotebooks, Spec):
             names = [self.operators[index].id for index in cycle]
             shown = names if len(names) <= 8 else [*names[:7], "...", names[-1]]
             raise ValueError(f"the graph has a cycle: {' -> '.join([*shown, names[0]])}")
+        self.__dict__["_checked"] = True
         return self
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -216,8 +220,9 @@ class OpGraph(ShownInNotebooks, Spec):
         """Parameters of every operator by position in ``parameters``, each once."""
         index = {parameter.id: position for position, parameter in enumerate(self.parameters)}
         names = [op.parameters for op in self.operators]
-        rows = Adjacency.from_lists([[index[name] for name in row] for row in names])
-        return rows.without_repeats()
+        start = np.concatenate(([0], np.cumsum([len(row) for row in names], dtype=np.int64)))
+        items = np.fromiter(map(index.__getitem__, chain.from_iterable(names)), dtype=np.int64, count=int(start[-1]))
+        return Adjacency(start, items).without_repeats()
 
     @cached_property
     def parameter_sizes(self) -> IntArray:

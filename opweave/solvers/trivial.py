@@ -6,6 +6,7 @@ only make plans longer or larger.
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 from typing import Any
 
@@ -137,6 +138,9 @@ def _(problem: MemoryLayout) -> int | float:
     """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
     if problem.objective == "arena":
         return problem.live_peak
+    if all(pool.operators is None for pool in problem.pools) and all(each.pools is None for each in problem.lifetimes):
+        fastest = max((pool.speed or math.inf for pool in problem.pools), default=math.inf)
+        return _safe(float((problem.moved / fastest).sum()))
     least = 0.0
     for each in problem.lifetimes:
         there = (pool for pool in problem.pools if problem.may_stand_in(each, pool))
