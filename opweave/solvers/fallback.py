@@ -29,7 +29,7 @@ BASELINES = {
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
-PLAN_PER_OPERATOR = 25e-6
+PLAN_PER_OPERATOR = 16e-6
 """Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
 
 MOST_FIRST, LEAST_FIRST = 0.6, 0.5

@@ -33,8 +33,8 @@ SECONDS_PER_OPERATOR = {
     "batched_mapping": 15e-6,
     "pipeline": 6e-6,
     "slicing": 6e-6,
-    "memory_layout": 12e-6,
-    "ordered_layout": 18e-6,
+    "memory_layout": 8e-6,
+    "ordered_layout": 14e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
 
