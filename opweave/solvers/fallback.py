@@ -13,6 +13,8 @@ from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
+from opweave.solvers.narrowing.narrower import without
+from opweave.solvers.narrowing.runs import narrower_run
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver, registered
 from opweave.solvers.run import Outcome, Run
@@ -76,18 +78,22 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
 
 
 def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], float]) -> str:
-    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one."""
+    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one.
+
+    A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
+    """
     own = [solver.name for solver in registered(problem.kind) if solver.baseline]
+    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
     name = ""
-    for name in own if problem.reading is not None else BASELINES.get(problem.kind, own):
+    for name in dict.fromkeys((*first, *own)) if problem.constraints or not first else first:
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
-        if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
-            continue
         try:
             with run.at_work(), collector_paused(), Interrupter(left):
-                solver.run(problem, run)
+                rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
+                relaxed = without(problem, rules) if rules else problem
+                solver.run(relaxed, narrower_run(problem, relaxed, rules, run) if rules else run)
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
