@@ -13,8 +13,6 @@ from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
-from opweave.solvers.narrowing.narrower import without
-from opweave.solvers.narrowing.runs import narrower_run
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver, registered
 from opweave.solvers.run import Outcome, Run
@@ -91,9 +89,7 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
             continue
         try:
             with run.at_work(), collector_paused(), Interrupter(left):
-                rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
-                relaxed = without(problem, rules) if rules else problem
-                solver.run(relaxed, narrower_run(problem, relaxed, rules, run) if rules else run)
+                _carry_out(problem, solver, run)
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
@@ -101,3 +97,16 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
         if run.candidates:
             break
     return name
+
+
+def _carry_out(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
+    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them."""
+    rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
+    if not rules:
+        solver.run(problem, run)
+        return
+    from opweave.solvers.narrowing.narrower import without  # ``import opweave`` does without them
+    from opweave.solvers.narrowing.runs import narrower_run
+
+    relaxed = without(problem, rules)
+    solver.run(relaxed, narrower_run(problem, relaxed, rules, run))
