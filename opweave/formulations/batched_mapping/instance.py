@@ -8,7 +8,6 @@ takes ``latency[a, b] + size[e] * f * seconds_per_byte[a, b]`` seconds (f = 1 fo
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -133,12 +132,13 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
     count = len(graph.operators)
     group = tied(graph, plain)
     before = with_order_arcs(problem, graph.arrays.predecessors)
-    known = np.isfinite(problem.times)
-    allowed = left_to_run_on(graph, devices, known.any(axis=2), group, plain)
+    known: BoolArray = np.isfinite(problem.times)
+    somewhere: BoolArray = np.asarray(known.any(axis=2))
+    allowed = left_to_run_on(graph, devices, somewhere, group, plain)
     source, target, tensor = flows_of(graph)
     latency, seconds_per_byte = links_of(problem.cluster)
     parameters, parameter_bytes = parameters_of(graph)
-    sizes = itertools.compress(problem.sizes, known.any(axis=(0, 1)).tolist())
+    sizes = [size for size, there in zip(problem.sizes, np.moveaxis(known, 2, 0), strict=True) if there.any()]
     granule = math.gcd(problem.batch, *sizes)
     edges, edge_of = np.unique(source * count + target, return_inverse=True)
     first, second = np.divmod(edges, max(1, count))

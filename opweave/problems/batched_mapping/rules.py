@@ -61,7 +61,7 @@ def _is_wrong(
     """Whether each batch has unknown names, a size whose time is not known, or an input too many. Shape (batches,)."""
     size = np.searchsorted(problem.sizes, count)
     known = np.append(np.asarray(problem.sizes, dtype=np.int64), -1)[size] == count
-    wrong = (operator < 0) | (device < 0) | ~known
+    wrong: BoolArray = (operator < 0) | (device < 0) | ~known
     there = np.flatnonzero(~wrong)
     wrong[there] = np.isnan(problem.times[operator[there], device[there], size[there]])
     wrong[np.repeat(np.arange(len(count)), count)[numbers >= problem.batch]] = True

@@ -203,9 +203,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         if not solution.pool:
             only = 0 if len(self.pools) == 1 else None
             return dict.fromkeys(self._index, only)
-        index, pool = self.pool_index, dict(solution.pool.items())
-        only = self.pools[0].name if len(self.pools) == 1 else ""
-        return {name: index.get(pool.get(name, only)) for name in self._index}
+        index, named = self.pool_index, dict(solution.pool.items())
+        usual = self.pools[0].name if len(self.pools) == 1 else ""
+        return {name: index.get(named.get(name, usual)) for name in self._index}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
