@@ -159,7 +159,7 @@ def _part(arrays: PlacementArrays, position: IntArray, most: int) -> _Part | Non
     path = _longest_path(part, work)
     ahead = _reached(Adjacency(part.after_start, part.after), path[0])
     kept = ahead | (position <= position[path[0]] + most)
-    kept &= _reached(Adjacency(part.before_start, part.before), path[-1])
+    kept = _reaching(part, kept, path[-1])
     if work[~kept].sum() > MOST_LOST * work.sum():
         return None
     flows &= kept[arrays.source] & kept[arrays.target]
@@ -201,6 +201,21 @@ def _reached(next_: Adjacency, first: int) -> BoolArray:
     reached = np.zeros(count, dtype=bool)
     reached[breadth_first_order(arcs, first, return_predecessors=False)] = True
     return reached
+
+
+def _reaching(arrays: PlacementArrays, kept: BoolArray, last: int) -> BoolArray:
+    """Operators among those kept from which arcs between kept operators lead to ``last``, itself included.
+
+    A path through an operator that is left out does not count: what lies before it would become a second end of the
+    network, and then no operator is a cut vertex.
+    """
+    inside = kept & _reached(Adjacency(arrays.before_start, arrays.before), last)
+    numbers = np.flatnonzero(inside)
+    arcs = _arcs_of(arrays, inside, np.cumsum(inside) - 1)
+    found = np.zeros(len(kept), dtype=bool)
+    place = int(np.searchsorted(numbers, last))
+    found[numbers[_reached(Adjacency(arcs.before_start, arcs.before), place)]] = True
+    return found
 
 
 def _cut_out(instance: PlacementInstance, arrays: PlacementArrays, part: _Part) -> Backbone:

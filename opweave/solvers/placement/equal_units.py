@@ -31,7 +31,7 @@ from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.priced_windows import PriceSearch
+from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of

@@ -15,7 +15,7 @@ from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.priced_windows import PriceSearch
+from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.equal_units import EqualUnits
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of

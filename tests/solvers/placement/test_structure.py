@@ -21,8 +21,11 @@ from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
 
 
-def rotary_problem(layers: int, room: int | None = None, late: bool = False) -> Placement:
-    """Layers of two branches and a sum; each reads a mask that a chain of two makes, and a constant of its own."""
+def rotary_problem(layers: int, room: int | None = None, late: bool = False, steps: int = 0) -> Placement:
+    """Layers of two branches and a sum; each reads a mask that a chain of two makes, and a constant of its own.
+
+    With ``steps``, a layer makes its constant from what the mask is made of, in so many steps.
+    """
     tensors, operators, table = [ow.Tensor(id="x", bytes=4)], [], {}
 
     def run(name: str, inputs: list[str], size: int, seconds: tuple[float, float], weights: int = 0) -> str:
@@ -37,6 +40,10 @@ def rotary_problem(layers: int, room: int | None = None, late: bool = False) -> 
     for layer in range(layers):
         at = f"l{layer}."
         reads = [state, mask, *([run(at + "constant", [], 1, (0.0, 0.0))] if late else [])]
+        table_of_layer = "range"
+        for step in range(steps):
+            table_of_layer = run(f"{at}table{step}", [table_of_layer], 1, (0.0, 0.0))
+        reads += [table_of_layer] if steps else []
         left = run(at + "left", reads, 4, (3.0, 4.0), weights=5)
         right = run(at + "right", [state], 4, (2.0, 5.0), weights=3)
         state = run(at + "sum", [left, right], 4, (1.0, 1.0))
@@ -77,6 +84,17 @@ def test_a_mask_that_all_layers_read_hides_no_layer(late: bool) -> None:
     assert len(lost) >= 24 if late else not lost
     crossing = within.instance.tensors.index("mask")
     assert (within.instance.tensor == crossing).sum() <= 13  # the others passed the first reader by far
+
+
+def test_tables_that_layers_make_for_themselves_hide_no_layer() -> None:
+    """The steps of one table begin near the first reader and end far behind it; none of them may become a dead end."""
+    instance, arrays = lowered(rotary_problem(30, steps=7))
+    within = backbone_of(instance, arrays)
+    assert within is not None
+    sizes = [len(window.inner) for window in modules(within.arrays)[1]]
+    assert sizes.count(2) >= 26
+    ends = np.flatnonzero(np.diff(within.arrays.after_start) == 0)
+    assert len(ends) == 1
 
 
 def test_a_chain_needs_no_backbone() -> None:

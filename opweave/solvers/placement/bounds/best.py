@@ -23,7 +23,7 @@ from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED
 from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
 from opweave.solvers.placement.bounds.counts import binding, priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.priced_windows import PriceSearch
+from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run

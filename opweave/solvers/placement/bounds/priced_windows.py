@@ -8,17 +8,17 @@ The right side is bounded from below along the milestone chain: windows and mile
 of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
 bound*: the least of length plus price over its integer program (:mod:`.window_program`, with prices in the objective).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
-milestones, minus q * memory, is a bound for any prices.
+milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best), and the shortest path
+with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set.
 
-The linear program over counts (:mod:`.counts`) equals the best of these bounds with windows in fractions. Its prices
-are the first; better ones follow by cutting planes. Windows are solved lazily, along the shortest path only. From the
-values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
-bytes. A window's programs get time in proportion to its number in the chain: what a kind that occurs once gains is lost
-among forty layers, although its program may take as long as all others.
+Windows are solved lazily, along a shortest path only. From the values at earlier prices p, a window costs at least
+value(p) + sum over its operators of min over devices of (q - p) * bytes. A window's programs get time in proportion to
+its number in the chain: what a kind that occurs once gains is lost among forty layers, although its program may take as
+long as all others.
 
 Ceiling: a plan of the window gives a value that the least cannot exceed, and with it a largest length.
 
-Source: Held and Karp (Lagrangian bounds); Kelley, "The cutting-plane method for solving convex programs".
+Source: Held and Karp (Lagrangian bounds).
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_minimum
+from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
@@ -41,30 +40,20 @@ from opweave.solvers.placement.bounds.chain_bound import (
     TIGHT,
     Block,
     Milestones,
-    devices_to,
-    shortest,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.visited import Path, paths_by_set
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
-SHIFT = 100.0
-"""Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
-
-ROUNDS = 40
-"""Most price vectors that are tried."""
-
-PROGRESS = 1e-4
-"""Relative distance between the best bound and what the cuts still allow at which the search for prices ends."""
-
 LONGEST_PROGRAM = 3.0
 """Most seconds for one window."""
 
-FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
+MOST_SOLVED = 12
+"""Most prices at which a window's bounds are remembered."""
 
 
 WEIGHTY = 0.97
@@ -76,6 +65,15 @@ node, and how much slower the search is while it is not compiled."""
 
 RELAXED, INTEGER, SEARCHED = 1, 2, 3
 """Stages of a window's value: linear program, integer program, search over devices and orders."""
+
+
+class _Solved(NamedTuple):
+    """What is known of a window between two devices at earlier prices: its stage there, its bound, its bytes."""
+
+    price: FloatArray
+    stage: int
+    value: float
+    taken: FloatArray
 
 
 @dataclass(eq=False)
@@ -98,7 +96,7 @@ class PricedBlock:
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
-    _solved: dict[tuple[int, int, int], tuple[FloatArray, float, FloatArray]] = field(init=False, default_factory=dict)
+    _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,10 +116,13 @@ class PricedBlock:
         own, bytes_ = self._least_price(price)
         self.values = self.block.values + own
         self.used[:] = bytes_
-        for (a, b, _), (before, value, taken) in self._solved.items():
-            now = value + self._least_price(price - before)[0]
-            if now > self.values[a, b]:
-                self._set(a, b, now, taken)
+        for (a, b), solved in self._solved.items():
+            for known in solved:
+                now = known.value + self._least_price(price - known.price)[0]
+                if now > self.values[a, b]:
+                    self._set(a, b, now, known.taken)
+                if (known.price == price).all():
+                    self.stage[self.block.window.cells(a, b)] = known.stage
 
     def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
         cells = self.block.window.cells(a, b)
@@ -152,7 +153,8 @@ class PricedBlock:
             value, taken = self._programmed(a, b, stage, taken, seconds)
         value = max(value, known)
         self._set(a, b, value, taken)
-        self._solved[a, b, stage] = (self.price, value, taken)
+        others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
+        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
 
     def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
@@ -168,14 +170,22 @@ class PricedBlock:
         cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
         linear = replace(program.linear, cost=cost)
         if stage == RELAXED:
-            value = proved_minimum(linear, seconds)
-            return (0.0 if value is None else min(value * program.scale, ceiling)), taken
+            relaxed = minimise(linear, seconds)
+            if relaxed is None:
+                return 0.0, taken
+            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
         whole = self._weighty(program, there)
         found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
         if found.point is not None:
-            share = found.point[program.x[there]]
-            taken = (self._least[there][:, None] * share).sum(axis=0)
+            taken = self._taken(found.point, program)
         return found.bound * program.scale, taken
+
+    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
+        """Bytes that a point of the program takes on every device."""
+        there = np.flatnonzero(program.x[:, 0] >= 0)
+        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
 
     def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
         """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
@@ -221,6 +231,14 @@ class PricedBlock:
         )
 
 
+class Cut(NamedTuple):
+    """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
+
+    value: float
+    over: FloatArray
+    price: FloatArray
+
+
 class Chain:
     """A milestone chain with the bytes of its operators."""
 
@@ -253,115 +271,42 @@ class Chain:
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
 
-    def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[float, FloatArray]:
-        """The bound at prices, and the bytes that its path takes beyond every device's memory."""
+    def values(
+        self, price: FloatArray, visited: int, enough: float, seconds: Callable[[], float]
+    ) -> tuple[dict[int, Cut], bool]:
+        """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
+
+        Windows are raised along the path of the set ``visited``, until its bound is ``enough``. The second result says
+        whether nothing is left to raise on that path.
+        """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
                 kind.reprice(price)
-        bytes_ = self.memory.bytes[self.milestones]
-        own = self.arrays.seconds[self.milestones] + bytes_[:, None] * price
+        own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
         while True:
-            first, *tables = (kind.values for kind in self.blocks)
-            values, origins = shortest(first[0], own, tables)
-            devices = devices_to(int(np.argmin(values)), origins)
-            path = list(dict.fromkeys(zip(self.blocks, [0, *devices], devices, strict=False)))
-            todo = [(kind, a, b) for kind, a, b in path if kind.open(a, b)]
-            if not todo or seconds() <= 0.0:
+            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own)}
+            steps = self._steps(paths[visited]) if visited in paths else []
+            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
+            if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
             for kind, a, b in todo:
                 kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
-        used = np.bincount(devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
-        for kind, a, b in zip(self.blocks, [0, *devices], devices, strict=False):
+        return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
+
+    def _steps(self, path: Path) -> list[tuple[PricedBlock, int, int]]:
+        return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
+
+    def _cut(self, path: Path, price: FloatArray) -> Cut:
+        """The bound of a path, and the bytes that it takes beyond every device's memory."""
+        bytes_ = self.memory.bytes[self.milestones]
+        used = np.bincount(path.devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
+        for kind, a, b in self._steps(path):
             used += kind.used[a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
-        used += (
-            np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
-            if len(cost)
-            else 0.0
-        )
-        total = float(values.min()) + float(cost.min(axis=1).sum() if len(cost) else 0.0)
+        total = path.value
+        if len(cost):
+            used += np.bincount(cost.argmin(axis=1), weights=self.memory.bytes[self.outside], minlength=len(price))
+            total += float(cost.min(axis=1).sum())
         room = float(self.capacity @ price)
-        return total - room - SUMMATION * (total + room), np.where(self.limited, used - self.capacity, 0.0)
-
-
-class PriceSearch:
-    """The search for prices by cutting planes; it may stop at any time and go on later.
-
-    Parameters
-    ----------
-    chain, arrays, memory
-        The problem and its milestones.
-    price
-        First prices in seconds per byte. Shape (devices,).
-    problem
-        The whole problem, by which a search is found again.
-    """
-
-    def __init__(
-        self,
-        chain: Milestones,
-        arrays: PlacementArrays,
-        memory: Memory,
-        price: FloatArray,
-        problem: PlacementInstance | None = None,
-    ) -> None:
-        self.problem = problem
-        self._priced, self._next = Chain(chain, arrays, memory), price
-        self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
-        self._scale = max(float(price @ self._priced.capacity), 1e-300)
-        self._centre, self._radius = _Cut(-math.inf, price, price), FIRST_RADIUS
-        self._cuts: list[_Cut] = []
-        self._done = False
-
-    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
-        """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound."""
-        while not self._done:
-            cut = _Cut(*self._priced.value(self._next, seconds), self._next)
-            report(cut.value)
-            if seconds() <= 0.0:
-                return
-            self._learn(cut)
-
-    def _learn(self, cut: _Cut) -> None:
-        """Take in a bound at some prices, and choose the next ones."""
-        self._cuts.append(cut)
-        if cut.value > self._centre.value:
-            self._centre = cut
-        else:
-            self._radius *= 0.5
-        centre = self._centre
-        room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
-        box = (np.maximum(centre.price - room, 0.0), centre.price + room)
-        found = _highest(self._cuts, self._unit * self._scale, box, self._scale)
-        if found is None or found[0] <= centre.value + PROGRESS * abs(centre.value) or len(self._cuts) >= ROUNDS:
-            self._done = True
-        else:
-            self._next = found[1]
-
-
-class _Cut(NamedTuple):
-    """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
-
-    value: float
-    over: FloatArray
-    price: FloatArray
-
-
-def _highest(
-    cuts: list[_Cut], unit: FloatArray, box: tuple[FloatArray, FloatArray], scale: float
-) -> tuple[float, FloatArray] | None:
-    """The prices in a box at which all cuts together allow most, and that value."""
-    devices = len(unit)
-    rows = SparseRows()
-    for cut in cuts:
-        row = rows.open(np.asarray([(cut.value - float(cut.over @ cut.price)) / scale + SHIFT]))
-        rows.put(row, np.asarray([devices]), 1.0)
-        rows.put(np.repeat(row, devices), np.arange(devices), -cut.over * unit / scale)
-    cost = np.zeros(devices + 1)
-    cost[devices] = -1.0
-    sized = np.where(unit > 0.0, unit, np.inf)
-    program = LinearProgram.of(cost, np.concatenate([box[1] / sized, [2.0 * SHIFT]]), rows)
-    solved = minimise(replace(program, lower=np.concatenate([box[0] / sized, [0.0]])), None)
-    if solved is None:
-        return None
-    return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit
+        over = np.where(self.limited, used - self.capacity, 0.0)
+        return Cut(total - room - SUMMATION * (total + room), over, price)

@@ -55,8 +55,9 @@ SMALL = Stage(25, (Step(0.6, 0.05), Step(0.9, 0.1), Step(0.99, 0.3)))
 """Small windows are settled almost exactly."""
 
 SIZES = (70, 55, 90)
-STEPS = (Step(0.5, 0.03), Step(0.7, 0.06), Step(0.85, 0.2))
-"""Most operators of larger windows, which see more of what branches share, and the lengths that are tried there."""
+STEPS = (Step(0.4, 0.01), Step(0.5, 0.02), Step(0.6, 0.04), Step(0.7, 0.06), Step(0.85, 0.2))
+"""Most operators of larger windows, which see more of what branches share, and the lengths that are tried there. A try
+that refutes a length ends early, and one that does not takes all of its work, so the first tries are brief."""
 
 SMALL_SHARE, CHOICE_SHARE, ROLLED_SHARE = 0.3, 0.15, 0.2
 """Shares of the time: most for small windows and for a look at more than one size; and what rolling windows keep."""
@@ -84,6 +85,10 @@ PATIENCE = 4
 
 HALVINGS = 2
 """Tries of one step: the length itself, and then halfway between it and the bound."""
+
+SHORTER, LONGER = 0.7, 1.15
+"""What the lengths of later tries are multiplied by after a try that does not end in time, and after one that refutes a
+length (never beyond the step's own): windows of one network are about equally hard."""
 
 
 def settle_windows(arrays: PlacementArrays, end: float, send: Send) -> Tries:
@@ -151,7 +156,7 @@ class Tries:
 
     ``links`` are the blocks of chains that were raised before, ``operators`` those of a window with a block's shape.
     ``plans`` has the length of the best known plan of every pair of ends. ``refuted`` and ``undecided`` count the tries
-    for one chain.
+    for one chain, and ``boldness`` is the share of a step's length that they suggest.
     """
 
     end: float
@@ -160,11 +165,12 @@ class Tries:
     plans: dict[Pair, float] = field(default_factory=dict)
     refuted: int = 0
     undecided: int = 0
+    boldness: float = 1.0
 
     def begin(self, operators: dict[Block, IntArray], end: float) -> None:
         """Begin with another chain."""
         self.operators |= operators
-        self.end, self.refuted, self.undecided = end, 0, 0
+        self.end, self.refuted, self.undecided, self.boldness = end, 0, 0, 1.0
 
     def late(self) -> bool:
         """Whether no more may be tried."""
@@ -189,13 +195,14 @@ class Tries:
             _learn(block, a, b, block.refuted(a, b, 0, self.left()))
             _learn(block, a, b, longest(arrays, led_by(arrays, reach_of(arrays), inside)))
         known = float(block.values[a, b])
-        length = known + step.share * (self.plans[pair] - known)
+        length = known + self.boldness * step.share * (self.plans[pair] - known)
         for _ in range(HALVINGS):
             if block.values[a, b] >= CLOSE * length or self.late():
                 return
             refuted = refutes(arrays, inside, length, step.work, self.left())
             self.refuted += refuted is True
             self.undecided += refuted is None
+            self.boldness = min(1.0, self.boldness * (LONGER if refuted else SHORTER if refuted is None else 1.0))
             if refuted:
                 _learn(block, a, b, length)
                 return
