@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -140,6 +141,25 @@ def ordered_layout(case: str) -> ow.OrderedLayout:
 def serving(case: str) -> ow.ServingFlow:
     """About as many pairs of a device and a layer as the case has operators."""
     return serving_on(int(case) if "/" not in case else 500, seed=0)
+
+
+class Demanding(ow.Constraint):
+    """A rule of a user's own, which about half of all plans break, and which takes long to check."""
+
+    def check(self, problem: ow.Problem[Any, Any]) -> None:
+        """Fit every problem."""
+
+    def violations(self, problem: ow.Problem[Any, Any], solution: ow.Solution) -> Iterator[ow.Violation]:
+        """Object to plans at random, but always to the same ones."""
+        del problem
+        if zlib.crc32(solution.model_dump_json().encode()) % 2:
+            yield ow.Violation(rule="demanding", message="this plan is not welcome")
+
+
+def at_last(model: Any, problem: ow.Problem[Any, Any]) -> None:
+    """Rows of a user's own: one that every plan keeps."""
+    del problem
+    model.add(model.objective <= 1e15)
 
 
 PROBLEMS: dict[str, Callable[[str], ow.Problem[Any, Any]]] = {

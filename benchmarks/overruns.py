@@ -2,7 +2,8 @@
 
 Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s; ``--long`` adds 20
 and 60 s. ``--large`` runs every solver at 10,000 operators for 1 s, and ``auto`` at 50,000 for 5 s. ``--smoke`` runs a
-few cases by processor time, and fails if one overrun is more than twice the allowance.
+few cases by processor time, and fails if one overrun is more than twice the allowance. ``--rule own`` gives every
+problem a rule of a user's own class, and ``--rule extend`` adds a row to every model.
 ``--problem``, ``--solver``, ``--case`` and ``--limit`` select cases. ``--cold`` gives every solve an empty cache of
 compiled loops, and ``--copies 2`` runs every solve twice at the same time. Each solve has its own process, forked when
 the problem has been built, so that nothing loaded or computed by one solve helps another.
@@ -28,7 +29,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import opweave as ow
-from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES
+from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES, Demanding, at_last
 from benchmarks.tables import show
 from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
 
@@ -49,6 +50,7 @@ SMOKE = argparse.Namespace(
     processor=True,
     verbose=False,
     large=False,
+    rule=None,
 )
 """The cases in CI, about 20 s. Loops are compiled beside the solves there, which wall time could not separate."""
 
@@ -90,7 +92,14 @@ def empty_cache(*, cold: bool) -> Iterator[None]:
 
 
 def _solve(
-    answer: Connection, problem: ow.Problem[Any, Any], solver: str, limit: float, *, cold: bool, processor: bool
+    answer: Connection,
+    problem: ow.Problem[Any, Any],
+    solver: str,
+    limit: float,
+    *,
+    cold: bool,
+    processor: bool,
+    extend: bool,
 ) -> None:
     os.setpgrp()
     if processor:
@@ -98,7 +107,7 @@ def _solve(
     with empty_cache(cold=cold):
         began, used = time.perf_counter(), time.process_time()
         try:
-            result = ow.solve(problem, solver=solver, time_limit=limit)
+            result = ow.solve(problem, solver=solver, time_limit=limit, extend=at_last if extend else None)
             ended = f"{result.status.value}/{result.termination.value}: {result.reason or ''}"
             found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
         except ow.OpweaveError as error:
@@ -107,12 +116,22 @@ def _solve(
 
 
 def start(
-    name: str, case: str, problem: ow.Problem[Any, Any], solver: str, limit: float, *, cold: bool, processor: bool
+    name: str,
+    case: str,
+    problem: ow.Problem[Any, Any],
+    solver: str,
+    limit: float,
+    *,
+    cold: bool,
+    processor: bool,
+    extend: bool,
 ) -> Any:
     """Start one solve in its own process."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
-        target=_solve, args=(there, problem, solver, limit), kwargs={"cold": cold, "processor": processor}
+        target=_solve,
+        args=(there, problem, solver, limit),
+        kwargs={"cold": cold, "processor": processor, "extend": extend},
     )
     child.start()
     there.close()
@@ -148,9 +167,20 @@ def measure(options: argparse.Namespace) -> Iterator[Late]:
     for name in options.problem:
         for case in options.case:
             problem = PROBLEMS[name](case)
+            if options.rule == "own":
+                problem = problem.model_copy(update={"constraints": (*problem.constraints, Demanding())})
             for solver, limit in itertools.product(names(problem, options.solver), options.limit):
                 copies = [
-                    start(name, case, problem, solver, limit, cold=options.cold, processor=options.processor)
+                    start(
+                        name,
+                        case,
+                        problem,
+                        solver,
+                        limit,
+                        cold=options.cold,
+                        processor=options.processor,
+                        extend=options.rule == "extend",
+                    )
                     for _ in range(options.copies)
                 ]
                 for copy in copies:
@@ -202,6 +232,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--long", action="store_true", help="also limits of 20 and 60 s")
     parser.add_argument("--large", action="store_true", help="10,000 and 50,000 operators")
+    parser.add_argument("--rule", choices=["own", "extend"], help="a rule, or rows, of a user's own")
     parser.add_argument("--smoke", action="store_true", help="the cases of CI")
     options = parser.parse_args()
     options.limit += LONG_LIMITS if options.long else ()

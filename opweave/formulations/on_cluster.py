@@ -33,9 +33,7 @@ def links_of(cluster: Cluster) -> tuple[FloatArray, FloatArray]:
 
 def parameters_of(graph: OpGraph) -> tuple[Adjacency, IntArray]:
     """Parameters of every operator, each once, and the bytes of every parameter."""
-    index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
-    used = [[index[name] for name in dict.fromkeys(op.parameters)] for op in graph.operators]
-    return Adjacency.from_lists(used), np.asarray([parameter.bytes for parameter in graph.parameters], dtype=np.int64)
+    return graph.uses, graph.parameter_sizes
 
 
 def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:

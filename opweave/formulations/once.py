@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+from opweave.problems.collecting import collector_paused
 from opweave.problems.problem import Problem
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
@@ -26,7 +27,8 @@ def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]
         there = known.get(key)
         if there is not None and there[0]() is problem:
             return there[1]
-        value = work_out(problem)
+        with collector_paused():
+            value = work_out(problem)
         known[key] = (weakref.ref(problem, partial(_forget, known, key)), value)
         return value
 

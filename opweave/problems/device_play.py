@@ -12,7 +12,7 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.measures import busy_seconds, moved_bytes
 from opweave.problems.rules import over_memory
 from opweave.problems.solution import Violation
@@ -186,7 +186,7 @@ def device_timeline(
     resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
     known = Names.of(graph)
     rank = np.empty(len(graph.operators), dtype=np.int64)
-    rank[topological_order(graph.arrays.successors)] = 2 * np.arange(len(graph.operators))  # odd: transfers
+    rank[graph.listed_order] = 2 * np.arange(len(graph.operators))  # odd: transfers
     made = sent.maker >= 0
     behind = np.zeros(moved, dtype=np.int64)
     behind[made] = rank[runs.operator[sent.maker[made]]] + 1

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import model_validator
 
-from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.looks import Bare, brief
 from opweave.problems.shown import ShownInNotebooks
@@ -122,6 +125,8 @@ class OpGraph(ShownInNotebooks, Spec):
 
     @model_validator(mode="after")
     def _check(self) -> OpGraph:
+        if self.__dict__.get("_checked"):  # pydantic asks again whenever a problem is made of the graph
+            return self
         _check_sizes(self)
         _refuse_duplicates("operator", (op.id for op in self.operators))
         _refuse_duplicates("tensor", (tensor.id for tensor in self.tensors))
@@ -129,11 +134,12 @@ class OpGraph(ShownInNotebooks, Spec):
         _refuse_duplicates("graph output", self.outputs)
         _check_references(self)
         _check_aliases(self)
-        cycle = find_cycle(self.arrays.successors)
-        if cycle is not None:
+        if len(self.listed_order) < len(self.operators):
+            cycle = find_cycle(self.arrays.successors) or []
             names = [self.operators[index].id for index in cycle]
             shown = names if len(names) <= 8 else [*names[:7], "...", names[-1]]
             raise ValueError(f"the graph has a cycle: {' -> '.join([*shown, names[0]])}")
+        self.__dict__["_checked"] = True
         return self
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -143,14 +149,24 @@ class OpGraph(ShownInNotebooks, Spec):
         return [(None, Bare(part)) for part in (brief(self.name), *parts)]
 
     @cached_property
+    def operator_ids(self) -> tuple[str, ...]:
+        """The id of every operator, in the order of ``operators``."""
+        return tuple(op.id for op in self.operators)
+
+    @cached_property
+    def tensor_ids(self) -> tuple[str, ...]:
+        """The id of every tensor, in the order of ``tensors``."""
+        return tuple(tensor.id for tensor in self.tensors)
+
+    @cached_property
     def operator_index(self) -> dict[str, int]:
         """Position of every operator id in ``operators``."""
-        return {op.id: index for index, op in enumerate(self.operators)}
+        return dict(zip(self.operator_ids, range(len(self.operators)), strict=True))
 
     @cached_property
     def tensor_index(self) -> dict[str, int]:
         """Position of every tensor id in ``tensors``."""
-        return {tensor.id: index for index, tensor in enumerate(self.tensors)}
+        return dict(zip(self.tensor_ids, range(len(self.tensors)), strict=True))
 
     @cached_property
     def producer(self) -> dict[str, str]:
@@ -170,8 +186,7 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def bytes_made(self) -> dict[str, int]:
         """Bytes of the workspace of every operator and of the storages that it writes, by id."""
-        owned = self.owned_bytes
-        return {op.id: op.workspace_bytes + sum(owned[name] for name in op.outputs) for op in self.operators}
+        return dict(zip(self.operator_ids, self.sizes_made.tolist(), strict=True))
 
     @cached_property
     def parameter_bytes(self) -> dict[str, int]:
@@ -181,7 +196,8 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Tensors that no operator writes."""
-        return tuple(tensor.id for tensor in self.tensors if tensor.id not in self.producer)
+        made = self.producer
+        return tuple(name for name in self.tensor_ids if name not in made)
 
     @cached_property
     def arrays(self) -> GraphArrays:
@@ -193,6 +209,39 @@ class OpGraph(ShownInNotebooks, Spec):
             reads=[[tensor_of[name] for name in op.inputs] for op in self.operators],
             writes=[[tensor_of[name] for name in op.outputs] for op in self.operators],
         )
+
+    @cached_property
+    def listed_order(self) -> IntArray:
+        """Positions of the operators, each behind what it reads, otherwise as ``operators`` lists them."""
+        return topological_order(self.arrays.successors)
+
+    @cached_property
+    def uses(self) -> Adjacency:
+        """Parameters of every operator by position in ``parameters``, each once."""
+        index = {parameter.id: position for position, parameter in enumerate(self.parameters)}
+        names = [op.parameters for op in self.operators]
+        start = np.concatenate(([0], np.cumsum([len(row) for row in names], dtype=np.int64)))
+        items = np.fromiter(map(index.__getitem__, chain.from_iterable(names)), dtype=np.int64, count=int(start[-1]))
+        return Adjacency(start, items).without_repeats()
+
+    @cached_property
+    def parameter_sizes(self) -> IntArray:
+        """Bytes of every parameter. Shape (parameters,)."""
+        return np.asarray([parameter.bytes for parameter in self.parameters], dtype=np.int64)
+
+    @cached_property
+    def workspace_sizes(self) -> IntArray:
+        """Bytes of every operator's workspace. Shape (operators,)."""
+        return np.asarray([op.workspace_bytes for op in self.operators], dtype=np.int64)
+
+    @cached_property
+    def sizes_made(self) -> IntArray:
+        """Bytes of the workspace of every operator and of the storages that it writes. Shape (operators,)."""
+        arrays = self.arrays
+        own = arrays.storage[arrays.writes.items] == arrays.writes.items
+        made = np.array(self.workspace_sizes)
+        np.add.at(made, arrays.writes.heads()[own], arrays.tensor_bytes[arrays.writes.items[own]])
+        return made
 
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:

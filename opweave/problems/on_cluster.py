@@ -13,7 +13,6 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 from opweave.problems.words import did_you_mean
 
@@ -132,6 +131,23 @@ def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) ->
     return total + sum(map(graph.bytes_made.__getitem__, used)) if memory == "additive" else total
 
 
+def held_by_device(graph: OpGraph, operator: IntArray, device: IntArray, count: int, memory: MemoryModel) -> list[int]:
+    """Bytes that each of ``count`` devices holds, as :func:`bytes_held`; operator and device of runs, shape (runs,)."""
+    parameters = max(1, len(graph.parameters))
+    run, parameter = graph.uses.entries(operator)
+    parts = [(np.unique(device[run] * parameters + parameter), parameters, graph.parameter_sizes)]
+    if memory == "additive":
+        operators = max(1, len(graph.operators))
+        parts.append((np.unique(device * operators + operator), operators, graph.sizes_made))
+    held = [0] * count
+    for pairs, width, size in parts:
+        where, what = np.divmod(pairs, width)
+        ends = np.searchsorted(where, np.arange(count + 1)).tolist()
+        for k in range(count):
+            held[k] += sum(size[what[ends[k] : ends[k + 1]]].tolist())  # whole numbers of any size
+    return held
+
+
 def lifetimes_held(
     graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
 ) -> Lifetimes:
@@ -146,16 +162,12 @@ def lifetimes_held(
         and their workspaces. ``"buffers"`` also adds the storages that they read.
     """
     arrays, names = graph.arrays, Names.of(graph)
-    index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
-    lists = Adjacency.from_lists([[index[name] for name in op.parameters] for op in graph.operators])
-    run, parameter = lists.entries(operator)
-    pairs = np.unique(device[run] * max(1, len(index)) + parameter)
-    where, parameter = np.divmod(pairs, max(1, len(index)))
-    sizes = np.asarray([each.bytes for each in graph.parameters], dtype=np.int64)
-    columns = [(names.parameter(parameter), where, sizes[parameter])]
+    width = max(1, len(graph.parameters))
+    run, parameter = graph.uses.entries(operator)
+    where, parameter = np.divmod(np.unique(device[run] * width + parameter), width)
+    columns = [(names.parameter(parameter), where, graph.parameter_sizes[parameter])]
     if memory != "parameters":
-        scratch = np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
-        columns.append((operator, device, _times(scratch[operator], count)))
+        columns.append((operator, device, _times(graph.workspace_sizes[operator], count)))
         for lists in (arrays.writes, arrays.reads) if memory == "buffers" else (arrays.writes,):
             run, tensor = lists.entries(operator)
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)

@@ -118,7 +118,10 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
         layout = self._layout(solution.order, ordered.timeline)
         known = {each.id for each in layout.lifetimes}
         judged = layout.evaluate(
-            Layout(offset=FrozenDict({name: at for name, at in solution.offset.items() if name in known}))
+            Layout.made_of(
+                offset=FrozenDict({name: at for name, at in solution.offset.items() if name in known}),
+                pool=FrozenDict(),
+            )
         )
         stray = (name for name in solution.offset if name not in known and not self._may_be_named(name))
         unknown = [Violation(rule="unknown", message=f"{name!r} is not a storage of the problem") for name in stray]

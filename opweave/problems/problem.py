@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
+from opweave.problems.collecting import collector_paused
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -103,6 +104,11 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         if not isinstance(solution, self.solution_type):
             needed, given = self.solution_type.__name__, type(solution).__name__
             raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
+        with collector_paused():
+            return self._judge(solution)
+
+    def _judge(self, solution: SolutionT) -> Evaluation[DetailsT]:
+        """Replay a solution, and ask the side constraints."""
         replayed = self._replay(solution)
         broken = [violation for constraint in self.constraints for violation in objections(constraint, self, solution)]
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed

@@ -193,7 +193,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
         An :class:`~opweave.problems.errors.InvalidInputError` that is also a ``pydantic.ValidationError``.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     if not TYPE_CHECKING:  # pydantic's plugin writes the signatures
 

@@ -95,10 +95,9 @@ class Names:
     @classmethod
     def of(cls, graph: OpGraph, *more: str) -> Names:
         """Operators, tensors and parameters of a graph in its own order, and further names."""
-        operators = tuple(op.id for op in graph.operators)
-        tensors = tuple(tensor.id for tensor in graph.tensors)
-        parameters = tuple(parameter.id for parameter in graph.parameters)
-        return cls((*operators, *tensors, *parameters, *more), len(operators), len(tensors))
+        parameters = (parameter.id for parameter in graph.parameters)
+        texts = (*graph.operator_ids, *graph.tensor_ids, *parameters, *more)
+        return cls(texts, len(graph.operators), len(graph.tensors))
 
     def tensor(self, positions: IntArray) -> IntArray:
         """Positions in the names, given positions of tensors in the graph."""

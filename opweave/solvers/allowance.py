@@ -28,7 +28,7 @@ LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
 LEAST_RESERVE = 0.02
 """Least number of seconds kept for the referee."""
 
-FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.4, 200e-6, 2.0, 3.5
+FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.5, 200e-6, 2.0, 3.5
 """Seconds of the processor after the limit that a first plan may take: some, some for each operator, some looks of the
 referee, and never more than the last. It matters for thousands of operators and tiny limits alone."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -28,7 +29,7 @@ BASELINES = {
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
-PLAN_PER_OPERATOR = 50e-6
+PLAN_PER_OPERATOR = 16e-6
 """Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
 
 MOST_FIRST, LEAST_FIRST = 0.6, 0.5
@@ -75,18 +76,20 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
 
 
 def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], float]) -> str:
-    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one."""
+    """Run baselines until one has a plan, or no seconds are ``left``; return the name of the last one.
+
+    A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
+    """
     own = [solver.name for solver in registered(problem.kind) if solver.baseline]
+    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
     name = ""
-    for name in own if problem.reading is not None else BASELINES.get(problem.kind, own):
+    for name in dict.fromkeys((*first, *own)) if problem.constraints or not first else first:
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
-        if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
-            continue
         try:
-            with run.at_work(), Interrupter(left):
-                solver.run(problem, run)
+            with run.at_work(), collector_paused(), Interrupter(left):
+                _carry_out(problem, solver, run)
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
@@ -94,3 +97,16 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
         if run.candidates:
             break
     return name
+
+
+def _carry_out(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
+    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them."""
+    rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
+    if not rules:
+        solver.run(problem, run)
+        return
+    from opweave.solvers.narrowing.narrower import without  # ``import opweave`` does without them
+    from opweave.solvers.narrowing.runs import narrower_run
+
+    relaxed = without(problem, rules)
+    solver.run(relaxed, narrower_run(problem, relaxed, rules, run))

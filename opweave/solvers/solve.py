@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Termination, Timings
@@ -39,6 +41,9 @@ logger = logging.getLogger("opweave")
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
+
+SHORT_SECONDS = 1.0
+"""Time limit up to which a solve is short."""
 
 
 def solve(
@@ -152,7 +157,7 @@ def solve(
     )
     check_kinds(solver, run)
     referee = Referee(problem, run)
-    with WholeImports() as imports:
+    with WholeImports() as imports, _collector(run):
         chosen, outcome = _attempt(problem, solver, run, referee)
         solved = time.perf_counter()
         judged = judge_in_any_case(problem.unit, run, referee)
@@ -165,6 +170,12 @@ def solve(
         verify=time.perf_counter() - solved,
     )
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+
+
+def _collector(run: Run) -> AbstractContextManager[None]:
+    """Pause the collector of garbage throughout a short solve, in which there is little to collect."""
+    short = run.time_limit is not None and run.time_limit <= SHORT_SECONDS
+    return collector_paused() if short else nullcontext()
 
 
 def _watched(

@@ -6,6 +6,7 @@ only make plans longer or larger.
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.ordered_layout import OrderedLayout
@@ -137,6 +138,9 @@ def _(problem: MemoryLayout) -> int | float:
     """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
     if problem.objective == "arena":
         return problem.live_peak
+    if all(pool.operators is None for pool in problem.pools) and all(each.pools is None for each in problem.lifetimes):
+        fastest = max((pool.speed or math.inf for pool in problem.pools), default=math.inf)
+        return _safe(float((problem.moved / fastest).sum()))
     least = 0.0
     for each in problem.lifetimes:
         there = (pool for pool in problem.pools if problem.may_stand_in(each, pool))
@@ -161,7 +165,7 @@ def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
     successors = graph.arrays.successors
     start, items, lasts = successors.start.tolist(), successors.items.tolist(), seconds.tolist()
     ready, longest = [0.0] * len(lasts), 0.0
-    for v in topological_order(successors).tolist():
+    for v in graph.listed_order.tolist():
         end = ready[v] + lasts[v]
         longest = max(longest, end)
         for w in items[start[v] : start[v + 1]]:

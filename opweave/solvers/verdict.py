@@ -28,13 +28,13 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
 
 SECONDS_PER_OPERATOR = {
-    "memory_ordering": 15e-6,
-    "placement": 15e-6,
-    "batched_mapping": 30e-6,
-    "pipeline": 15e-6,
-    "slicing": 10e-6,
-    "memory_layout": 20e-6,
-    "ordered_layout": 25e-6,
+    "memory_ordering": 6e-6,
+    "placement": 10e-6,
+    "batched_mapping": 15e-6,
+    "pipeline": 6e-6,
+    "slicing": 6e-6,
+    "memory_layout": 8e-6,
+    "ordered_layout": 14e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
 

@@ -14,6 +14,7 @@ from opweave.problems import graph as graph_module
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.strategies.specs import op_graphs
 
 
@@ -194,3 +195,21 @@ def test_the_empty_graph_is_legal():
     net = OpGraph(operators=[], tensors=[])
     assert net.inputs == ()
     assert len(net.arrays.predecessors) == 0
+
+
+@given(net=op_graphs(max_operators=8))
+def test_arrays_of_sizes_say_what_the_operators_say(net):
+    owned = {tensor.id: 0 if tensor.alias_of else tensor.bytes for tensor in net.tensors}
+    parameters = [parameter.id for parameter in net.parameters]
+    for v, op in enumerate(net.operators):
+        assert net.sizes_made[v] == op.workspace_bytes + sum(owned[name] for name in op.outputs)
+        assert [parameters[p] for p in net.uses[v].tolist()] == list(dict.fromkeys(op.parameters))
+    assert [net.operators[v].id for v in net.listed_order.tolist()] == list(
+        nx.lexicographical_topological_sort(net.digraph, key=net.operator_index.__getitem__)
+    )
+
+
+def test_a_graph_is_checked_once(monkeypatch):
+    net = OpGraph(tensors=[Tensor(id="y", bytes=4)], operators=[Operator(id="p", outputs=["y"])])
+    monkeypatch.setattr(graph_module, "_check_sizes", pytest.fail)
+    assert MemoryOrdering(graph=net).graph is net

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -17,9 +17,11 @@ from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.problems.words import counted
-from opweave.solvers.constraint_table import HonouredConstraints
-from opweave.solvers.engines.listed import FormulationInfo
-from opweave.solvers.registry import SolverInfo
+
+if TYPE_CHECKING:
+    from opweave.solvers.constraint_table import HonouredConstraints
+    from opweave.solvers.engines.listed import FormulationInfo
+    from opweave.solvers.registry import SolverInfo
 
 _STYLE = {
     Status.OPTIMAL: "bold green",

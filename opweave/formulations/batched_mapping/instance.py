@@ -127,41 +127,41 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
     ContradictionError
         If these leave an operator no device, or close a cycle.
     """
-    known = problem.known_seconds
     devices = [device.name for device in problem.cluster.devices]
-    least = [[min(known[op.id].get(name, {0: np.nan}).values()) for name in devices] for op in problem.graph.operators]
-    cheapest = np.asarray(least, dtype=np.float64).reshape(len(least), len(devices))  # NaN: no batch of any size
     graph, plain = problem.graph, tuple(plain_constraints(problem))
+    count = len(graph.operators)
     group = tied(graph, plain)
-    after = with_order_arcs(problem, graph.arrays.predecessors).reversed(len(least))
-    allowed = left_to_run_on(graph, devices, np.isfinite(cheapest), group, plain)
+    before = with_order_arcs(problem, graph.arrays.predecessors)
+    known: BoolArray = np.isfinite(problem.times)
+    somewhere: BoolArray = np.asarray(known.any(axis=2))
+    allowed = left_to_run_on(graph, devices, somewhere, group, plain)
     source, target, tensor = flows_of(graph)
     latency, seconds_per_byte = links_of(problem.cluster)
     parameters, parameter_bytes = parameters_of(graph)
-    sizes = {size for by_device in known.values() for by_size in by_device.values() for size in by_size}
+    sizes = [size for size, there in zip(problem.sizes, np.moveaxis(known, 2, 0), strict=True) if there.any()]
     granule = math.gcd(problem.batch, *sizes)
-    pairs, edge_of = np.unique(np.stack([source, target]), axis=1, return_inverse=True)
-    size = np.zeros(pairs.shape[1], dtype=np.int64)
-    np.maximum.at(size, np.ravel(edge_of), graph.arrays.tensor_bytes[tensor])
-    count = len(least)
+    edges, edge_of = np.unique(source * count + target, return_inverse=True)
+    first, second = np.divmod(edges, max(1, count))
+    size = np.zeros(len(edges), dtype=np.int64)
+    np.maximum.at(size, edge_of, graph.arrays.tensor_bytes[tensor])
     return BatchedInstance(
-        names=tuple(op.id for op in graph.operators),
+        names=graph.operator_ids,
         devices=tuple(devices),
         batch=problem.batch,
         granule=granule,
         granules=problem.batch // granule,
         seconds=_seconds(problem, allowed, granule),
-        source=np.ascontiguousarray(pairs[0]),
-        target=np.ascontiguousarray(pairs[1]),
+        source=first,
+        target=second,
         size=size,
-        incoming=Adjacency.from_pairs(count, pairs[1], np.arange(pairs.shape[1])),
-        outgoing=Adjacency.from_pairs(count, pairs[0], np.arange(pairs.shape[1])),
+        incoming=Adjacency.from_pairs(count, second, np.arange(len(edges))),
+        outgoing=Adjacency.from_pairs(count, first, np.arange(len(edges))),
         waits=with_order_arcs(problem, Adjacency.from_lists([[]] * count)),
-        order=topological_order(after),
+        order=graph.listed_order if before is graph.arrays.predecessors else topological_order(before.reversed(count)),
         latency=latency,
         seconds_per_byte=seconds_per_byte,
         grows=problem.transfers == "delay",
-        memory=np.asarray([problem.bytes_per_input[name] for name in known], dtype=np.int64),
+        memory=problem.sizes_per_input,
         parameters=parameters,
         parameter_bytes=parameter_bytes,
         capacity=capacity_of(problem.memory_limits.values()),
@@ -173,11 +173,10 @@ def _seconds(problem: BatchedMapping, allowed: BoolArray, granule: int) -> Float
     graph, devices = problem.graph, [device.name for device in problem.cluster.devices]
     seconds = np.full((len(graph.operators), len(devices), problem.batch // granule + 1), np.inf)
     seconds[:, :, 0] = 0.0
-    for i, op in enumerate(graph.operators):
-        for u, name in enumerate(devices):
-            if allowed[i, u]:
-                for size, lasts in problem.known_seconds[op.id].get(name, {}).items():
-                    seconds[i, u, size // granule] = lasts
+    times = np.where(allowed[:, :, None] & ~np.isnan(problem.times), problem.times, np.inf)
+    for number, size in enumerate(problem.sizes):
+        if np.isfinite(times[:, :, number]).any():  # others are no multiples of the granule
+            seconds[:, :, size // granule] = times[:, :, number]
     for share in problem.constraints:
         if means(share, Share):
             row = seconds[graph.operator_index[share.op], devices.index(share.device)]

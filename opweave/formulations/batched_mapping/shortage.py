@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+
+import numpy as np
 
 from opweave.formulations import shortage as shared
 from opweave.formulations.once import once
@@ -12,6 +14,9 @@ from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import counted, joined
+
+ROUNDING = 1e-9
+"""Relative error of sums of bytes as floats, and far more than that."""
 
 
 @once
@@ -69,16 +74,16 @@ def _reasons(problem: BatchedMapping) -> Iterator[str]:
     for name, rules in asked.items():
         if rules.shares:
             yield from _contradictions(problem, name, rules)
-    allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
+    allowed = _all_allowed(problem, asked)
     runs = cache(lambda choice: problem.batch in choice.sums(problem.batch))  # many operators have the same sizes
+    able = {id(choice): runs(choice) for choice in {id(choice): choice for choice in allowed.values()}.values()}
     for name, choice in allowed.items():
-        if not runs(choice):
+        if not able[id(choice)]:
             yield _not_allowed(problem, name, asked[name], choice)
-    if any(limit is not None for limit in problem.memory_limits.values()):
-        for name, choice in allowed.items():
-            fitting = _fitting(problem, name, choice)
-            if not runs(fitting):
-                yield _too_small(problem, name, choice, fitting)
+    for name in _perhaps_too_large(problem):
+        fitting = _fitting(problem, name, allowed[name])
+        if not runs(fitting):
+            yield _too_small(problem, name, allowed[name], fitting)
     yield from _too_much(problem)
 
 
@@ -117,6 +122,32 @@ def _allowed(problem: BatchedMapping, name: str, asked: Asked) -> _Choice:
             if able:
                 sizes[device] = able
     return _Choice(FrozenDict(sizes), frozenset(asked.fixed))
+
+
+def _all_allowed(problem: BatchedMapping, asked: Mapping[str, Asked]) -> dict[str, _Choice]:
+    """:func:`_allowed` of every operator; operators with the same sizes of which nothing is required share one."""
+    operators, devices, sizes = problem.times.shape
+    rows = ~np.isnan(problem.times).reshape(operators, devices * sizes)
+    same: dict[tuple[bytes, int], _Choice] = {}
+    found = {}
+    for (name, rules), row in zip(asked.items(), rows, strict=True):
+        key = row.tobytes(), id(rules)
+        if key not in same:
+            same[key] = _allowed(problem, name, rules)
+        found[name] = same[key]
+    return found
+
+
+def _perhaps_too_large(problem: BatchedMapping) -> list[str]:
+    """Operators that, alone with the whole batch, would exceed the memory of the smallest device."""
+    limits = [limit for limit in problem.memory_limits.values() if limit is not None]
+    graph = problem.graph
+    if not limits:
+        return []
+    weights = np.zeros(len(graph.operators))
+    np.add.at(weights, graph.uses.heads(), graph.parameter_sizes[graph.uses.items].astype(np.float64))
+    needed = weights + problem.batch * problem.sizes_per_input.astype(np.float64)
+    return [graph.operator_ids[i] for i in np.flatnonzero(needed * (1.0 + ROUNDING) > min(limits)).tolist()]
 
 
 def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
@@ -182,9 +213,9 @@ def _too_much(problem: BatchedMapping) -> Iterator[str]:
 
 def _demand(problem: BatchedMapping) -> tuple[int, int]:
     """Bytes that any batch takes, wherever it runs, and bytes of each input."""
-    used = {name for op in problem.graph.operators for name in op.parameters}
-    weights = sum(parameter.bytes for parameter in problem.graph.parameters if parameter.id in used)
-    return weights, sum(problem.bytes_per_input.values())
+    graph = problem.graph
+    weights = graph.parameter_sizes[np.unique(graph.uses.items)].tolist()
+    return sum(weights), sum(problem.sizes_per_input.tolist())
 
 
 def _limit(problem: BatchedMapping) -> str:

@@ -227,6 +227,8 @@ def _seconds(problem: MemoryLayout) -> FloatMatrix:
     blocks, pools = problem.blocks, problem.pools
     if all(pool.speed is None for pool in pools):
         return np.zeros((len(blocks), len(pools)))
+    if len(blocks) == len(problem.lifetimes):
+        return np.divide.outer(problem.moved, np.asarray([pool.speed or np.inf for pool in pools], dtype=np.float64))
     seconds = [[sum(pool.seconds(each.moved) for each in block.members) for pool in pools] for block in blocks]
     return np.asarray(seconds, dtype=np.float64).reshape(len(blocks), len(pools))
 

@@ -18,6 +18,9 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, summ
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 
+ROWS = 1000
+"""Rows of a matrix over pairs of operators that are filled at once."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
@@ -48,8 +51,14 @@ class Groups:
 
     def operator_closure(self, closed: BoolArray) -> BoolArray:
         """Entry [v, u]: operator u runs before operator v, given the same relation of groups in ``closed``."""
-        within = (self.group[:, None] == self.group[None, :]) & (self.place[None, :] < self.place[:, None])
-        joined: BoolArray = closed[np.ix_(self.group, self.group)] | within
+        joined = np.empty((len(self.group), len(self.group)), dtype=bool)
+        for low in range(0, len(self.group), ROWS):  # a time limit can interrupt it between two parts
+            rows = slice(low, low + ROWS)
+            np.take(closed[self.group[rows]], self.group, axis=1, out=joined[rows])
+        for row in np.flatnonzero(self.lengths() > 1).tolist():
+            members = self.members[row]  # in running order
+            for place, v in enumerate(members.tolist()):
+                joined[v, members[:place]] = True
         return joined
 
     def gather(self, order: IntArray) -> IntArray:

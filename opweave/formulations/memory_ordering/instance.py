@@ -150,14 +150,13 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     if problem.outputs == "excluded":
         size[outputs] = 0
 
-    storages = storage_of.tolist()
-    reads = Adjacency.from_lists([list(dict.fromkeys(storages[t] for t in row)) for row in arrays.reads.lists()])
-    owned = (arrays.storage == np.arange(tensors)).tolist()
-    writes = Adjacency.from_lists([[storages[t] for t in row if owned[t]] for row in arrays.writes.lists()])
+    reads = Adjacency(arrays.reads.start, storage_of[arrays.reads.items]).without_repeats()
+    owned = arrays.storage[arrays.writes.items] == arrays.writes.items
+    writes = Adjacency(arrays.writes.start, storage_of[arrays.writes.items]).only(owned)
     before = with_order_arcs(problem, arrays.predecessors)
     overwrite, slots = _overwrites(problem, reads, writes, size, kept)
     return OrderingInstance(
-        names=tuple(op.id for op in graph.operators),
+        names=graph.operator_ids,
         size=size,
         kept=kept,
         producer=producer,
@@ -178,9 +177,11 @@ def _overwrites(
     """Candidates for in-place results: inputs that have the size of an output and are neither kept nor empty."""
     rows: list[list[int]] = []
     slots: list[int] = []
+    if problem.in_place == "none":
+        return Adjacency(np.zeros(len(reads) + 1, dtype=np.int64), np.zeros(0, np.int64)), np.zeros(0, np.int64)
     for v, op in enumerate(problem.graph.operators):
         row: list[int] = []
-        if problem.in_place != "none" and op.inplace_ok:
+        if op.inplace_ok:
             made = size[writes[v]].tolist()
             candidates = reads[v][:1] if problem.in_place == "first" else reads[v]
             fits = [s for s in candidates.tolist() if not kept[s] and size[s] > 0 and size[s] in made]

@@ -189,9 +189,11 @@ class Pairwise(OrderingProgram):
         instance = lower(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         closed = ancestors(instance.after)
+        self.check_time()
         contracting = problem.objective == "peak" and not self.context.extended
         groups = contract(instance, closed) if contracting else single_groups(instance)
         closed = ancestors(groups.after)
+        self.check_time()
         footprints = Footprints.of(instance, groups.operator_closure(closed))
         lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
         # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the

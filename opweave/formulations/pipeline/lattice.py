@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from opweave.formulations.on_cluster import capacity_of, permitted
@@ -22,6 +22,9 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Separate, means
 from opweave.problems.graph import OpGraph
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+
+if TYPE_CHECKING:
+    import networkx as nx  # importing takes a tenth of a second, and few solves write a lattice
 
 MOST_POINTS = 3_000
 """Most points; matrices over pairs of them have nine million entries."""
@@ -102,6 +105,8 @@ def lattice_of(problem: Pipeline, ceiling: float, over: Callable[[], bool]) -> L
 
 def _runs(problem: Pipeline) -> nx.DiGraph[int]:
     """The order as a chain of units between places where it may be cut."""
+    import networkx as nx
+
     index, order = problem.graph.operator_index, problem.running_order
     position = points_of(problem).tolist()
     chain: nx.DiGraph[int] = nx.DiGraph()
@@ -200,6 +205,8 @@ class _Joining:
 
     def condensed(self) -> nx.DiGraph[int]:
         """Units that read from each other in a ring are one, too."""
+        import networkx as nx
+
         rough: nx.DiGraph[int] = nx.DiGraph()
         rough.add_nodes_from(self._top(v) for v in range(len(self._parent)))
         for t, readers in enumerate(self._readers):
@@ -216,6 +223,8 @@ class _Joining:
 
 def _members(units: nx.DiGraph[int], operators: int, over: Callable[[], bool]) -> BoolArray | None:
     """The down-sets of units by size, as rows of operators; None if there are too many."""
+    import networkx as nx
+
     order = list(nx.topological_sort(units))
     place = {unit: bit for bit, unit in enumerate(order)}
     before = [sum(1 << place[each] for each in units.predecessors(unit)) for unit in order]

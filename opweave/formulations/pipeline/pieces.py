@@ -51,23 +51,24 @@ class Stored:
 
     def __init__(self, problem: Pipeline) -> None:
         graph = problem.graph
-        operators = [graph.operators[graph.operator_index[name]] for name in problem.running_order]
-        own = np.zeros(len(operators) + 1, dtype=np.int64)
+        index, size = graph.operator_index, graph.parameter_sizes
+        order = np.asarray([index[name] for name in problem.running_order], dtype=np.int64)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        own = np.zeros(len(order) + 1, dtype=np.int64)
         if problem.memory == "additive":
-            size = {tensor.id: tensor.bytes for tensor in graph.tensors if tensor.alias_of is None}
-            own[1:] = [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in operators]
-        users: dict[str, list[int]] = {}
-        for number, op in enumerate(operators):
-            for name in dict.fromkeys(op.parameters):
-                users.setdefault(name, []).append(number)
+            own[1:] = graph.sizes_made[order]
+        user, parameter = place[graph.uses.heads()], graph.uses.items
+        alone = np.bincount(parameter, minlength=len(size))[parameter] == 1
+        np.add.at(own, user[alone] + 1, size[parameter[alone]])
+        users: dict[int, list[int]] = {}
+        for number, name in sorted(zip(user[~alone].tolist(), parameter[~alone].tolist(), strict=True)):
+            users.setdefault(name, []).append(number)
         # by position: the bytes of each shared parameter used there, and the positions of its uses before and after
         self._shared: dict[int, list[tuple[int, int, int]]] = {}
         for name, where in users.items():
-            if len(where) == 1:
-                own[where[0] + 1] += graph.parameter_bytes[name]
-                continue
-            for before, number, after in zip([-1, *where], where, [*where[1:], len(operators)], strict=False):
-                self._shared.setdefault(number, []).append((graph.parameter_bytes[name], before, after))
+            for before, number, after in zip([-1, *where], where, [*where[1:], len(order)], strict=False):
+                self._shared.setdefault(number, []).append((int(size[name]), before, after))
         self.own: IntArray = np.cumsum(own)
 
     def ends(self, position: IntArray, capacity: int) -> IntArray:

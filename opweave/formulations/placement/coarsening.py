@@ -22,7 +22,6 @@ from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.graph_arrays import topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
@@ -134,7 +133,7 @@ def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Itera
     devices = [device.name for device in problem.cluster.devices]
     joined = np.full(len(ids), -1, dtype=np.int64)
     grown: list[list[int]] = []
-    for v in topological_order(problem.graph.arrays.successors).tolist():
+    for v in problem.graph.listed_order.tolist():
         if joined[v] >= 0:
             continue
         chain, whole = [v], 1

@@ -170,7 +170,7 @@ def lower(problem: Placement) -> PlacementInstance:
         If these leave an operator no device, or close a cycle.
     """
     graph, cluster = problem.graph, problem.cluster
-    names = tuple(op.id for op in graph.operators)
+    names = graph.operator_ids
     devices = tuple(device.name for device in cluster.devices)
     source, target, tensor = flows_of(graph)
     flows = np.arange(len(tensor))
@@ -183,7 +183,7 @@ def lower(problem: Placement) -> PlacementInstance:
     return PlacementInstance(
         names=names,
         devices=devices,
-        tensors=tuple(item.id for item in graph.tensors),
+        tensors=graph.tensor_ids,
         seconds=np.where(allowed, known, np.inf),
         source=source,
         target=target,
@@ -208,10 +208,7 @@ def _own_bytes(problem: Placement) -> IntArray:
     graph = problem.graph
     if problem.memory == "parameters":
         return np.zeros(len(graph.operators), dtype=np.int64)
-    size = {tensor.id: tensor.bytes for tensor in graph.tensors if tensor.alias_of is None}
-    return np.asarray(
-        [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in graph.operators], dtype=np.int64
-    )
+    return graph.sizes_made
 
 
 for _kind in TAKEN_IN:

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
-
 from opweave.formulations.on_cluster import tied
 from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
@@ -223,6 +220,9 @@ class _Look:
 
 def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:
     """Whether each choice can get a different device."""
+    from scipy.sparse import csr_array  # importing takes a third of a second, and few problems keep operators apart
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     devices = sorted(frozenset().union(*choices))
     able = csr_array([[device in choice for device in devices] for choice in choices])
     return bool((maximum_bipartite_matching(able, perm_type="column") >= 0).all())

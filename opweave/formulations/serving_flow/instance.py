@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
@@ -187,6 +186,7 @@ def _ends(problem: ServingFlow, given: object, size: float) -> FloatArray:
 
 def clustered(near: BoolMatrix) -> list[IntArray]:
     """Devices in groups that links connect."""
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     count, label = connected_components(csr_array(near), directed=False)

@@ -173,7 +173,7 @@ def plain_order(problem: Slicing) -> tuple[str, ...]:
         If order arcs close a cycle, or the problem's order violates one.
     """
     before = with_order_arcs(problem, problem.graph.arrays.predecessors)
-    names = [op.id for op in problem.graph.operators]
+    names = problem.graph.operator_ids
     if problem.order is not None:
         index = problem.graph.operator_index
         step = {index[name]: position for position, name in enumerate(problem.order)}
@@ -183,7 +183,9 @@ def plain_order(problem: Slicing) -> tuple[str, ...]:
                     message = f"the problem's order runs {names[v]!r} before {names[u]!r}, which precedes it"
                     raise ContradictionError(message)
         return problem.order
-    return tuple(names[v] for v in topological_order(before.reversed(len(names))))
+    plain = before is problem.graph.arrays.predecessors
+    order = problem.graph.listed_order if plain else topological_order(before.reversed(len(names)))
+    return tuple(names[v] for v in order.tolist())
 
 
 def lower_unless_short(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
@@ -208,8 +210,7 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
     ContradictionError
         If side constraints leave an operator no device, or close a cycle.
     """
-    names = plain_order(problem)
-    names = names if order is None else tuple(order)
+    names = plain_order(problem) if order is None else tuple(order)
     return _Writer(problem, names).write()
 
 

@@ -62,16 +62,25 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
 
 
 def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
-    known, index, batches = problem.known_seconds, problem.cluster.device_index, solution.batches
-    start = np.asarray([batch.start for batch in batches], dtype=np.float64)
-    lasts = [known[batch.operator][batch.device][len(batch.inputs)] for batch in batches]
-    return Runs(
-        operator=np.asarray([problem.graph.operator_index[batch.operator] for batch in batches], dtype=np.int64),
-        device=np.asarray([index[batch.device] for batch in batches], dtype=np.int64),
-        start=start,
-        end=start + np.asarray(lasts, dtype=np.float64),
-        count=np.asarray([len(batch.inputs) for batch in batches], dtype=np.int64),
+    start = np.asarray([batch.start for batch in solution.batches], dtype=np.float64)
+    operator, device, count = columns_of(problem, solution)
+    lasts = problem.times[operator, device, np.searchsorted(problem.sizes, count)]
+    return Runs(operator, device, start, start + lasts, count)
+
+
+def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[IntArray, IntArray, IntArray]:
+    """Operator and device of every batch, -1 if unknown, and its number of inputs. Shape (batches,) each."""
+    operators, devices = problem.graph.operator_index, problem.cluster.device_index
+    return (
+        np.asarray([operators.get(batch.operator, -1) for batch in solution.batches], dtype=np.int64),
+        np.asarray([devices.get(batch.device, -1) for batch in solution.batches], dtype=np.int64),
+        np.asarray([len(batch.inputs) for batch in solution.batches], dtype=np.int64),
     )
+
+
+def inputs_of(solution: BatchedSchedule) -> IntArray:
+    """The inputs of all batches, one batch behind the other. Shape (inputs,)."""
+    return np.fromiter(chain.from_iterable(batch.inputs for batch in solution.batches), dtype=np.int64)
 
 
 def _needs(problem: BatchedMapping, solution: BatchedSchedule, runs: Runs) -> tuple[Needs, Reads, IntArray]:
@@ -84,8 +93,8 @@ def _needs(problem: BatchedMapping, solution: BatchedSchedule, runs: Runs) -> tu
     """
     arrays, devices = problem.graph.arrays, len(problem.cluster.devices)
     run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
-    numbers = np.fromiter(chain.from_iterable(batch.inputs for batch in solution.batches), dtype=np.int64)
-    run_of[np.repeat(runs.operator, runs.count), numbers] = np.repeat(np.arange(len(runs.operator)), runs.count)
+    run = np.repeat(np.arange(len(runs.operator)), runs.count)
+    run_of[runs.operator[run], inputs_of(solution)] = run
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
     reader, tensor = reader[inner], tensor[inner]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.details import BatchedDetails
 from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import device_table, needless, overfull, route, unknown_ends, without_link
@@ -18,7 +18,7 @@ from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.batched_mapping.play import Played, play
+from opweave.problems.batched_mapping.play import Played, columns_of, inputs_of, play
 
 SHOWN_INPUTS = 8
 
@@ -28,7 +28,8 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
-    played, held = play(problem, solution), problem.memory_by_device(solution)
+    played = play(problem, solution)
+    held = problem.memory_of_runs(played.runs.operator, played.runs.device, played.runs.count)
     broken = tuple(_violations(problem, solution, played, held))
     judged: Evaluation[BatchedDetails] = Evaluation(objective=played.timeline.end, violations=broken)
     return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
@@ -36,17 +37,13 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
-    known, none = problem.known_seconds, dict[str, dict[int, float]]()
-    for batch in solution.batches:
-        sizes = known.get(batch.operator, none).get(batch.device, ())
-        if len(batch.inputs) not in sizes or max(batch.inputs) >= problem.batch:
-            yield from _wrong_batch(problem, batch)
-    pairs = Counter((batch.operator, batch.device) for batch in solution.batches)
-    for (operator, device), count in pairs.items():
-        if count > 1:
-            message = f"{operator!r} runs {count} batches on {device!r}; the inputs on a device run as one batch"
-            yield Violation(rule="batch", message=message)
-    times = _times(problem, solution)
+    operator, device, count = columns_of(problem, solution)
+    numbers = np.minimum(inputs_of(solution), problem.batch)  # larger ones have their own rule
+    for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
+        yield from _wrong_batch(problem, solution.batches[row])
+    if len(np.unique(operator * len(problem.cluster.devices) + device)) < len(operator):
+        yield from _several_batches(solution)
+    times = _times(problem, operator, count, numbers)
     for row in np.flatnonzero((times != 1).any(axis=1)).tolist():
         name = problem.graph.operators[row].id
         missing, twice = (np.flatnonzero(wrong).tolist() for wrong in (times[row] == 0, times[row] > 1))
@@ -58,13 +55,31 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Vi
         yield from _wrong_names(problem, sent)
 
 
-def _times(problem: BatchedMapping, solution: BatchedSchedule) -> IntArray:
+def _is_wrong(
+    problem: BatchedMapping, operator: IntArray, device: IntArray, count: IntArray, numbers: IntArray
+) -> BoolArray:
+    """Whether each batch has unknown names, a size whose time is not known, or an input too many. Shape (batches,)."""
+    size = np.searchsorted(problem.sizes, count)
+    known = np.append(np.asarray(problem.sizes, dtype=np.int64), -1)[size] == count
+    wrong: BoolArray = (operator < 0) | (device < 0) | ~known
+    there = np.flatnonzero(~wrong)
+    wrong[there] = np.isnan(problem.times[operator[there], device[there], size[there]])
+    wrong[np.repeat(np.arange(len(count)), count)[numbers >= problem.batch]] = True
+    return wrong
+
+
+def _several_batches(solution: BatchedSchedule) -> Iterator[Violation]:
+    pairs = Counter((batch.operator, batch.device) for batch in solution.batches)
+    for (operator, device), count in pairs.items():
+        if count > 1:
+            message = f"{operator!r} runs {count} batches on {device!r}; the inputs on a device run as one batch"
+            yield Violation(rule="batch", message=message)
+
+
+def _times(problem: BatchedMapping, operator: IntArray, count: IntArray, numbers: IntArray) -> IntArray:
     """How often every operator runs every input of the problem. Shape (operators, batch)."""
-    rows, index, batch = len(problem.graph.operators), problem.graph.operator_index, problem.batch
-    operator = [index.get(each.operator, rows) for each in solution.batches]
-    numbers = (min(number, batch) for each in solution.batches for number in each.inputs)  # others have their own rule
-    runs = np.repeat(np.asarray(operator, dtype=np.int64), [len(each.inputs) for each in solution.batches])
-    cells = runs * (batch + 1) + np.fromiter(numbers, dtype=np.int64, count=len(runs))
+    rows, batch = len(problem.graph.operators), problem.batch
+    cells = np.repeat(np.where(operator < 0, rows, operator), count) * (batch + 1) + numbers
     return np.bincount(cells, minlength=(rows + 1) * (batch + 1)).reshape(rows + 1, batch + 1)[:rows, :batch]
 
 
@@ -102,13 +117,14 @@ def _violations(
 ) -> Iterator[Violation]:
     """All violations, rule by rule."""
     timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
-    for batch, end in zip(solution.batches, played.runs.end.tolist(), strict=True):
-        if abs(end - batch.end) > tolerance:
-            message = (
-                f"the batch of {batch.operator!r} on {batch.device!r} takes {end - batch.start:.6g} s, not "
-                f"{batch.end - batch.start:.6g} s"
-            )
-            yield Violation(rule="duration", message=message, excess=abs(end - batch.end))
+    claimed = np.asarray([batch.end for batch in solution.batches], dtype=np.float64)
+    for row in np.flatnonzero(np.abs(played.runs.end - claimed) > tolerance).tolist():
+        batch, end = solution.batches[row], float(played.runs.end[row])
+        message = (
+            f"the batch of {batch.operator!r} on {batch.device!r} takes {end - batch.start:.6g} s, not "
+            f"{batch.end - batch.start:.6g} s"
+        )
+        yield Violation(rule="duration", message=message, excess=abs(end - batch.end))
     yield from _wrong_transfers(problem, solution, played)
     lasts = np.full(len(timeline.activities), np.nan)
     met = np.flatnonzero(played.sent.need[: played.listed] >= 0)

@@ -11,13 +11,16 @@ from functools import cached_property
 from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.details import BatchedDetails
+from opweave.problems.batched_mapping.play import columns_of
 from opweave.problems.batched_mapping.rules import judge
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import check_cost_names, check_total_time, memory_by_cap
+from opweave.problems.on_cluster import check_cost_names, check_total_time, held_by_device, memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -237,19 +240,30 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, dict[int, float]]]:
         """Seconds of every operator on each device that can run it, by batch size up to ``batch``, ascending."""
-        names = [op.id for op in self.graph.operators]
         devices = [device.name for device in self.cluster.devices]
-        found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in names}
-        for size in self.costs.batches:
-            if size > self.batch:
-                break
-            table = self.costs.array(names, devices, size).tolist()
-            supported = [device.batch_sizes is None or size in device.batch_sizes for device in self.cluster.devices]
-            for name, row in zip(names, table, strict=True):
-                for device, able, seconds in zip(devices, supported, row, strict=True):
-                    if able and not isnan(seconds):
+        found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in self.graph.operator_ids}
+        for number, size in enumerate(self.sizes):
+            for name, row in zip(self.graph.operator_ids, self.times[:, :, number].tolist(), strict=True):
+                for device, seconds in zip(devices, row, strict=True):
+                    if not isnan(seconds):
                         found[name].setdefault(device, {})[size] = seconds
         return found
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Batch sizes up to ``batch`` that the costs list, ascending."""
+        return tuple(size for size in self.costs.batches if size <= self.batch)
+
+    @cached_property
+    def times(self) -> FloatArray:
+        """:attr:`known_seconds` as an array; NaN where none is known. Shape (operators, devices, sizes)."""
+        devices = self.cluster.devices
+        times = np.full((len(self.graph.operators), len(devices), len(self.sizes)), np.nan)
+        for number, size in enumerate(self.sizes):
+            able = [device.batch_sizes is None or size in device.batch_sizes for device in devices]
+            table = self.costs.array(self.graph.operator_ids, [device.name for device in devices], size)
+            times[:, :, number] = np.where(able, table, np.nan)
+        return times
 
     @cached_property
     def _sums(self) -> dict[str, frozenset[int]]:
@@ -274,15 +288,18 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def bytes_per_input(self) -> dict[str, int]:
         """Bytes that each input of an operator takes on its device, by operator."""
+        return dict(zip(self.graph.operator_ids, self.sizes_per_input.tolist(), strict=True))
+
+    @cached_property
+    def sizes_per_input(self) -> IntArray:
+        """:attr:`bytes_per_input` in the order of the operators. Shape (operators,)."""
+        arrays = self.graph.arrays
         if self.memory == "parameters":
-            return dict.fromkeys(self.graph.operator_index, 0)
-        size = {tensor.id: tensor.bytes for tensor in self.graph.tensors}
-        return {
-            op.id: op.workspace_bytes
-            + sum(self.graph.owned_bytes[name] for name in op.outputs)
-            + (sum(size[name] for name in dict.fromkeys(op.inputs)) if self.memory == "buffers" else 0)
-            for op in self.graph.operators
-        }
+            return np.zeros(len(self.graph.operators), dtype=np.int64)
+        size = np.array(self.graph.sizes_made)
+        if self.memory == "buffers":
+            np.add.at(size, arrays.reads.heads(), arrays.tensor_bytes[arrays.reads.items])
+        return size
 
     def memory_of(self, loads: Mapping[str, int]) -> int:
         """(6) Bytes that a device holds if it runs exactly these numbers of inputs of these operators."""
@@ -292,12 +309,19 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     def memory_by_device(self, solution: BatchedSchedule) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        loads: dict[str, dict[str, int]] = {device.name: {} for device in self.cluster.devices}
-        for batch in solution.batches:
-            if batch.device in loads and batch.operator in self.graph.operator_index:
-                there = loads[batch.device]
-                there[batch.operator] = there.get(batch.operator, 0) + len(batch.inputs)
-        return {device: self.memory_of(there) for device, there in loads.items()}
+        return self.memory_of_runs(*columns_of(self, solution))
+
+    def memory_of_runs(self, operator: IntArray, device: IntArray, count: IntArray) -> Mapping[str, int]:
+        """Bytes that every device holds, from the columns of :func:`columns_of`."""
+        number = self.cluster.device_index
+        there = (operator >= 0) & (device >= 0) & (count > 0)
+        operator, device, count = operator[there], device[there], count[there]
+        held = held_by_device(self.graph, operator, device, len(number), "parameters")
+        for k, size, inputs in zip(
+            device.tolist(), self.sizes_per_input[operator].tolist(), count.tolist(), strict=True
+        ):
+            held[k] += size * inputs
+        return dict(zip(number, held, strict=True))
 
     def transfer_seconds(self, tensor: str, count: int, source: str, target: str) -> float | None:
         """Seconds to send a tensor's part for ``count`` inputs from one device to another; None without a link."""

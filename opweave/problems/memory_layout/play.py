@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ class Solid:
             end=np.asarray([block.end for block in some], dtype=np.float64),
             bytes=np.asarray([block.bytes for block in some], dtype=np.int64),
             firsts=tuple(block.members[0].id for block in some),
-            names=tuple(block.name for block in blocks),
+            names=tuple(block.members[0].id if len(block.members) == 1 else block.name for block in blocks),
         )
 
     @property
@@ -62,7 +62,12 @@ class Solid:
 
 def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
     """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool."""
-    pools_of, offsets, blocks = problem.pools_of(solution), dict(solution.offset.items()), problem.blocks
+    return play_in(problem, solution, problem.pools_of(solution))
+
+
+def play_in(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None]) -> Timeline | None:
+    """As :func:`play`, given the pool of every storage."""
+    offsets, blocks = dict(solution.offset.items()), problem.blocks
     if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
         return None
     solid = problem.solid

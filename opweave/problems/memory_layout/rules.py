@@ -12,7 +12,7 @@ import numpy as np
 from opweave.problems.measures import bytes_held
 from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
 from opweave.problems.memory_layout.parts import Lifetime, Pool
-from opweave.problems.memory_layout.play import play
+from opweave.problems.memory_layout.play import play_in
 from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
     """Judge a solution against all rules except the side constraints."""
-    unknown = list(_membership(problem, solution))
-    timeline = play(problem, solution)
+    pools = problem.pools_of(solution)
+    unknown = list(_membership(problem, solution, pools))
+    timeline = play_in(problem, solution, pools)
     if timeline is None:
         return Evaluation(objective=None, violations=tuple(unknown))
-    details = _measured(problem, problem.pools_of(solution), timeline)
-    broken = [*unknown, *_places(problem, solution), *_groups(problem, solution), *overlaps(timeline)]
+    details = _measured(problem, pools, timeline)
+    broken = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
     broken += _capacities(problem, details)
     objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
     judged = Evaluation(objective=objective, violations=tuple(broken), details=details)
     return judged.with_timeline(timeline)
 
 
-def _membership(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
+def _membership(problem: MemoryLayout, solution: Layout, pools: Mapping[str, int | None]) -> Iterator[Violation]:
     """Check that every storage has an offset and a pool, and that nothing else has."""
     known = {each.id for each in problem.lifetimes}
     if solution.offset.keys() == known and not solution.pool and len(problem.pools) == 1:
@@ -43,7 +44,7 @@ def _membership(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
             yield Violation(rule="unknown", message=f"{name!r} is not a storage of the problem")
-    for name, number in problem.pools_of(solution).items():
+    for name, number in pools.items():
         if name not in solution.offset:
             yield Violation(rule="missing", message=f"{name!r} has no offset")
         if number is None:
@@ -59,14 +60,10 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
     peaks = bytes_held(timeline).tolist()
     tops = np.zeros(len(problem.pools), dtype=np.int64)
     np.maximum.at(tops, lives.resource, lives.offset + lives.bytes)
-    inside: list[list[Lifetime]] = [[] for _ in problem.pools]
-    if len(inside) == 1:
-        inside[0] += problem.lifetimes
-    else:
-        for each in problem.lifetimes:
-            inside[pools[each.id] or 0].append(each)
-    for pool, top, peak, held in zip(problem.pools, tops.tolist(), peaks, inside, strict=True):
-        seconds = 0.0 if pool.speed is None else math.fsum(pool.seconds(each.moved) for each in held)
+    where = np.asarray([number or 0 for number in pools.values()], dtype=np.int64)
+    for number, (pool, top, peak) in enumerate(zip(problem.pools, tops.tolist(), peaks, strict=True)):
+        held = np.flatnonzero(where == number)
+        seconds = 0.0 if pool.speed is None else math.fsum((problem.moved[held] / pool.speed).tolist())
         uses.append(PoolUse(name=pool.name, bytes=top, live_peak=peak, storages=len(held), traffic_seconds=seconds))
     return LayoutDetails(
         arena_bytes=int(tops.sum()),
@@ -76,9 +73,9 @@ def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: 
     )
 
 
-def _places(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
+def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None]) -> Iterator[Violation]:
     """Check alignment, fixed offsets, and whether every storage may stand in its pool."""
-    pools_of, offsets = problem.pools_of(solution), dict(solution.offset.items())
+    offsets = dict(solution.offset.items())
     free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
     step = max(pool.alignment for pool in problem.pools)
     for each in problem.lifetimes:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.looks import Bare
@@ -201,7 +203,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         if not solution.pool:
             only = 0 if len(self.pools) == 1 else None
             return dict.fromkeys(self._index, only)
-        return {each.id: self.pool_index.get(self.pool_of(solution, each.id) or "") for each in self.lifetimes}
+        index, named = self.pool_index, dict(solution.pool.items())
+        usual = self.pools[0].name if len(self.pools) == 1 else ""
+        return {name: index.get(named.get(name, usual)) for name in self._index}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
@@ -218,6 +222,11 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     def solid(self) -> Solid:
         """The blocks that take space, as columns."""
         return Solid.of(self.blocks)
+
+    @cached_property
+    def moved(self) -> FloatArray:
+        """Bytes that are written to and read from each storage. Shape (storages,)."""
+        return np.asarray([each.moved for each in self.lifetimes], dtype=np.float64)
 
     @cached_property
     def pool_index(self) -> dict[str, int]:

@@ -62,13 +62,15 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
     for root, written in replaced.items():
         saved[last[root]] += size[root]
         to_half[root] = from_half[written] = True
+    names = Names.of(graph)
     timeline = Timeline(
         unit="steps",
         resources=(Resource("memory", "device"),),
-        names=Names.of(graph),
-        activities=_activities(problem, step),
+        names=names,
+        activities=_activities(problem, names, step),
         lifetimes=_lifetimes(
             problem,
+            names,
             step,
             storages,
             size[storages],
@@ -83,7 +85,7 @@ def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
     """Bytes that every tensor's storage counts for, and whether the storage stays to the end."""
     graph, arrays = problem.graph, problem.graph.arrays
     size = arrays.tensor_bytes.copy()
-    given = arrays.storage[[graph.tensor_index[name] for name in graph.inputs]]
+    given = arrays.storage[arrays.producer < 0]
     asked = arrays.storage[[graph.tensor_index[name] for name in graph.outputs]]
     kept = np.zeros(len(size), dtype=bool)
     kept[asked] = True
@@ -120,12 +122,11 @@ def _overwritten(
     return found
 
 
-def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
+def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activities:
     """One run per operator, in the graph's order."""
     arrays, count = problem.graph.arrays, len(step)
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
-    names = Names.of(problem.graph)
     causes, brought = joined(reader[inner], arrays.producer[tensor[inner]], names.tensor(tensor[inner]), count)
     zeros, none = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     return Activities(
@@ -146,12 +147,17 @@ def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
 
 
 def _lifetimes(
-    problem: MemoryOrdering, step: IntArray, storages: IntArray, size: IntArray, begin: FloatArray, end: FloatArray
+    problem: MemoryOrdering,
+    names: Names,
+    step: IntArray,
+    storages: IntArray,
+    size: IntArray,
+    begin: FloatArray,
+    end: FloatArray,
 ) -> Lifetimes:
     """Lifetimes of storages and workspaces; an overwritten storage gives way in the middle of its step."""
     scratch = np.asarray([op.workspace_bytes for op in problem.graph.operators], dtype=np.int64)
     works = np.flatnonzero(scratch)
-    names = Names.of(problem.graph)
     return Lifetimes(
         storage=np.concatenate([names.tensor(storages), works]),
         resource=np.zeros(len(storages) + len(works), dtype=np.int64),

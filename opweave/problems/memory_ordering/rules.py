@@ -51,7 +51,8 @@ def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> Mem
     ending = played.end < steps
     np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
     after = np.cumsum(made - freed)
-    scratch = [graph.operators[graph.operator_index[name]].workspace_bytes for name in solution.order]
+    index, operators = graph.operator_index, graph.operators
+    scratch = [operators[index[name]].workspace_bytes for name in solution.order]
     stable = (after + freed)[1:] - played.saved + np.asarray(scratch, dtype=np.int64)
     before, most = int(after[0]), int(np.max(stable, initial=-1))
     peak_step = int(np.argmax(stable)) if steps and most >= before else None

@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.rules import judge
 from opweave.problems.problem import Problem, check_constraints
@@ -117,8 +116,8 @@ def given_order(problem: MemoryOrdering) -> Ordering:
     >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
     ('a', 'b')
     """
-    graph = problem.graph
-    return Ordering(order=tuple(graph.operators[index].id for index in topological_order(graph.arrays.successors)))
+    names = problem.graph.operator_ids
+    return Ordering(order=tuple(names[index] for index in problem.graph.listed_order.tolist()))
 
 
 def _check_total(graph: OpGraph) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import topological_order
 
 Cuts = Literal["prefix", "dominators", "ideals"]
 Entrance = Literal["first", "everywhere"]
@@ -37,12 +36,12 @@ def running_order(graph: OpGraph) -> tuple[str, ...]:
     ('first', 'then', 'one', 'add')
     """
     before, after = graph.arrays.predecessors, graph.arrays.successors
-    place = np.argsort(topological_order(after))
+    place = np.argsort(graph.listed_order)
     lone = (np.diff(before.start) == 0) & (np.diff(after.start) > 0)
     anchor = np.where(lone, len(place), place)
     np.minimum.at(anchor, after.heads(), np.where(lone[after.heads()], place[after.items], len(place)))
     order = np.lexsort((place, ~lone, anchor)).tolist()
-    return tuple(graph.operators[v].id for v in order)
+    return tuple(graph.operator_ids[v] for v in order)
 
 
 class CutPoint(NamedTuple):

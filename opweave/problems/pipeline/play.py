@@ -56,7 +56,8 @@ class Walk:
             sum(problem.known_seconds[name][stage.device] for name in stage.operators) for stage in self._stages
         ]
         self.sent, self.fetched = carried(problem, self._stages)
-        self._size = {tensor.id: tensor.bytes for tensor in problem.graph.tensors}
+        sizes = problem.graph.arrays.tensor_bytes.tolist()
+        self._size = dict(zip(problem.graph.tensor_ids, sizes, strict=True))
         self._bytes = [self._sum(tensors) for tensors in self.sent]
         self.sending, self.fetching = self._by_host() if problem.delivery == "host" else self._by_links()
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opweave.problems.pipeline.details import PipelineDetails
 from opweave.problems.pipeline.play import Walk
 from opweave.problems.solution import Evaluation, Violation
@@ -31,6 +33,8 @@ def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
 
     No operator may read a tensor of a later stage.
     """
+    if _is_whole(problem, solution):
+        return
     stage_of: dict[str, int] = {}
     for number, stage in enumerate(solution.stages):
         for device in stage.devices:
@@ -57,6 +61,25 @@ def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
             if producer in stage_of and op.id in stage_of and stage_of[producer] > stage_of[op.id]:
                 message = f"{op.id!r} in stage {stage_of[op.id] + 1} reads {tensor!r} of the later stage "
                 yield Violation(rule="precedence", message=f"{message}{stage_of[producer] + 1}")
+
+
+def _is_whole(problem: Pipeline, solution: Stages) -> bool:
+    """Whether :func:`_unusable` has nothing to say, found out for all operators at once."""
+    graph, index, seconds = problem.graph, problem.graph.operator_index, problem.known_seconds
+    names = [name for stage in solution.stages for name in stage.operators]
+    if len(names) != len(index) or set(names) != index.keys():
+        return False
+    if not all(
+        stage.operators and problem.cluster.device_index.keys() >= set(stage.devices) for stage in solution.stages
+    ):
+        return False
+    if not all(stage.device in seconds[name] for stage in solution.stages for name in stage.operators):
+        return False
+    stage_of = np.empty(len(names), dtype=np.int64)
+    sizes = [len(stage.operators) for stage in solution.stages]
+    stage_of[[index[name] for name in names]] = np.repeat(np.arange(len(sizes)), sizes)
+    before = graph.arrays.predecessors
+    return bool((stage_of[before.items] <= stage_of[before.heads()]).all())
 
 
 def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:

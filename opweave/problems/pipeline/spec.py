@@ -23,6 +23,7 @@ from opweave.problems.on_cluster import (
     check_cost_names,
     check_order,
     check_times_known,
+    held_by_device,
     memory_by_cap,
     times_by_device,
 )
@@ -350,12 +351,18 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
+        number, index = self.cluster.device_index, self.graph.operator_index
+        run: list[int] = []
+        device: list[int] = []
         for stage in solution.stages:
-            for device in stage.devices:
-                if device in runs:
-                    runs[device] += [name for name in stage.operators if name in self.graph.operator_index]
-        return {device: self.memory_of(names) for device, names in runs.items()}
+            there = [index[name] for name in stage.operators if name in index]
+            for name in stage.devices:
+                if name in number:
+                    run += there
+                    device += [number[name]] * len(there)
+        where = np.asarray(device, dtype=np.int64)
+        held = held_by_device(self.graph, np.asarray(run, dtype=np.int64), where, len(number), self.memory)
+        return dict(zip(number, held, strict=True))
 
     def play(self, solution: Stages) -> Timeline | None:
         return self._replay(solution).timeline

@@ -102,7 +102,7 @@ class Calls:
     @cached_property
     def members(self) -> Adjacency:
         """Operators of every step, in an order that their data allow."""
-        order = topological_order(self.problem.graph.arrays.successors)
+        order = self.problem.graph.listed_order
         rows: list[list[int]] = [[] for _ in range(int(self.step.max(initial=-1)) + 1)]
         for v in order.tolist():
             rows[self.step[v]].append(v)

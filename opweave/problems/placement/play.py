@@ -59,7 +59,7 @@ def play(problem: Placement, solution: Schedule) -> Played:
 
 
 def _runs(problem: Placement, solution: Schedule) -> Runs:
-    names = [op.id for op in problem.graph.operators]
+    names = problem.graph.operator_ids
     count, index = len(names), problem.cluster.device_index
     device = np.fromiter((index[solution.device[name]] for name in names), dtype=np.int64, count=count)
     start = np.fromiter((solution.start[name] for name in names), dtype=np.float64, count=count)

@@ -42,7 +42,35 @@ def opposite_demanded(asked: Precede) -> str:
 
 def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
     """Check that every operator has a start and a device that can run it, and that all names exist."""
-    operators, devices, tensors = problem.known_seconds, problem.cluster.device_index, problem.graph.tensor_index
+    if not _all_can_start(problem, solution):
+        yield from _wrong_starts(problem, solution)
+    operators, tensors = problem.graph.operator_index, problem.graph.tensor_index
+    for sent in solution.transfers:
+        if sent.tensor not in tensors:
+            yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
+        if sent.consumer is not None and sent.consumer not in operators:
+            yield Violation(
+                rule="unknown", message=f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
+            )
+        yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
+
+
+def _all_can_start(problem: Placement, solution: Schedule) -> bool:
+    """Whether :func:`_wrong_starts` has nothing to say, found out for all operators at once."""
+    names, devices = problem.graph.operator_ids, problem.cluster.device_index
+    known = problem.graph.operator_index.keys()
+    if solution.device.keys() != known or solution.start.keys() != known:
+        return False
+    if not devices.keys() >= set(solution.device.values()):
+        return False
+    device = [devices[solution.device[name]] for name in names]
+    lasts = problem.costs.array(names, devices)[np.arange(len(names)), device]
+    return bool((np.asarray([solution.start[name] for name in names]) + lasts <= MAX_SECONDS).all())
+
+
+def _wrong_starts(problem: Placement, solution: Schedule) -> Iterator[Violation]:
+    """Operators without a start or a device that can run them, and names that do not exist."""
+    operators, devices = problem.known_seconds, problem.cluster.device_index
     for name in dict.fromkeys((*solution.device, *solution.start)):
         if name not in operators:
             yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
@@ -60,14 +88,6 @@ def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
             yield Violation(
                 rule="unknown", message=f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count"
             )
-    for sent in solution.transfers:
-        if sent.tensor not in tensors:
-            yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
-        if sent.consumer is not None and sent.consumer not in operators:
-            yield Violation(
-                rule="unknown", message=f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
-            )
-        yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
 
 
 def _violations(problem: Placement, played: Played, held: Mapping[str, int]) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
@@ -22,6 +23,7 @@ from opweave.problems.on_cluster import (
     check_cost_names,
     check_times_known,
     check_total_time,
+    held_by_device,
     memory_by_cap,
     times_by_device,
 )
@@ -236,11 +238,12 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
-        for name, device in solution.device.items():
-            if device in runs and name in self.graph.operator_index:
-                runs[device].append(name)
-        return {device: self.memory_of(names) for device, names in runs.items()}
+        number = self.cluster.device_index
+        devices = (solution.device.get(name) for name in self.graph.operator_ids)
+        device = np.asarray([-1 if each is None else number.get(each, -1) for each in devices], dtype=np.int64)
+        there = np.flatnonzero(device >= 0)
+        held = held_by_device(self.graph, there, device[there], len(number), self.memory)
+        return dict(zip(number, held, strict=True))
 
     def play(self, solution: Schedule) -> Timeline | None:
         return self._replay(solution).timeline

@@ -14,7 +14,6 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.graph_arrays import topological_order
 from opweave.problems.on_cluster import memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.serving_flow.details import ServingDetails, ServingLink, ServingUse
@@ -141,7 +140,7 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """The layers, from the first to the last."""
-        order = topological_order(self.graph.arrays.successors).tolist()
+        order = self.graph.listed_order.tolist()
         return tuple(self.graph.operators[number].id for number in order)
 
     @cached_property

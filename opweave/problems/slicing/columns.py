@@ -92,13 +92,14 @@ def columns_of(problem: Slicing) -> Columns:
     stride, padding, reach, groups, reading, known = np.asarray(shapes, dtype=np.int64).reshape(-1, 6).T
     tensor, operator = arrays.reads.items, arrays.reads.heads()
     before = np.concatenate(([0], np.cumsum(channels[tensor])))
-    weights = [sum(map(graph.parameter_bytes.__getitem__, set(op.parameters))) for op in graph.operators]
-    spaces = [op.workspace_bytes for op in graph.operators]
+    summed = np.concatenate(([0], np.cumsum(graph.parameter_sizes[graph.uses.items], dtype=object)))
+    weights = (summed[graph.uses.start[1:]] - summed[graph.uses.start[:-1]]).tolist()
+    spaces = graph.workspace_sizes.tolist()
     read = int((arrays.tensor_bytes[tensor].astype(np.float64)).sum())
     longest = max(chain.from_iterable(lengths), default=1) * len(problem.cluster.devices)
     largest = max([*weights, *spaces, int(groups.max(initial=1))]) * longest
     number = np.int64 if max(largest, 2 * (read + sum(weights) + sum(spaces))) < EXACT else object
-    seconds = problem.costs.array([op.id for op in graph.operators], [each.name for each in problem.cluster.devices])
+    seconds = problem.costs.array(graph.operator_ids, [each.name for each in problem.cluster.devices])
     return Columns(
         operator=operator,
         tensor=tensor,

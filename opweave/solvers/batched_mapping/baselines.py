@@ -27,7 +27,7 @@ from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.narrowing.runs import by_every_way
-from opweave.solvers.rules import NoPlanError, plans_of, register_rule
+from opweave.solvers.rules import CarryOut, NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
 
@@ -35,14 +35,23 @@ Rule = Callable[[BatchedInstance, BatchArrays, IntArray], BatchPlan]
 """Builds a plan from an instance and candidate strings, or raises :class:`NoPlanError`."""
 
 
-def best_device(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
-    """The whole batch on the device that is fastest alone."""
+def best_device(instance: BatchedInstance, _arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
+    """As :func:`on_best_device`, in the form of a rule."""
+    return on_best_device(instance)
+
+
+def on_best_device(instance: BatchedInstance) -> BatchPlan:
+    """The whole batch on the device that is fastest alone; it needs no arrays but the instance's."""
     alone = instance.seconds[:, :, instance.granules].sum(axis=0)  # nothing is sent, and a device never waits
+    weights = instance.parameter_bytes[np.unique(instance.parameters.items)].sum()
+    needed = int(instance.memory.sum()) * instance.batch + int(weights)
+    idle = np.isfinite(instance.seconds[:, :, 0]).all(axis=0)
     for u in np.argsort(alone, kind="stable").tolist():
-        where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
-        plan = plan_of(arrays, where, nodes_of(instance, instance.order))
-        if np.isfinite(plan.makespan):
-            return plan
+        if np.isfinite(alone[u]) and needed <= instance.capacity[u] and np.delete(idle, u).all():
+            where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
+            end = np.full(instance.seconds.shape[:2], -1.0)
+            end[instance.order, u] = np.cumsum(instance.seconds[instance.order, u, instance.granules])
+            return BatchPlan(where, nodes_of(instance, instance.order), end, float(end[:, u].max(initial=0.0)))
     raise NoPlanError("no single device can run and hold the whole batch of every operator")
 
 
@@ -320,19 +329,26 @@ def carry_out(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> Non
     report(instance, rule(instance, arrays_of(instance), strings), run)
 
 
-def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
+def carry_out_alone(problem: BatchedMapping, run: Run) -> None:
+    """Report the plan on the best device: the first plan of models that are large for their time limit."""
+    instance = lower_unless_short(problem)
+    report(instance, on_best_device(instance), run)
+
+
+def _register(name: str, carry: CarryOut, about: str) -> None:
     register_rule(
         BatchedMapping,
         name,
-        by_every_way(SUPPORTS)(partial(carry_out, rule, whole)),
+        by_every_way(SUPPORTS)(carry),
         about,
         supports=(*SUPPORTS, NARROWED),
         baseline=name in BASELINES,
     )
 
 
-_register("best_device", best_device, "the whole batch on the best single device", whole=True)
-_register("data_parallel", data_parallel, "the whole model on several devices, each for its share", whole=True)
+_shares = partial(carry_out, data_parallel, True)
+_register("best_device", carry_out_alone, "the whole batch on the best single device")
+_register("data_parallel", _shares, "the whole model on several devices, each for its share")
 for _name, _rule in RULES.items():
-    _register(_name, _rule, f"{ABOUT[_name]}; the batch may be split", whole=False)
-    _register(f"{_name}_whole", _rule, f"{ABOUT[_name]}; the whole batch on one device", whole=True)
+    _register(_name, partial(carry_out, _rule, False), f"{ABOUT[_name]}; the batch may be split")
+    _register(f"{_name}_whole", partial(carry_out, _rule, True), f"{ABOUT[_name]}; the whole batch on one device")

@@ -228,7 +228,7 @@ def report(problem: OrderedLayout, order: Ordering, scout: Run, run: Run) -> Non
     """Report an order with the best offsets that a scout has found for it, if they obey the side constraints."""
     if not isinstance(scout.best, Layout) or scout.objective is None:
         return
-    plan = OrderedOffsets(order=order.order, offset=scout.best.offset)
+    plan = OrderedOffsets.made_of(order=order.order, offset=scout.best.offset)
     if not problem.constraints or problem.evaluate(plan).feasible:
         run.found(plan, scout.objective)
 

@@ -15,7 +15,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.compiled import inlined
 from opweave.solvers.run import Run, never
 
 FORWARD = 1
@@ -144,28 +144,49 @@ def pass_over(arrays: OrderingArrays, v: int, left: IntArray, sign: int) -> None
         left[arrays.reads[k]] -= sign
 
 
-@kernel
 def footprints(arrays: OrderingArrays, order: IntArray) -> IntArray:
-    """Stable footprint of every step of an order. Shape (operators,)."""
-    left = initial_left(arrays, 1)
-    live = initial_bytes(arrays, 1)
-    cost = np.zeros(len(order), dtype=np.int64)
-    for position in range(len(order)):
-        v = order[position]
-        cost[position], live = step(arrays, v, live, left, 1)
-        pass_over(arrays, v, left, 1)
-    return cost
+    """Stable footprint of every step of a whole order. Shape (operators,).
+
+    No loop: it judges the first order of a large graph before any loop is compiled.
+    """
+    when = np.empty(len(order), dtype=np.int64)
+    when[order] = np.arange(len(order))
+    read = arrays.readers_start[1:] > arrays.readers_start[:-1]
+    last = np.full(len(arrays.size), -1, dtype=np.int64)
+    if len(arrays.readers):
+        last[read] = np.maximum.reduceat(when[arrays.readers], arrays.readers_start[:-1][read])
+    dies = read & ~arrays.kept
+    freed = np.zeros(len(order), dtype=np.int64)
+    np.add.at(freed, last[dies], arrays.size[dies])
+    live = arrays.start_bytes + np.cumsum(arrays.made[order] - freed)
+    near = np.concatenate(([arrays.start_bytes], live[:-1]))[: len(order)]
+    return np.asarray(near + arrays.stay[order] - _overwritten(arrays, when, last), dtype=np.int64)
+
+
+def _overwritten(arrays: OrderingArrays, when: IntArray, last: IntArray) -> IntArray:
+    """Bytes that every step writes over storages that die in it. Shape (operators,)."""
+    saved = np.zeros(len(when), dtype=np.int64)
+    step_of = when[np.repeat(np.arange(len(when)), np.diff(arrays.over_start))]
+    dying = np.flatnonzero(last[arrays.over] == step_of)
+    if len(dying):
+        at, size = step_of[dying], arrays.size[arrays.over[dying]]
+        new = np.concatenate(
+            ([True], (at[1:] != at[:-1]) | (size[1:] != size[:-1]))
+        )  # storages of one size stand together
+        rank = np.arange(len(dying)) - np.maximum.accumulate(np.where(new, np.arange(len(dying)), 0))
+        used = rank < arrays.slots[dying]
+        np.add.at(saved, at[used], size[used])
+    return saved
 
 
 def peak(arrays: OrderingArrays, order: IntArray) -> int:
     """Largest footprint of an order, or the bytes live before its first step."""
-    cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
-    return max(arrays.start_bytes, int(cost.max(initial=0)))
+    return max(arrays.start_bytes, int(footprints(arrays, order).max(initial=0)))
 
 
 def total(arrays: OrderingArrays, order: IntArray) -> int:
     """Sum of the footprints of an order."""
-    return int(footprints.sized(10 * len(arrays.reads))(arrays, order).sum())
+    return int(footprints(arrays, order).sum())
 
 
 def report(problem: MemoryOrdering, order: IntArray, run: Run) -> None:

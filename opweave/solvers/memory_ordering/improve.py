@@ -29,9 +29,8 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
         Most minimum cuts to compute.
     """
     count = len(order)
-    work = 10 * len(arrays.reads)
     best, current = order, order
-    cost = footprints.sized(work)(arrays, current)
+    cost = footprints(arrays, current)
     best_peak = int(cost.max(initial=0))
     fixed = [0, count]
     seen: set[bytes] = set()
@@ -58,7 +57,7 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
         later = segment[~chosen]
         current = np.concatenate([current[:low], segment[chosen], [v], later[later != v], current[high:]])
         fixed = sorted({*fixed, low + int(chosen.sum())})
-        cost = footprints.sized(work)(arrays, current)
+        cost = footprints(arrays, current)
         peak = int(cost.max())
         if peak < best_peak:
             best, best_peak = current, peak

@@ -79,7 +79,7 @@ def _reordered(
 ) -> IntArray:
     """The order after exact ordering of the parts that hold an operator at its peak."""
     arrays = arrays_of(instance, run.halt)
-    cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
+    cost = footprints(arrays, order)
     busiest = order[cost == cost.max(initial=0)]
     pieces = cut_into_parts(arrays, order, min(parts, len(order)))
     chosen = [k for k, piece in enumerate(pieces) if np.isin(busiest, piece).any()]

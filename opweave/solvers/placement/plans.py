@@ -48,6 +48,11 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
     """
     start = np.zeros(len(arrays.seconds))
     begins = np.full(len(arrays.source), -1.0)
+    if len(order) and (device == device[0]).all():  # one after the other, and nothing is sent
+        lasts = arrays.seconds[order, device[0]]
+        ends = np.cumsum(lasts)
+        start[order] = ends - lasts
+        return Plan(order, device, start, begins, float(ends[-1]))
     work = 20 * (len(arrays.seconds) + len(arrays.source))
     makespan = run_plan.sized(work)(arrays, order, device, start, begins)
     return Plan(order, device, start, begins, float(makespan))

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import linprog
 
 from opweave.formulations.serving_flow.instance import ServingInstance, clustered, lower
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
@@ -82,6 +81,8 @@ class Sets:
 
     def refutes(self, flow: float) -> bool:
         """Whether a certificate is found that no plan has this flow."""
+        from scipy.optimize import linprog  # takes half a second, and few bounds ask for it
+
         price = 1.0 / self._number
         columns: list[FloatArray] = []
         regions = self._regions(flow)

@@ -13,7 +13,6 @@ from itertools import pairwise, permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, clustered
 from opweave.problems.arrays import IntArray
@@ -168,6 +167,8 @@ def _share_out(
     """How often every set is a stage: all layers in stages, no device twice, and the right sets at the borders."""
     if not columns:
         return None
+    from scipy.optimize import Bounds, LinearConstraint, milp  # takes half a second
+
     rows = [np.asarray([stage.layers for stage in columns], dtype=np.float64)]
     low, high = [float(instance.layers)], [float(instance.layers)]
     for pool, members in enumerate(pools.rows):

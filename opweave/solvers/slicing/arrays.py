@@ -339,6 +339,25 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     return judged
 
 
+def seconds_alone(arrays: SlicingArrays, mode: IntArray, length: IntArray, k: int) -> float | None:
+    """Latency of everything on device k; None if something might be sent even so, because a tensor exceeds its maker.
+
+    It takes no loop, so that a first plan of a large model does not wait for compiled code.
+    """
+    flows, ops = arrays.flows, arrays.ops
+    reader = np.repeat(np.arange(len(ops)), ops[:, FLOWS_END] - ops[:, FLOWS])
+    sent = np.flatnonzero(flows[:, PRODUCER] >= 0)
+    sent = sent[ops[flows[sent, PRODUCER], WHOLE] == 0]
+    made = length[flows[sent, PRODUCER]]
+    maker_rows = mode[flows[sent, PRODUCER]] == ROWS
+    most = np.where(maker_rows, flows[sent, ALL_ROWS], flows[sent, ALL_CHANNELS])
+    same = mode[reader[sent]] == mode[flows[sent, PRODUCER]]
+    if not np.where(same, most <= made, most == made).all():
+        return None
+    each = arrays.times[:, 0, k] + arrays.times[np.arange(len(ops)), 1 + mode, k] * length
+    return float(np.cumsum(np.where(length > 0, each, 0.0))[-1]) if len(ops) else 0.0
+
+
 def is_limited(arrays: SlicingArrays) -> bool:
     """Whether a plan can be illegal, by memory or parts."""
     return bool((arrays.capacity < NO_LIMIT).any() or (arrays.ops[:, MOST] < arrays.links.shape[1]).any())

@@ -20,7 +20,7 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
+from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, seconds_alone
 from opweave.solvers.slicing.plans import Plan, build, judged, report, running_order, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
@@ -36,7 +36,8 @@ def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArray
     for k in range(len(instance.devices)):
         device = np.where(np.isfinite(instance.intercept[:, k]), k, fastest)
         cuts = length * (np.arange(len(instance.devices) + 1) > device[:, None])
-        plans.append(judged(arrays, mode, cuts))
+        alone = None if is_limited(arrays) or (device != k).any() else seconds_alone(arrays, mode, length[:, 0], k)
+        plans.append(judged(arrays, mode, cuts) if alone is None else Plan(mode, cuts, alone, 0.0))
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 

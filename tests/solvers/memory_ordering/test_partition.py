@@ -114,7 +114,7 @@ def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: 
     part = part_problem(problem, instance, order[:last], order[first:last])
     judged = part.evaluate(instance.ordering(order[first:last]))
     assert judged.feasible
-    whole = footprints.plain(arrays_of(instance), order)[first:last]
+    whole = footprints(arrays_of(instance), order)[first:last]
     assert len(set(whole - np.asarray(judged.details.stable))) == 1
 
 

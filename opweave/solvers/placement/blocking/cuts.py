@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
@@ -33,6 +31,9 @@ MOST_APART, MOST_BRANCH = 24, 50
 
 def units_of(instance: CallInstance) -> IntArray:
     """Number of every operator's unit: tied operators, and groups that wait for each other. Shape (operators,)."""
+    from scipy.sparse import csr_array  # importing takes a third of a second, and few problems have calls
+    from scipy.sparse.csgraph import connected_components
+
     group, after = instance.whole.cluster, instance.whole.after
     size = int(group.max(initial=-1)) + 1
     edges = (np.ones(len(after.items)), (group[after.heads()], group[after.items]))

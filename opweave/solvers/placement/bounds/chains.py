@@ -5,6 +5,7 @@ Source: the milestone-chain bound M1, choice of the chain.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.run import time_left
 
 MOST_OPERATORS = 2_200
 """Most operators of a problem whose pairs are all examined."""
@@ -27,6 +29,10 @@ FINER = 1e-6
 SHORT = 10
 """Most operators between the ends of a short flow. Windows do not see flows that pass a milestone: a chain through the
 small operators of a norm would let its state change devices for nothing."""
+
+
+BLOCK = 256
+"""Rows and columns that are multiplied at once, a few milliseconds of work."""
 
 
 def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
@@ -48,7 +54,7 @@ class Chain(NamedTuple):
 
 
 def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> list[Chain]:
-    """The best chain for each size of windows; one without milestones when the problem is too large.
+    """The best chain for each size of windows; one without milestones when the problem is too large or the time is up.
 
     A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
     those are too many for a window); an operator is worth its own least work, a little more where no short flow passes
@@ -61,11 +67,14 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     reach = reachable(arrays, order)[np.ix_(order, order)]
     work = arrays.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
+    enclosed, between = _between(numeric * work.astype(np.float32), numeric), _between(numeric, numeric)
+    if enclosed is None or between is None:
+        return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     # position 0 stands for the beginning of the plan, the last one for its end
     inside = np.zeros((count + 2, count + 2))
     size = np.zeros((count + 2, count + 2))
-    inside[1:-1, 1:-1] = (numeric * work.astype(np.float32)) @ numeric - work[:, None] - work[None, :]
-    size[1:-1, 1:-1] = numeric @ numeric - 2.0
+    inside[1:-1, 1:-1] = enclosed - work[:, None] - work[None, :]
+    size[1:-1, 1:-1] = between - 2.0
     inside[0, 1:-1], inside[1:-1, -1] = work @ reach - work, reach @ work - work
     size[0, 1:-1], size[1:-1, -1] = reach.sum(axis=0) - 1.0, reach.sum(axis=1) - 1.0
     before = np.zeros((count + 2, count + 2), dtype=bool)
@@ -80,6 +89,19 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
         value, chain = _longest(inside, size, before, work, reward, most)
         chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
     return chains
+
+
+def _between(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Product of two upper triangular matrices, block by block without the zeros; None if the time is up."""
+    product, count = np.zeros_like(first), len(first)
+    for low in range(0, count, BLOCK):
+        if time_left(math.inf) <= 0.0:
+            return None
+        rows = slice(low, low + BLOCK)
+        for high in range(low, count, BLOCK):
+            columns, inner = slice(high, high + BLOCK), slice(low, high + BLOCK)
+            product[rows, columns] = first[rows, inner] @ second[inner, columns]
+    return product
 
 
 def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) -> NDArray[np.bool_]:
@@ -99,13 +121,13 @@ def _longest(
 ) -> tuple[float, IntArray]:
     """Value of the best chain and its positions."""
     count = len(work)
-    gain = np.where(before, np.where(size <= most, np.maximum(inside, 0.0), 0.0), -np.inf)
+    gain = np.where(before, np.where(size <= most, np.maximum(inside, 0.0), 0.0), -np.inf).T.copy()
     own = np.concatenate([[0.0], work + reward, [0.0]])
     value = np.full(count + 2, -np.inf)
     value[0] = 0.0
     previous = np.zeros(count + 2, dtype=np.int64)
     for v in range(1, count + 2):
-        sums = value[:v] + gain[:v, v]
+        sums = value[:v] + gain[v, :v]
         previous[v] = int(np.argmax(sums))
         value[v] = sums[previous[v]] + own[v]
     chain: list[int] = []
