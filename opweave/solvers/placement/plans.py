@@ -48,8 +48,8 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
     """
     start = np.zeros(len(arrays.seconds))
     begins = np.full(len(arrays.source), -1.0)
-    if len(order) and (device == device[0]).all():  # one after the other, and nothing is sent
-        lasts = arrays.seconds[order, device[0]]
+    lasts = arrays.seconds[order, device[order]]
+    if len(order) and (device == device[0]).all() and np.isfinite(lasts).all():  # nothing is sent
         ends = np.cumsum(lasts)
         start[order] = ends - lasts
         return Plan(order, device, start, begins, float(ends[-1]))
