@@ -20,6 +20,7 @@ from opweave.problems.batched_mapping.play import columns_of
 from opweave.problems.batched_mapping.rules import judge
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.limits import MAX_BYTES
 from opweave.problems.on_cluster import check_cost_names, check_total_time, held_by_device, memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
@@ -32,7 +33,7 @@ __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "Batche
 BatchTransfers = Literal["delay", "delay_per_input"]
 BatchMemory = Literal["buffers", "additive", "parameters"]
 
-InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0)]
+InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
 
 LARGEST_BATCH = 4096
 """Most inputs of a batch; inputs are tracked one by one."""

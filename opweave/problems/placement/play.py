@@ -112,7 +112,7 @@ def _listed(problem: Placement, solution: Schedule, runs: Runs, needs: Needs, re
         for_all = positions_in(known, codes(graph, cluster, tensor, np.full_like(reader, -1), source, target))
         width = len(graph.operators) + 1
         served = positions_in(reads.tensor * width + reads.reader, tensor * width + reader) >= 0
-        there = runs.device[np.maximum(reader, 0)] == target
+        there = np.append(runs.device, -1)[reader] == target  # the last entry serves transfers without a reader
         need = np.where((need < 0) & (reader >= 0) & served & there, for_all, need)
     return Sent(
         tensor=tensor,

@@ -140,6 +140,15 @@ def test_broken_plans(plan, rule):
     assert rule in rules(two(), plan)
 
 
+@pytest.mark.parametrize("number", [2**53, 2**70])
+def test_numbers_of_inputs_beyond_all_counting(number):
+    try:
+        plan = ow.BatchedSchedule(batches=[*PLAN.batches[:-1], batch("q", "b", [number], 4, 6)])
+    except ow.InvalidInputError:
+        return  # refused as data
+    assert "unknown" in rules(two(), plan)
+
+
 def test_listed_transfers_must_be_right():
     sent = ow.BatchTransfer(tensor="y", consumer="q", source="a", target="b", inputs=[1], start=1.5, end=4)
     assert two().evaluate(PLAN.model_copy(update={"transfers": (sent,)})).feasible

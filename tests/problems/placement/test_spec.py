@@ -239,6 +239,16 @@ def test_no_operators():
     assert (judged.objective, judged.details.critical_path) == (0.0, ())
 
 
+def test_nothing_is_sent_where_nothing_runs():
+    cluster = Cluster(devices=[Device(name="a"), Device(name="b")], shared=1.0)
+    costs = Costs(operators=[], devices=["a", "b"], table=[])
+    graph = OpGraph(operators=[], tensors=[Tensor(id="x", bytes=1)])
+    plan = Schedule(device={}, start={}, transfers=[sent("x", "ab", 0, 1)])
+    for transfers in ("delay", "one_port_edge", "one_port_tensor"):
+        judged = Placement(graph=graph, cluster=cluster, costs=costs, transfers=transfers).evaluate(plan)
+        assert {violation.rule for violation in judged.violations} == {"transfer"}
+
+
 def test_widest_path():
     cluster = Cluster(
         devices=[Device(name=name) for name in "abc"], bandwidth=[[0, 10, 0], [10, 0, 5], [0, 5, 0]], latency=0.25

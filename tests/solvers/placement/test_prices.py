@@ -52,6 +52,29 @@ def test_prices_of_whole_windows_prove_more_than_counts() -> None:
     assert max(found) >= counts.bound * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("price", [0.01, 0.1, 1.0])
+def test_what_a_search_knows_at_high_prices_counts_less_at_low_ones(price: float) -> None:
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=2) for name in "ab"],
+        parameters=[ow.Parameter(id=f"w{name}", bytes=size) for name, size in {"a": 3, "b": 1, "c": 6}.items()],
+        operators=[  # a and b are equal but for their bytes
+            *(ow.Operator(id=name, outputs=[name], parameters=[f"w{name}"]) for name in "ab"),
+            ow.Operator(id="c", inputs=["a", "b"], parameters=["wc"]),
+        ],
+    )
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="d", memory_bytes=14)]),
+        costs=ow.Costs.from_table({"a": {"d": 2.0}, "b": {"d": 2.0}, "c": {"d": 0.0}}),
+        memory="parameters",
+    )
+    instance = lower(problem)
+    arrays, memory, found = arrays_of(instance, problem), memory_of(instance), [0.0]
+    assert memory is not None
+    PriceSearch(milestones_of(arrays), arrays, memory, np.full(1, price)).go_on(lambda: 1.0, found.append)
+    assert 3.5 < max(found) <= 4.0
+
+
 @pytest.mark.parametrize("room", [5, 7, 9, 12])
 def test_options_tell_prices_where_windows_in_fractions_do_not(room: int) -> None:
     problem = layered_problem(2, 2, room=room)

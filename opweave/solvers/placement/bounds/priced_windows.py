@@ -129,10 +129,14 @@ class PricedBlock:
         self.values[cells], self.used[cells] = value, taken
 
     def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
-        """The least price of all bytes, each operator by itself, and where it puts them."""
-        cost = np.where(self._usable, self._least[:, None] * price, np.inf)
+        """The least price of all bytes, each operator by itself, and where it puts them.
+
+        Every value is a bound for the operators' own bytes. So these, and not the least among equal branches, say how
+        much less it is at lower prices.
+        """
+        cost = np.where(self._usable, self.bytes[:, None] * price, np.inf)
         where = np.argmin(cost, axis=1)
-        taken = np.bincount(where, weights=self._least, minlength=len(price)).astype(np.float64)
+        taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
     def open(self, a: int, b: int) -> bool:
