@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES, Demanding, at_last
@@ -80,6 +80,14 @@ class Late:
         return self.over / (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
 
 
+class Way(NamedTuple):
+    """How to solve: with an empty cache of loops, by the clock of the processor, with rows of a user's own."""
+
+    cold: bool
+    processor: bool
+    extend: bool
+
+
 @contextmanager
 def empty_cache(*, cold: bool) -> Iterator[None]:
     """An empty cache of compiled loops, if requested."""
@@ -96,18 +104,15 @@ def _solve(
     problem: ow.Problem[Any, Any],
     solver: str,
     limit: float,
-    *,
-    cold: bool,
-    processor: bool,
-    extend: bool,
+    way: Way,
 ) -> None:
     os.setpgrp()
-    if processor:
+    if way.processor:
         time.perf_counter = time.process_time
-    with empty_cache(cold=cold):
+    with empty_cache(cold=way.cold):
         began, used = time.perf_counter(), time.process_time()
         try:
-            result = ow.solve(problem, solver=solver, time_limit=limit, extend=at_last if extend else None)
+            result = ow.solve(problem, solver=solver, time_limit=limit, extend=at_last if way.extend else None)
             ended = f"{result.status.value}/{result.termination.value}: {result.reason or ''}"
             found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
         except ow.OpweaveError as error:
@@ -121,22 +126,20 @@ def start(
     problem: ow.Problem[Any, Any],
     solver: str,
     limit: float,
-    *,
-    cold: bool,
-    processor: bool,
-    extend: bool,
+    way: Way,
 ) -> Any:
     """Start one solve in its own process."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
         target=_solve,
-        args=(there, problem, solver, limit),
-        kwargs={"cold": cold, "processor": processor, "extend": extend},
+        args=(there, problem, solver, limit, way),
     )
     child.start()
     there.close()
     deadline = (
-        time.perf_counter() + (10.0 if processor else 1.0) * (limit * (1 + ALLOWED_SHARE) + ALLOWED_SECONDS) + PATIENCE
+        time.perf_counter()
+        + (10.0 if way.processor else 1.0) * (limit * (1 + ALLOWED_SHARE) + ALLOWED_SECONDS)
+        + PATIENCE
     )
     return child, here, deadline, (name, case, solver, limit)
 
@@ -164,25 +167,14 @@ def names(problem: ow.Problem[Any, Any], wanted: Sequence[str]) -> list[str]:
 
 def measure(options: argparse.Namespace) -> Iterator[Late]:
     """Run every requested solve, and yield each when it ends."""
+    way = Way(options.cold, options.processor, options.rule == "extend")
     for name in options.problem:
         for case in options.case:
             problem = PROBLEMS[name](case)
             if options.rule == "own":
                 problem = problem.model_copy(update={"constraints": (*problem.constraints, Demanding())})
             for solver, limit in itertools.product(names(problem, options.solver), options.limit):
-                copies = [
-                    start(
-                        name,
-                        case,
-                        problem,
-                        solver,
-                        limit,
-                        cold=options.cold,
-                        processor=options.processor,
-                        extend=options.rule == "extend",
-                    )
-                    for _ in range(options.copies)
-                ]
+                copies = [start(name, case, problem, solver, limit, way) for _ in range(options.copies)]
                 for copy in copies:
                     late = finish(copy)
                     if options.verbose:

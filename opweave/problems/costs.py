@@ -231,7 +231,7 @@ class Costs(HasHtml, Spec):
                 after = exposed * np.minimum(computed, moved)
                 columns.append((np.maximum(computed, moved) + after + launch).tolist())
         return cls(
-            operators=tuple(op.id for op in graph.operators),
+            operators=graph.operator_ids,
             devices=tuple(device.name for device in cluster.devices),
             batches=sizes,
             table=tuple(zip(*columns, strict=True)),

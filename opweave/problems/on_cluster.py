@@ -105,7 +105,7 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
 def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:
     """Seconds of every operator for batch size 1, on each device whose time for it is known."""
     devices = [device.name for device in cluster.devices]
-    names = [op.id for op in graph.operators]
+    names = graph.operator_ids
     table = costs.array(names, devices).tolist()
     return {
         name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}

@@ -69,7 +69,7 @@ def _(problem: MemoryOrdering) -> int:
     if problem.in_place != "none":
         able = np.asarray([op.inplace_ok for op in graph.operators], dtype=bool)
         both = np.where(able, np.maximum(read, written), both)
-    steps = both + np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
+    steps = both + graph.workspace_sizes
     return int(steps.max(initial=0) if problem.objective == "peak" else steps.sum())
 
 
@@ -90,7 +90,7 @@ def _summed(pairs: IntArray, size: IntArray, operators: int) -> IntArray:
 @trivial_bound.register
 def _(problem: Placement) -> float:
     """The longest path, and all work divided among the devices, unless a host runs any number of operators at once."""
-    seconds = problem.costs.array([op.id for op in problem.graph.operators], [d.name for d in problem.cluster.devices])
+    seconds = problem.costs.array(problem.graph.operator_ids, [d.name for d in problem.cluster.devices])
     least = _least(seconds)
     shared = 0.0 if problem.host is not None else float(least.sum()) / len(problem.cluster.devices)
     return _safe(max(_longest_path(problem.graph, least), shared))
@@ -99,7 +99,7 @@ def _(problem: Placement) -> float:
 @trivial_bound.register
 def _(problem: BatchedMapping) -> float:
     """The path of one input with every batch at its fastest, and all work at its fastest rate divided among devices."""
-    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    names, devices = problem.graph.operator_ids, [device.name for device in problem.cluster.devices]
     sizes = [size for size in problem.costs.batches if size <= problem.batch]
     if not sizes or not names:
         return 0.0
@@ -114,7 +114,7 @@ def _(problem: Pipeline) -> float:
     """Computing alone: its sum for latency, or the longest operator and the mean of the stages."""
     if problem.costs is None or not problem.include_compute or problem.objective == "transfers":
         return 0.0
-    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    names, devices = problem.graph.operator_ids, [device.name for device in problem.cluster.devices]
     least = _least(problem.costs.array(names, devices))
     if problem.objective == "latency":
         return _safe(float(least.sum()))
@@ -125,7 +125,7 @@ def _(problem: Pipeline) -> float:
 @trivial_bound.register
 def _(problem: Slicing) -> float:
     """Operators run in sequence, and the parts of one take at least their shares of a device's time for the whole."""
-    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    names, devices = problem.graph.operator_ids, [device.name for device in problem.cluster.devices]
     seconds = problem.costs.array(names, devices)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         speed = np.where(np.isfinite(seconds), 1.0 / seconds, 0.0).sum(axis=1)

@@ -33,7 +33,7 @@ def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray)
     """A placement on the same cluster under the same constraints; NaN if an operator cannot run on a device."""
     table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
     costs = Costs(
-        operators=tuple(op.id for op in graph.operators),
+        operators=graph.operator_ids,
         devices=tuple(device.name for device in problem.cluster.devices),
         table=table,
     )

@@ -165,7 +165,7 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
         readers=reads.reversed(len(owner)),
         before=before,
         after=before.reversed(len(graph.operators)),
-        workspace=np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64),
+        workspace=graph.workspace_sizes,
         overwrite=overwrite,
         slots=slots,
     )

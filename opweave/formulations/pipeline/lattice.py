@@ -259,7 +259,7 @@ class _Writer:
     def lattice(self) -> Lattice:
         """All of it."""
         problem, members = self._problem, self._members
-        names = [op.id for op in problem.graph.operators]
+        names = problem.graph.operator_ids
         known = np.ones((len(self._devices), len(names)), dtype=bool)
         seconds = np.zeros(known.shape)
         if problem.costs is not None and problem.include_compute:

@@ -107,7 +107,7 @@ def coarsen(
     cost = fused_cost or partial(_summed, problem)
     chains = list(_chains(problem, rules, cost))
     coarse = CoarseGraph(problem.graph, chains, intermediates)
-    ids = [op.id for op in problem.graph.operators]
+    ids = problem.graph.operator_ids
     members = {name: tuple(ids[v] for v in chain) for name, chain in zip(coarse.names, chains, strict=True)}
     smaller = Placement(
         graph=coarse.build(),
@@ -129,7 +129,7 @@ def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Itera
     """Chains in a topological order of the original's operators; most consist of one operator."""
     following = _following(problem)
     kinds = [short_kind(op.kind) for op in problem.graph.operators]
-    ids = [op.id for op in problem.graph.operators]
+    ids = problem.graph.operator_ids
     devices = [device.name for device in problem.cluster.devices]
     joined = np.full(len(ids), -1, dtype=np.int64)
     grown: list[list[int]] = []

@@ -83,7 +83,7 @@ class _Look:
     def __init__(self, problem: Placement) -> None:
         self._problem = problem
         self._limits = {device: limit for device, limit in problem.memory_limits.items() if limit is not None}
-        self._asked = asked_of([op.id for op in problem.graph.operators], problem.constraints)
+        self._asked = asked_of(problem.graph.operator_ids, problem.constraints)
 
     def _allowed(self, name: str) -> frozenset[str]:
         """Devices that know the operator's time, after pins and forbids."""

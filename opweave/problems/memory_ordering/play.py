@@ -156,7 +156,7 @@ def _lifetimes(
     end: FloatArray,
 ) -> Lifetimes:
     """Lifetimes of storages and workspaces; an overwritten storage gives way in the middle of its step."""
-    scratch = np.asarray([op.workspace_bytes for op in problem.graph.operators], dtype=np.int64)
+    scratch = problem.graph.workspace_sizes
     works = np.flatnonzero(scratch)
     return Lifetimes(
         storage=np.concatenate([names.tensor(storages), works]),

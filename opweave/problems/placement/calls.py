@@ -89,7 +89,7 @@ class Calls:
     @classmethod
     def of(cls, problem: Placement, solution: Schedule) -> Calls:
         """Operators that start together on an accelerator are one call."""
-        index, names = problem.cluster.device_index, [op.id for op in problem.graph.operators]
+        index, names = problem.cluster.device_index, problem.graph.operator_ids
         device = np.array([index[solution.device[name]] for name in names], dtype=np.int64)
         start = np.array([solution.start[name] for name in names], dtype=np.float64)
         found: dict[tuple[int, float, int], int] = {}
@@ -154,7 +154,7 @@ class Calls:
     @cached_property
     def parts(self) -> list[tuple[list[float], list[float], list[float]]]:
         """Seconds of what every step brings in, runs and returns, one by one."""
-        names = [op.id for op in self.problem.graph.operators]
+        names = self.problem.graph.operator_ids
         table = self.problem.costs.array(names, self.problem.cluster.device_index)
         seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.brought
         fetching, returning = self._carrying(inward, inward=True), self._carrying(outward, inward=False)
@@ -170,7 +170,7 @@ class Calls:
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Start and end of every operator's step."""
         spans = zip(self.start.tolist(), self.ends[self.step].tolist(), strict=True)
-        return dict(zip((op.id for op in self.problem.graph.operators), spans, strict=True))
+        return dict(zip(self.problem.graph.operator_ids, spans, strict=True))
 
     @cached_property
     def order(self) -> IntArray:
@@ -280,7 +280,7 @@ def _listed(solution: Schedule) -> Iterator[Violation]:
 def _violations(calls: Calls, end: float) -> Iterator[Violation]:
     """What is wrong with the calls and their times."""
     problem, tolerance, ends = calls.problem, TIME_TOLERANCE * end, calls.ends
-    names = [op.id for op in problem.graph.operators]
+    names = problem.graph.operator_ids
     devices = [device.name for device in problem.cluster.devices]
     start, device = calls.start[calls.first], calls.device[calls.first]
     tensors = [each.id for each in problem.graph.tensors]

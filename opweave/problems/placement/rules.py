@@ -121,7 +121,7 @@ def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
 def _details(problem: Placement, played: Played, held: Mapping[str, int]) -> PlacementDetails:
     """Everything that can be measured."""
     runs, needs, timeline = played.runs, played.needs, played.timeline
-    names = (op.id for op in problem.graph.operators)
+    names = problem.graph.operator_ids
     return PlacementDetails(
         makespan=timeline.end,
         ends=FrozenDict(dict(zip(names, runs.end.tolist(), strict=True))),

@@ -170,9 +170,8 @@ def _overwritten(arrays: OrderingArrays, when: IntArray, last: IntArray) -> IntA
     dying = np.flatnonzero(last[arrays.over] == step_of)
     if len(dying):
         at, size = step_of[dying], arrays.size[arrays.over[dying]]
-        new = np.concatenate(
-            ([True], (at[1:] != at[:-1]) | (size[1:] != size[:-1]))
-        )  # storages of one size stand together
+        # storages of one size stand together
+        new = np.concatenate(([True], (at[1:] != at[:-1]) | (size[1:] != size[:-1])))
         rank = np.arange(len(dying)) - np.maximum.accumulate(np.where(new, np.arange(len(dying)), 0))
         used = rank < arrays.slots[dying]
         np.add.at(saved, at[used], size[used])

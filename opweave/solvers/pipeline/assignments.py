@@ -46,7 +46,7 @@ class Assignments:
         index = graph.operator_index
         self.units = units_of(problem)
         unit_of = {v: number for number, unit in enumerate(self.units) for v in unit}
-        names = [op.id for op in graph.operators]
+        names = graph.operator_ids
         devices = problem.usable_devices
         table = np.array([[problem.known_seconds[name].get(device, math.inf) for device in devices] for name in names])
         table = np.where(permitted(index, devices, problem.constraints), table, math.inf).reshape(len(names), -1)

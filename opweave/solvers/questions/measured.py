@@ -100,7 +100,7 @@ def _asking(problem: AnyProblem, *more: Constraint) -> AnyProblem:
 
 def _least_held(problem: Any) -> int:
     """Some device holds the largest operator, and some device holds its share of everything."""
-    names = [op.id for op in problem.graph.operators]
+    names = problem.graph.operator_ids
     if isinstance(problem, BatchedMapping):
         alone = [problem.memory_of({name: 1}) for name in names]
         everything = problem.memory_of(dict.fromkeys(names, problem.batch))

@@ -86,7 +86,7 @@ def _judge_all(search: LocalSearch, run: Run) -> bool:
 def legal_orders(problem: Slicing) -> Iterator[tuple[str, ...]]:
     """All orders of the operators that data flow and order arcs allow."""
     before = with_order_arcs(problem, problem.graph.arrays.predecessors)
-    names = [op.id for op in problem.graph.operators]
+    names = problem.graph.operator_ids
     needs = [frozenset(before[v].tolist()) for v in range(len(names))]
     stack: list[tuple[int, ...]] = [()]
     while stack:
