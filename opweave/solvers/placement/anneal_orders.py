@@ -1,8 +1,9 @@
 """Simulated annealing over the order of the operators and the device of each.
 
 A move shifts an operator within the positions that its neighbours in the graph allow, or changes the device of one
-operator, of a stretch of the order, of an operator and its private successors, or of a connected group of operators on
-one device. Half of the moves begin with an operator on a critical path: others seldom shorten a plan.
+operator, of a stretch of the order, of an operator and its private successors, of an operator and all that only it
+needs, or of a connected group of operators on one device. Half of the moves begin with an operator on a critical path:
+others seldom shorten a plan.
 
 Moves come in blocks that begin at nearby positions: most of a large plan is then timed once a block
 (:mod:`~opweave.solvers.placement.moved_times`).
@@ -28,8 +29,8 @@ from opweave.solvers.placement.anneal import (
 from opweave.solvers.placement.arrays import Left, PlacementArrays, Trial, new_times
 from opweave.solvers.placement.moved_times import forget, look_ahead, look_back, time_between
 
-SHIFT, ALONE, CONNECTED, STRETCH, PRIVATE = 0, 1, 2, 3, 4
-KINDS = np.array([SHIFT] * 9 + [ALONE] * 4 + [CONNECTED] * 3 + [STRETCH] * 3 + [PRIVATE])
+SHIFT, ALONE, CONNECTED, STRETCH, PRIVATE, FEEDERS = 0, 1, 2, 3, 4, 5
+KINDS = np.array([SHIFT] * 8 + [ALONE] * 4 + [CONNECTED] * 3 + [STRETCH] * 2 + [PRIVATE] + [FEEDERS] * 2)
 """Kinds of moves, and how many of twenty moves are of each kind."""
 
 SHIFTED = 0.5
@@ -50,7 +51,8 @@ all operators between have to be timed again."""
 
 LARGEST_GROUP = 60
 LONGEST_STRETCH = 256
-"""Most operators of a connected group and of a stretch; sizes are drawn evenly on a logarithmic scale."""
+"""Most operators of a group and of a stretch. Sizes of connected groups and of stretches are drawn evenly on a
+logarithmic scale."""
 
 
 @inlined
@@ -83,6 +85,16 @@ def gather(
             if arrays.before_start[w + 1] - arrays.before_start[w] == 1:
                 group[size] = w
                 size += 1
+    elif kind == FEEDERS:
+        done = 0
+        while done < size:
+            u = group[done]
+            done += 1
+            for i in range(arrays.before_start[u], arrays.before_start[u + 1]):
+                w = arrays.before[i]
+                if size < LARGEST_GROUP and arrays.after_start[w + 1] - arrays.after_start[w] == 1:
+                    group[size] = w
+                    size += 1
     elif kind == CONNECTED:
         most = int(np.exp(draw * np.log(min(count, LARGEST_GROUP)))) + 1
         a, done = plan.device[v], 0

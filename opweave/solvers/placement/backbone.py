@@ -16,6 +16,7 @@ Plans of the backbone become plans of the whole by :func:`whole_plan`, and are t
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +42,10 @@ MOST_LOST = 0.1
 
 MOST_STRAY = 0.35
 """Largest share of the work that may be left out where all tensors stay and only bounds are wanted."""
+
+LEAST_STRAY, MOST_SENT = 0.1, 0.1
+"""Least share of the operators outside the core for which plans begin with the core, and most seconds that sending what
+they read and write may take, as a share of their work."""
 
 MOST_RESERVED = 0.1
 """Largest share of a device's memory that is kept free for operators outside the backbone."""
@@ -116,15 +121,36 @@ def core_of(arrays: PlacementArrays) -> PlacementArrays:
     Exported networks hold operators without inputs (constants, tables, gates that are made of parameters) and without
     readers. A few of them hide all cut vertices. As with the backbone, bounds of the core are bounds of the whole.
     """
-    every, work = np.ones(len(arrays.seconds), dtype=bool), arrays.seconds.min(axis=1)
-    path = _longest_path(arrays, work)
-    kept = _reached(Adjacency(arrays.after_start, arrays.after), path[0])
-    kept &= _reached(Adjacency(arrays.before_start, arrays.before), path[-1])
+    every, work, kept = np.ones(len(arrays.seconds), dtype=bool), arrays.seconds.min(axis=1), _in_core(arrays)
     lost = float(work[~kept].sum()) > MOST_STRAY * float(work.sum())
     if kept.all() or lost or _spread(arrays, kept) > FAR_SMALLER * _spread(arrays, every):
         return arrays
     order = operator_order(arrays)
     return cut_window(arrays, order[kept[order]], None, None).arrays
+
+
+def core_network(instance: PlacementInstance, arrays: PlacementArrays) -> Backbone | None:
+    """The core as a network of its own, if many operators lie outside, with little work and little to send.
+
+    They fill the times in which devices wait, so plans of the core become plans of the whole that are hardly longer
+    (:mod:`~opweave.solvers.placement.idle`).
+    """
+    kept, work = _in_core(arrays), arrays.seconds.min(axis=1)
+    flows = kept[arrays.source] & kept[arrays.target]
+    outside, links = float(work[~kept].sum()), arrays.latency[np.isfinite(arrays.latency)].max(initial=0.0)
+    slowest = arrays.per_byte[np.isfinite(arrays.per_byte)].max(initial=0.0)
+    sent = float((links + slowest * arrays.size[~flows]).sum())
+    few = kept.mean() > 1.0 - LEAST_STRAY
+    if few or outside > MOST_STRAY * float(work.sum()) or sent > MOST_SENT * outside:
+        return None
+    return _cut_out(instance, arrays, _Part(kept, flows, math.nan))
+
+
+def _in_core(arrays: PlacementArrays) -> BoolArray:
+    """Whether every operator lies between the first and the last one of the longest path."""
+    path = _longest_path(arrays, arrays.seconds.min(axis=1))
+    after = _reached(Adjacency(arrays.after_start, arrays.after), path[0])
+    return after & _reached(Adjacency(arrays.before_start, arrays.before), path[-1])
 
 
 def _spread(arrays: PlacementArrays, kept: BoolArray) -> float:

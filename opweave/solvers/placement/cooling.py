@@ -3,6 +3,9 @@
 On networks of wide cells, whose operators take less time than their transfers, one slow cooling finds shorter plans
 than many quick ones: whole branches have to find their device while it is still hot. Chains are contracted, which makes
 moves cheaper and larger. The second phase lets the operators of chains part again.
+
+Where many small operators lie outside the core of a network (:func:`~opweave.solvers.placement.backbone.core_network`),
+the core is cooled down first, and a last phase moves all operators around its plan.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.backbone import Backbone, core_network
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.windows import modules
+from opweave.solvers.placement.idle import around_core
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
-from opweave.solvers.placement.plans import fits
+from opweave.solvers.placement.plans import fits, plan_of
 
 UNTIMED_CHUNKS = 60
 """Chunks of a cooling when there is no time limit; a chunk takes about a tenth of a second."""
@@ -33,15 +38,18 @@ MOST_OPERATORS, WIDE = 4_000, 60
 
 
 class Phase(NamedTuple):
-    """First and last temperature as shares of the best single device's work, and the share of the time."""
+    """First and last temperature as shares of the best single device's work."""
 
     hot: float
     cold: float
-    share: float
 
 
-CHAINS, OPERATORS = Phase(0.006, 0.0005, 0.5), Phase(0.0015, 0.0001, 0.5)
+CHAINS, OPERATORS = Phase(0.006, 0.0005), Phase(0.0015, 0.0001)
+CORE, AROUND = Phase(0.0015, 0.0002), Phase(0.0006, 0.0001)
+"""The same where the core comes first: its operators, and then all operators around it."""
 
+CHAINS_SHARE, CORE_SHARE = 0.5, 0.6
+"""Shares of the time: for chains, and for the core as a whole."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
@@ -64,15 +72,54 @@ def cool_down(search: LocalSearch) -> None:
     search.coolings = number + 1
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
-    chains = contraction_of(search.arrays, search.instance.cluster)
-    start = chains.contracted(search.order, search.device)
-    if fits(chains.arrays, start[1]):
-        with run.share(CHAINS.share):
-            for found in _phase(search, chains.arrays, chains.cluster, start, CHAINS, scale, (number, 0)):
-                search.consider(*chains.expanded(*found))
-    start = (search.order, search.device)
-    for found in _phase(search, search.arrays, search.instance.cluster, start, OPERATORS, scale, (number, 1)):
+    core = core_network(search.instance, search.arrays)
+    start = None if core is None else _around_core(search, core, scale, number)
+    if start is None:
+        for found in _chains(search, search.arrays, search.instance.cluster, _best(search), scale, number):
+            search.consider(*found)
+    first, phase = (_best(search), OPERATORS) if start is None else (start, AROUND)
+    for found in _phase(search, search.arrays, search.instance.cluster, first, phase, scale, (number, 1)):
         search.consider(*found)
+
+
+def _best(search: LocalSearch) -> Start:
+    return search.order, search.device
+
+
+def _around_core(search: LocalSearch, core: Backbone, scale: float, number: int) -> Start | None:
+    """Cool the core down, and put the other operators around its best plan; None if that does not give a plan."""
+    index = np.full(len(search.order), -1, dtype=np.int64)
+    index[core.operators] = np.arange(len(core.operators))
+    order = index[search.order]
+    start: Start = (order[order >= 0], search.device[core.operators])
+    with search.run.share(CORE_SHARE):
+        start = _last(_chains(search, core.arrays, core.instance.cluster, start, scale, number), start)
+        start = _last(_phase(search, core.arrays, core.instance.cluster, start, CORE, scale, (number, 2)), start)
+    plan = plan_of(core.arrays, *start)
+    found = around_core(search.instance, search.arrays, core, plan.start, plan.device)
+    search.consider(*found)
+    usable = fits(search.arrays, found[1]) and math.isfinite(plan_of(search.arrays, *found).makespan)
+    return found if usable else None
+
+
+def _last(found: Iterator[Start], start: Start) -> Start:
+    """The last, best plan that a search finds; ``start`` if it finds none."""
+    for better in found:
+        start = better
+    return start
+
+
+def _chains(
+    search: LocalSearch, arrays: PlacementArrays, cluster: IntArray, start: Start, scale: float, number: int
+) -> Iterator[Start]:
+    """Cool down whole chains for a share of the time; yield every better plan."""
+    chains = contraction_of(arrays, cluster)
+    contracted = chains.contracted(*start)
+    if not fits(chains.arrays, contracted[1]):
+        return
+    with search.run.share(CHAINS_SHARE):
+        for found in _phase(search, chains.arrays, chains.cluster, contracted, CHAINS, scale, (number, 0)):
+            yield chains.expanded(*found)
 
 
 def _phase(

@@ -14,7 +14,7 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, deciding, order_for
-from opweave.solvers.placement.anneal_orders import NEARBY, PRIVATE, anneal, gather
+from opweave.solvers.placement.anneal_orders import FEEDERS, NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
@@ -161,6 +161,30 @@ def test_many_tensors_to_the_same_readers(method) -> None:
     size = gather(shuffled, plan, 0, PRIVATE, 0.5, group, np.full(3, -1, dtype=np.int64), 0)
     assert set(group[:size].tolist()) == {0, 1, 2}
     assert best_of(method, problem, np.zeros(3, dtype=np.int64), 1.0) == 3.0
+
+
+def test_an_operator_takes_along_all_that_only_it_needs() -> None:
+    """``sum`` needs two chains; the input of one of them has another reader and stays."""
+    problem = Placement(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=name, bytes=1) for name in ("in", "a", "b", "c")],
+            operators=[
+                ow.Operator(id="input", outputs=["in"]),
+                ow.Operator(id="first", inputs=["in"], outputs=["a"]),
+                ow.Operator(id="second", inputs=["a"], outputs=["b"]),
+                ow.Operator(id="other", outputs=["c"]),
+                ow.Operator(id="sum", inputs=["b", "c"]),
+                ow.Operator(id="else", inputs=["in"]),
+            ],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({name: {"a": 1.0} for name in ("input", "first", "second", "other", "sum", "else")}),
+    )
+    arrays = arrays_of(lower(problem), problem)
+    plan = counted_plan(arrays, np.arange(6), np.zeros(6, dtype=np.int64), np.arange(6))
+    group = np.empty(13, dtype=np.int64)
+    size = gather(arrays, plan, 4, FEEDERS, 0.5, group, np.full(6, -1, dtype=np.int64), 0)
+    assert sorted(group[:size].tolist()) == [1, 2, 3, 4]
 
 
 def test_where_time_is_short_tiny_problems_go_to_the_engine_first(monkeypatch: pytest.MonkeyPatch) -> None:
