@@ -147,6 +147,72 @@ def shifted(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float, lon
     return int(low + int(draw * (high - low + 1)))
 
 
+@inlined
+def make_move(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    v: int,
+    kind: int,
+    draws: FloatMatrix,
+    row: int,
+    group: IntArray,
+    old: IntArray,
+    taken: IntArray,
+) -> tuple[int, int, int, int]:
+    """Make a move that begins with operator v.
+
+    Returns the first and the last position that it concerns (the number of operators and -1 if it changes nothing), the
+    position of v before, and how many operators it takes along. These are written to ``group``, their devices before to
+    ``old``.
+    """
+    count, devices = arrays.seconds.shape
+    at = plan.position[v]
+    if kind == SHIFT:
+        to = shifted(arrays, plan, v, draws[row, 3], LONGEST_SHIFT if draws[row, 5] < NEAR else count)
+        slide(plan, at, to)
+        return (count, -1, at, 0) if to == at else (min(at, to), max(at, to), at, 0)
+    k = int(draws[row, 2] * devices)
+    if draws[row, 5] < 0.5:
+        k = near_device(arrays, plan, v, draws[row, 2])
+    if kind != STRETCH and plan.device[v] == k:
+        return count, -1, at, 0
+    size = gather(arrays, plan, v, kind, draws[row, 3], group, taken, 2 * row)
+    size = with_clusters(plan, group, size, taken, 2 * row + 1)
+    first = count
+    for i in range(size):
+        if arrays.seconds[group[i], k] == np.inf:
+            return count, -1, at, 0
+        if plan.device[group[i]] != k:
+            first = min(first, plan.position[group[i]])
+    if first == count:
+        return count, -1, at, 0
+    last = first
+    for i in range(size):
+        w = group[i]
+        old[i] = plan.device[w]
+        if old[i] != k:
+            settle(arrays, plan, w, k)
+    if kind == ALONE and draws[row, 3] < SHIFTED:
+        to = shifted(arrays, plan, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
+        slide(plan, at, to)
+        first, last = min(first, to), max(last, at, to)
+    for i in range(size):
+        if old[i] != k:
+            last = max(last, last_touched(arrays, plan, group[i], old[i], k))
+    return first, last, at, size
+
+
+@inlined
+def take_back(
+    arrays: PlacementArrays, plan: CountedPlan, v: int, at: int, group: IntArray, old: IntArray, size: int
+) -> None:
+    """Undo what :func:`make_move` did."""
+    slide(plan, plan.position[v], at)
+    for i in range(size):
+        if old[i] != plan.device[group[i]]:
+            settle(arrays, plan, group[i], old[i])
+
+
 @kernel
 def anneal(
     arrays: PlacementArrays,
@@ -188,45 +254,12 @@ def anneal(
         v = drawn_near(plan, near, held, begin, draws[row, 0])
         kind = KINDS[int(draws[row, 1] * len(KINDS))] if devices > 1 else SHIFT
         threshold = (current - heat[row] * np.log(max(draws[row, 4], 1e-300))) * ROUNDED
-        size, at = 0, plan.position[v]
-        to, first, last = at, at, at
         if move < 0:
-            first, last = 0, count - 1
-        elif kind == SHIFT:
-            to = shifted(arrays, plan, v, draws[row, 3], LONGEST_SHIFT if draws[row, 5] < NEAR else count)
-            if to == at:
-                continue
-            slide(plan, at, to)
-            first, last = min(at, to), max(at, to)
+            first, last, at, size = 0, count - 1, plan.position[v], 0
         else:
-            k = int(draws[row, 2] * devices)
-            if draws[row, 5] < 0.5:
-                k = near_device(arrays, plan, v, draws[row, 2])
-            if kind != STRETCH and plan.device[v] == k:
-                continue
-            size = gather(arrays, plan, v, kind, draws[row, 3], group, taken, 2 * move)
-            size = with_clusters(plan, group, size, taken, 2 * move + 1)
-            first = count
-            allowed = True
-            for i in range(size):
-                allowed = allowed and arrays.seconds[group[i], k] < np.inf
-                if plan.device[group[i]] != k:
-                    first = min(first, plan.position[group[i]])
-            if first == count or not allowed:
-                continue
-            last = first
-            for i in range(size):
-                w = group[i]
-                old[i] = plan.device[w]
-                if old[i] != k:
-                    settle(arrays, plan, w, k)
-            if kind == ALONE and draws[row, 3] < SHIFTED:
-                to = shifted(arrays, plan, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
-                slide(plan, at, to)
-                first, last = min(first, to), max(last, at, to)
-            for i in range(size):
-                if old[i] != k:
-                    last = max(last, last_touched(arrays, plan, group[i], old[i], k))
+            first, last, at, size = make_move(arrays, plan, v, kind, draws, row, group, old, taken)
+        if first > last:
+            continue
         value = np.inf
         if move < 0:
             value = threshold
@@ -255,11 +288,7 @@ def anneal(
                 best_order[:] = plan.order
                 best_device[:] = plan.device
             continue
-        if to != at:
-            slide(plan, to, at)
-        for i in range(size):
-            if old[i] != plan.device[group[i]]:
-                settle(arrays, plan, group[i], old[i])
+        take_back(arrays, plan, v, at, group, old, size)
     if ahead < count:
         look_ahead(arrays, plan, kept, trial, ahead, until, count - 1)
         current = kept.free[count, :devices].max()
