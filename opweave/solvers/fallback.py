@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.registry import Solver, find_solver, registered
+from opweave.solvers.registry import Solver, find_solver, load_solvers
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.verdict import Referee
 
@@ -80,10 +80,8 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
 
     A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
     """
-    own = [solver.name for solver in registered(problem.kind) if solver.baseline]
-    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
     name = ""
-    for name in dict.fromkeys((*first, *own)) if problem.constraints or not first else first:
+    for name in _baselines(problem):
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
@@ -97,6 +95,14 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
         if run.candidates:
             break
     return name
+
+
+def _baselines(problem: Problem[Any, Any]) -> Iterator[str]:
+    """Names of the baselines, the first ones first; the others need all solvers, which take a while to import."""
+    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
+    yield from first
+    if problem.constraints or not first:
+        yield from (row.name for row in load_solvers(problem.kind) if row.baseline and row.name not in first)
 
 
 def _carry_out(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:

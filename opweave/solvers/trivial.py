@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, distinct
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
@@ -76,7 +76,7 @@ def _(problem: MemoryOrdering) -> int:
 def _touched(rows: Adjacency, storage: IntArray) -> IntArray:
     """Pairs (operator, storage) without repetitions. Shape (pairs, 2)."""
     count = max(1, len(storage))
-    pairs = np.unique(rows.heads() * count + storage[rows.items])
+    pairs = distinct(rows.heads() * count + storage[rows.items])
     return np.column_stack(np.divmod(pairs, count))
 
 

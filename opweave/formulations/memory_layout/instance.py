@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from opweave.formulations.once import once
-from opweave.problems.arrays import NO_LIMIT, BoolArray, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import (
+    NO_LIMIT,
+    BoolArray,
+    BoolMatrix,
+    FloatArray,
+    FloatMatrix,
+    IntArray,
+    IntMatrix,
+    distinct,
+)
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
 from opweave.problems.spec import FrozenDict
 
@@ -86,7 +94,7 @@ class LayoutInstance:
         """Bytes of which every offset of some best layout is a multiple."""
         aligned = np.concatenate([self.alignment, self.pool_alignment])
         steps = [self.bytes[self.solid], self.fixed[self.fixed > 0], aligned[aligned > 1]]
-        return max(1, math.gcd(*(int(size) for size in np.unique(np.concatenate(steps)))))
+        return max(1, int(np.gcd.reduce(np.concatenate(steps), initial=0)))
 
     @cached_property
     def height(self) -> int:
@@ -185,7 +193,7 @@ def lower(problem: MemoryLayout) -> LayoutInstance:
     blocks, pools = problem.blocks, problem.pools
     begin = np.asarray([block.begin for block in blocks], dtype=np.float64)
     end = np.asarray([block.end for block in blocks], dtype=np.float64)
-    moment = np.unique(np.concatenate([begin, end]))
+    moment = distinct(np.concatenate([begin, end]))
     size = np.asarray([block.bytes for block in blocks], dtype=np.int64)
     capacity = np.asarray([NO_LIMIT if pool.bytes is None else pool.bytes for pool in pools], dtype=np.int64)
     pool_alignment = np.asarray([pool.alignment for pool in pools], dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray, IntArray, distinct
 from opweave.problems.batched_mapping.details import BatchedDetails
 from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import device_table, needless, overfull, route, unknown_ends, without_link
@@ -41,7 +41,7 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Vi
     numbers = np.minimum(inputs_of(solution), problem.batch)  # larger ones have their own rule
     for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
         yield from _wrong_batch(problem, solution.batches[row])
-    if len(np.unique(operator * len(problem.cluster.devices) + device)) < len(operator):
+    if len(distinct(operator * len(problem.cluster.devices) + device)) < len(operator):
         yield from _several_batches(solution)
     times = _times(problem, operator, count, numbers)
     for row in np.flatnonzero((times != 1).any(axis=1)).tolist():
