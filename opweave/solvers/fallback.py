@@ -33,6 +33,9 @@ BASELINES = {
 PLAN_PER_OPERATOR = 16e-6
 """Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
 
+LATER_THAN_BASELINES = {"batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout"}
+"""Kinds of problems whose searches take longer until they have a plan. Other searches begin with a plan as quickly."""
+
 MOST_FIRST, LEAST_FIRST = 0.6, 0.5
 """A plan is made before the solver begins where it takes at most the first share of the limit, and more than the second
 of the time allowed beyond the limit."""
@@ -54,6 +57,14 @@ def plan_first(problem: Problem[Any, Any], solver: Solver, run: Run, referee: Re
         run.spare = scout.candidates[-1], name
         with suppress(OverdueError), Interrupter(run.allowance.until_late):
             referee.judge(scout.candidates[-1].solution)
+
+
+def comes_too_late(problem: Problem[Any, Any], solver: Solver, run: Run) -> bool:
+    """Whether the solver could have no plan in time, so that only a baseline is worth its time."""
+    if run.time_limit is None or run.candidates or run.spare is not None or run.extend is not None or solver.baseline:
+        return False
+    in_time = run.time_limit + run.allowance.beyond
+    return problem.kind in LATER_THAN_BASELINES and PLAN_PER_OPERATOR * problem.size > in_time
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:

@@ -18,27 +18,28 @@ from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.batched_mapping.play import Played, columns_of, inputs_of, play
+from opweave.problems.batched_mapping.play import Columns, Played, columns_of, play
 
 SHOWN_INPUTS = 8
 
 
 def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
     """Judge a solution against all rules except the side constraints."""
-    unusable = list(_unusable(problem, solution))
+    columns = columns_of(problem, solution)
+    unusable = list(_unusable(problem, solution, columns))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
-    played = play(problem, solution)
+    played = play(problem, solution, columns)
     held = problem.memory_of_runs(played.runs.operator, played.runs.device, played.runs.count)
     broken = tuple(_violations(problem, solution, played, held))
     judged: Evaluation[BatchedDetails] = Evaluation(objective=played.timeline.end, violations=broken)
     return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
 
 
-def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
+def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Iterator[Violation]:
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
-    operator, device, count = columns_of(problem, solution)
-    numbers = np.minimum(inputs_of(solution), problem.batch)  # larger ones have their own rule
+    operator, device, count, inputs = columns
+    numbers = np.minimum(inputs, problem.batch)  # larger ones have their own rule
     for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
         yield from _wrong_batch(problem, solution.batches[row])
     if len(distinct(operator * len(problem.cluster.devices) + device)) < len(operator):
