@@ -165,7 +165,7 @@ class _Searches:
     def _under(self, simpler: Sequence[Constraint]) -> Problem[Any, Any]:
         """The problem with simpler constraints instead of the rules."""
         relaxed = without(self.problem, self.rules)
-        return relaxed.model_copy(update={"constraints": (*relaxed.constraints, *simpler)})
+        return relaxed.under((*relaxed.constraints, *simpler))
 
     def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
         """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""

@@ -10,6 +10,7 @@ from typing import Any
 from opweave.formulations.expressions import expressible
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.collecting import collector_paused
+from opweave.problems.constraints import Constraint
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -92,14 +93,14 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
 
     A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
     """
-    name = ""
+    name, relaxed = "", dict[tuple[Constraint, ...], Problem[Any, Any]]()
     for name in _baselines(problem):
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
         try:
             with run.at_work(), collector_paused(), Interrupter(left):
-                _carry_out(problem, solver, run)
+                _carry_out(problem, solver, run, relaxed)
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
@@ -117,14 +118,19 @@ def _baselines(problem: Problem[Any, Any]) -> Iterator[str]:
         yield from (row.name for row in load_solvers(problem.kind) if row.baseline and row.name not in first)
 
 
-def _carry_out(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
-    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them."""
-    rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
+def _carry_out(
+    problem: Problem[Any, Any], solver: Solver, run: Run, relaxed: dict[tuple[Constraint, ...], Problem[Any, Any]]
+) -> None:
+    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them.
+
+    ``relaxed`` keeps the problem without these rules, because what a baseline derives from it serves the next one.
+    """
+    rules = tuple(each for each in problem.constraints if not expressible(type(each), solver.supports))
     if not rules:
         solver.run(problem, run)
         return
     from opweave.solvers.narrowing.narrower import without  # ``import opweave`` does without them
     from opweave.solvers.narrowing.runs import narrower_run
 
-    relaxed = without(problem, rules)
-    solver.run(relaxed, narrower_run(problem, relaxed, rules, run))
+    easier = relaxed.setdefault(rules, without(problem, rules))
+    solver.run(easier, narrower_run(problem, easier, rules, run))

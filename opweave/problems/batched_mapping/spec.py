@@ -182,6 +182,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
     unit: ClassVar[str] = "seconds"
+    _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
