@@ -5,8 +5,9 @@ and 60 s. ``--large`` runs every solver at 10,000 operators for 1 s, and ``auto`
 few cases by processor time, and fails if one overrun is more than twice the allowance. ``--rule own`` gives every
 problem a rule of a user's own class, and ``--rule extend`` adds a row to every model.
 ``--problem``, ``--solver``, ``--case`` and ``--limit`` select cases. ``--cold`` gives every solve an empty cache of
-compiled loops, ``--copies 2`` runs every solve twice at the same time, and ``--threads 2`` gives each two cores. Each solve has its own process, forked when
-the problem has been built, so that nothing loaded or computed by one solve helps another.
+compiled loops, ``--copies 2`` runs every solve twice at the same time, and ``--threads 2`` gives each two cores. Each
+solve has its own process, forked when the problem has been built, so that nothing loaded or computed by one solve helps
+another.
 
 The allowance is the limit plus 5 % of it plus half a second, in wall time. On busy machines, wall time says little:
 ``--processor`` keeps limits and measures overruns in processor seconds.
@@ -82,7 +83,7 @@ class Late:
 
 
 class Way(NamedTuple):
-    """How to solve: with an empty cache of loops, by the clock of the processor, with rows of a user's own, on cores."""
+    """How to solve: with an empty cache of loops, by the processor's clock, with a user's rows, on how many cores."""
 
     cold: bool
     processor: bool
