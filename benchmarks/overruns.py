@@ -5,8 +5,9 @@ and 60 s. ``--large`` runs every solver at 10,000 operators for 1 s, and ``auto`
 few cases by processor time, and fails if one overrun is more than twice the allowance. ``--rule own`` gives every
 problem a rule of a user's own class, and ``--rule extend`` adds a row to every model.
 ``--problem``, ``--solver``, ``--case`` and ``--limit`` select cases. ``--cold`` gives every solve an empty cache of
-compiled loops, and ``--copies 2`` runs every solve twice at the same time. Each solve has its own process, forked when
-the problem has been built, so that nothing loaded or computed by one solve helps another.
+compiled loops, ``--copies 2`` runs every solve twice at the same time, and ``--threads 2`` gives each two cores. Each
+solve has its own process, forked when the problem has been built, so that nothing loaded or computed by one solve helps
+another.
 
 The allowance is the limit plus 5 % of it plus half a second, in wall time. On busy machines, wall time says little:
 ``--processor`` keeps limits and measures overruns in processor seconds.
@@ -46,6 +47,7 @@ SMOKE = argparse.Namespace(
     solver=["auto", "highs", "local", "exact", "heft", "genetic", "kpath"],
     limit=[0.3],
     copies=1,
+    threads=1,
     cold=False,
     processor=True,
     verbose=False,
@@ -81,11 +83,12 @@ class Late:
 
 
 class Way(NamedTuple):
-    """How to solve: with an empty cache of loops, by the clock of the processor, with rows of a user's own."""
+    """How to solve: with an empty cache of loops, by the processor's clock, with a user's rows, on how many cores."""
 
     cold: bool
     processor: bool
     extend: bool
+    threads: int
 
 
 @contextmanager
@@ -112,7 +115,8 @@ def _solve(
     with empty_cache(cold=way.cold):
         began, used = time.perf_counter(), time.process_time()
         try:
-            result = ow.solve(problem, solver=solver, time_limit=limit, extend=at_last if way.extend else None)
+            extend = at_last if way.extend else None
+            result = ow.solve(problem, solver=solver, time_limit=limit, threads=way.threads, extend=extend)
             ended = f"{result.status.value}/{result.termination.value}: {result.reason or ''}"
             found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
         except ow.OpweaveError as error:
@@ -167,12 +171,12 @@ def names(problem: ow.Problem[Any, Any], wanted: Sequence[str]) -> list[str]:
 
 def measure(options: argparse.Namespace) -> Iterator[Late]:
     """Run every requested solve, and yield each when it ends."""
-    way = Way(options.cold, options.processor, options.rule == "extend")
+    way = Way(options.cold, options.processor, options.rule == "extend", options.threads)
     for name in options.problem:
         for case in options.case:
             problem = PROBLEMS[name](case)
             if options.rule == "own":
-                problem = problem.model_copy(update={"constraints": (*problem.constraints, Demanding())})
+                problem = problem.under((*problem.constraints, Demanding()))
             for solver, limit in itertools.product(names(problem, options.solver), options.limit):
                 copies = [start(name, case, problem, solver, limit, way) for _ in range(options.copies)]
                 for copy in copies:
@@ -219,6 +223,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--solver", nargs="*", default=[])
     parser.add_argument("--limit", nargs="*", type=float, default=list(LIMITS))
     parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--processor", action="store_true")
     parser.add_argument("--verbose", action="store_true")

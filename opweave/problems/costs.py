@@ -281,7 +281,10 @@ class Costs(HasHtml, Spec):
         known = np.full((len(self.operators) + 1, len(self.devices) + 1), np.nan)
         if batch in self.batches:
             known[:-1, :-1] = self.values[:, :, self.batches.index(batch)]
-        rows = np.array([self.operator_index.get(name, -1) for name in operators], dtype=np.intp)
+        names = tuple(operators)
+        rows = np.arange(len(names))
+        if names != self.operators:
+            rows = np.array([self.operator_index.get(name, -1) for name in names], dtype=np.intp)
         columns = np.array([self.device_index.get(name, -1) for name in devices], dtype=np.intp)
         chosen = known[np.ix_(rows, columns)]
         chosen.setflags(write=False)

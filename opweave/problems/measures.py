@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, distinct
 from opweave.problems.timeline import ActivityKind, Timeline
 
 
@@ -113,7 +113,7 @@ def bytes_over_time(timeline: Timeline, resource: int) -> tuple[FloatArray, IntA
     lives = timeline.lifetimes
     mine = lives.resource == resource
     changes = np.concatenate([[0.0], lives.begin[mine], lives.end[mine]])
-    moments = np.unique(np.clip(changes[np.isfinite(changes)], 0.0, None))
+    moments = distinct(np.clip(changes[np.isfinite(changes)], 0.0, None))
     return moments, _held_at(timeline, resource, moments, moments)
 
 

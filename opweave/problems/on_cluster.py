@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import IntArray, distinct
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
@@ -135,10 +135,10 @@ def held_by_device(graph: OpGraph, operator: IntArray, device: IntArray, count: 
     """Bytes that each of ``count`` devices holds, as :func:`bytes_held`; operator and device of runs, shape (runs,)."""
     parameters = max(1, len(graph.parameters))
     run, parameter = graph.uses.entries(operator)
-    parts = [(np.unique(device[run] * parameters + parameter), parameters, graph.parameter_sizes)]
+    parts = [(distinct(device[run] * parameters + parameter), parameters, graph.parameter_sizes)]
     if memory == "additive":
         operators = max(1, len(graph.operators))
-        parts.append((np.unique(device * operators + operator), operators, graph.sizes_made))
+        parts.append((distinct(device * operators + operator), operators, graph.sizes_made))
     held = [0] * count
     for pairs, width, size in parts:
         where, what = np.divmod(pairs, width)
@@ -164,7 +164,7 @@ def lifetimes_held(
     arrays, names = graph.arrays, Names.of(graph)
     width = max(1, len(graph.parameters))
     run, parameter = graph.uses.entries(operator)
-    where, parameter = np.divmod(np.unique(device[run] * width + parameter), width)
+    where, parameter = np.divmod(distinct(device[run] * width + parameter), width)
     columns = [(names.parameter(parameter), where, graph.parameter_sizes[parameter])]
     if memory != "parameters":
         columns.append((operator, device, _times(graph.workspace_sizes[operator], count)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import model_validator
 
 from opweave.problems.memory_layout.spec import Layout, LayoutDetails, MemoryLayout, Offset, Pool
+from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering, Ordering
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution, Violation
@@ -17,6 +18,8 @@ from opweave.problems.storage_lives import lives_of_order
 from opweave.problems.timeline import Timeline
 
 __all__ = ["OrderedLayout", "OrderedOffsets"]
+
+Found = TypeVar("Found")
 
 
 class OrderedOffsets(Ordering):
@@ -96,23 +99,32 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
 
     def layout(self, order: Ordering) -> MemoryLayout | None:
         """The problem of the offsets that are left once there is an order; None if the order cannot be played."""
-        timeline = self.ordering.play(order)
-        return None if timeline is None else self._layout(order.order, timeline)
+        ordered = self._ordered(order)
+        return None if ordered.timeline is None else self._layout(order.order, ordered.timeline)
+
+    def _ordered(self, order: Ordering) -> Evaluation[MemoryProfile]:
+        """What the referee of orders says of an order, whatever the limit."""
+        free = self.ordering.model_copy(update={"constraints": (), "limit_bytes": None})
+        return self._once("_judged", order.order, lambda: free.evaluate(order))
 
     def _layout(self, order: tuple[str, ...], timeline: Timeline) -> MemoryLayout:
-        """The layout of an order; that of the latest order is kept, because the referee asks for it again."""
-        latest: tuple[tuple[str, ...], MemoryLayout] | None = self.__dict__.get("_latest")
+        """The layout of an order."""
+        arena = Pool(name="arena", bytes=self.limit_bytes, alignment=self.alignment)
+        return self._once("_laid", order, lambda: lives_of_order(self.graph, timeline).in_arena(arena))
+
+    def _once(self, what: str, order: tuple[str, ...], find: Callable[[], Found]) -> Found:
+        """Something about an order; it is kept for the latest one, because solver and referee ask for the same."""
+        latest: tuple[tuple[str, ...], Found] | None = self.__dict__.get(what)
         if latest is None or latest[0] != order:
-            arena = Pool(name="arena", bytes=self.limit_bytes, alignment=self.alignment)
-            latest = order, lives_of_order(self.graph, timeline).in_arena(arena)
-            self.__dict__["_latest"] = latest
+            latest = order, find()
+            self.__dict__[what] = latest
         return latest[1]
 
     def play(self, solution: OrderedOffsets) -> Timeline | None:
         return self._replay(solution).timeline
 
     def _replay(self, solution: OrderedOffsets) -> Evaluation[LayoutDetails]:
-        ordered = self.ordering.model_copy(update={"constraints": (), "limit_bytes": None}).evaluate(solution)
+        ordered = self._ordered(solution)
         if ordered.timeline is None:
             return Evaluation(objective=None, violations=ordered.violations)
         layout = self._layout(solution.order, ordered.timeline)

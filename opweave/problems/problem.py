@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
@@ -46,6 +46,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     solution_type: ClassVar[type[Solution]]
     unit: ClassVar[str]
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
+    _unruled: ClassVar[frozenset[str]] = frozenset()  # cached views that say nothing of constraints
 
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()
@@ -78,6 +79,12 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             yield None, Bare(counted(len(self.constraints), "constraint"))
         hidden = frozenset({"graph", "cluster", "costs", "constraints"})
         yield from ((name, Bare(text)) for name, text in changed_fields(self, without=hidden))
+
+    def under(self, constraints: Iterable[Constraint]) -> Self:
+        """The same problem with other side constraints, without checking them; what they do not touch is kept."""
+        copied = self.model_copy(update={"constraints": tuple(constraints)})
+        copied.__dict__.update({name: self.__dict__[name] for name in self._unruled if name in self.__dict__})
+        return copied
 
     def evaluate(self, solution: SolutionT | Answer[SolutionT]) -> Evaluation[DetailsT]:
         """Replay a solution from the problem's data alone and judge it.

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
 from opweave.problems.timeline import ActivityKind, Timeline
 
@@ -53,6 +56,35 @@ class Lives:
             make(id=name, begin=begin, end=end, bytes=size, alignment=1, pools=None, operators=whose, traffic=moved)
         )
 
+    def extend(
+        self,
+        names: Sequence[str],
+        *,
+        begin: FloatArray,
+        end: FloatArray,
+        size: IntArray,
+        operators: Sequence[tuple[str, ...]],
+        traffic: Sequence[int],
+    ) -> None:
+        """Add many storages of some bytes at once, none of which ends before it begins; see :meth:`add`."""
+        own = []
+        for name in names:
+            while name in self._names:
+                name += "'"  # noqa: PLW2901
+            self._names.add(name)
+            own.append(name)
+        rows = Lifetime.made_of_rows(
+            id=own,
+            begin=begin.tolist(),
+            end=end.tolist(),
+            bytes=size.tolist(),
+            alignment=[1] * len(own),
+            pools=[None] * len(own),
+            operators=operators,
+            traffic=traffic,
+        )
+        self.lifetimes += rows
+
     def in_arena(self, arena: Pool) -> MemoryLayout:
         """The problem of all storages in one pool that all operators reach; nothing in here needs to be checked."""
         most = sum(each.bytes for each in self.lifetimes) + (1 + arena.alignment) * len(self.lifetimes)
@@ -79,20 +111,35 @@ def touching(graph: OpGraph) -> dict[str, list[str]]:
     return found
 
 
+def _whose(graph: OpGraph, rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """Operators that write or read storages, which are given by position in a timeline's names: operators, tensors."""
+    arrays, ids = graph.arrays, graph.operator_ids
+    pairs = [(arrays.storage[each.items], each.heads()) for each in (arrays.writes, arrays.reads)]
+    both = Adjacency.from_pairs(len(graph.tensors), *(np.concatenate(ends) for ends in zip(*pairs, strict=True)))
+    names, start = [ids[v] for v in both.items.tolist()], both.start.tolist()
+    tensors = ((row - len(ids), row) for row in rows)
+    return [tuple(names[start[t] : start[t + 1]]) if t >= 0 else (ids[row],) for t, row in tensors]
+
+
 def lives_of_order(graph: OpGraph, timeline: Timeline) -> Lives:
     """The storages of a memory ordering, given its timeline; time is counted in steps.
 
     A result that is written over an input stands at its place.
     """
-    found, rows = Lives(graph), timeline.lifetimes
-    steps, whose = float(len(graph.operators)), touching(graph)
-    columns = (rows.storage, rows.begin, np.minimum(rows.end, steps), rows.bytes)
-    for storage, begin, end, size in zip(*(column.tolist() for column in columns), strict=True):
-        name = timeline.name(storage)
-        if storage < len(graph.operators):
-            found.add(WORKSPACE.format(name), begin, end, size, [name], 2)
-        else:
-            found.add(name, begin, max(end, begin), size, whose.get(name, ()))
+    found, lives, operators = Lives(graph), timeline.lifetimes, len(graph.operators)
+    taken = np.flatnonzero(lives.bytes)
+    begin, size, rows = lives.begin[taken], lives.bytes[taken], lives.storage[taken].tolist()
+    whose = _whose(graph, rows)
+    accesses = np.asarray([len(names) if row >= operators else 2 for row, names in zip(rows, whose, strict=True)])
+    texts = timeline.names.texts
+    found.extend(
+        [texts[row] if row >= operators else WORKSPACE.format(texts[row]) for row in rows],
+        begin=begin,
+        end=np.maximum(begin, np.minimum(lives.end[taken], float(operators))),
+        size=size,
+        operators=whose,
+        traffic=[min(moved, MAX_BYTES) for moved in (size.astype(object) * accesses).tolist()],
+    )
     there = {each.id for each in found.lifetimes}
     found.in_place = [pair for pair in _overwritten(graph, timeline) if there.issuperset(pair)]
     return found
@@ -100,7 +147,7 @@ def lives_of_order(graph: OpGraph, timeline: Timeline) -> Lives:
 
 def _overwritten(graph: OpGraph, timeline: Timeline) -> list[tuple[str, ...]]:
     """Inputs that end in the middle of a step, and the results of the same size that begin there."""
-    rows, size = timeline.lifetimes, {tensor.id: tensor.bytes for tensor in graph.tensors}
+    rows = timeline.lifetimes
     ending, beginning = (
         {timeline.name(storage) for storage in rows.storage[column % 1.0 == 0.5].tolist()}
         for column in (np.where(np.isfinite(rows.end), rows.end, 0.0), rows.begin)
@@ -108,6 +155,7 @@ def _overwritten(graph: OpGraph, timeline: Timeline) -> list[tuple[str, ...]]:
     pairs: list[tuple[str, ...]] = []
     if not ending or not beginning:
         return pairs
+    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
     last = {name: names[-1] for name, names in _readers(graph, timeline).items() if name in ending}
     for op in graph.operators:
         written = [name for name in op.outputs if name in beginning]

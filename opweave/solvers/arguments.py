@@ -15,7 +15,7 @@ from opweave.formulations.expressions import VIOLATIONS, expressible, how_to_exp
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.words import did_you_mean
-from opweave.solvers.registry import Feature, Solver, registered
+from opweave.solvers.registry import Feature, Solver, load_solvers
 from opweave.solvers.run import Run, Setting, Stepping
 
 MOST_THREADS = 64
@@ -141,7 +141,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
-            able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
+            able = [row.name for row in load_solvers(problem.kind) if expressible(type(constraint), row.supports)]
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
                 f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
@@ -152,14 +152,14 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             except ValueError as error:
                 raise UnsupportedConstraintError(f"solver {solver.name!r} cannot honour a rule: {error}") from error
     if problem.reading not in solver.readings:
-        able = [row.name for row in registered(problem.kind) if problem.reading in row.readings]
+        able = [row.name for row in load_solvers(problem.kind) if problem.reading in row.readings]
         only = ", ".join(map(str, solver.readings))
         lacks = f"is only for {only}" if problem.reading is None else f"does not know {problem.reading}"
         raise UnsupportedFeatureError(f"solver {solver.name!r} {lacks}; for this problem: {', '.join(able)}")
     nothing = Run()
     for feature in Feature:
         if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
-            able = [row.name for row in registered(problem.kind) if feature in row.features]
+            able = [row.name for row in load_solvers(problem.kind) if feature in row.features]
             raise UnsupportedFeatureError(
                 f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
             )

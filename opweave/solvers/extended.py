@@ -39,7 +39,16 @@ from opweave.solvers.arguments import start_run
 from opweave.solvers.engines.device_rules import allowed_devices, simple_ways
 from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
 from opweave.solvers.narrowing.runs import narrower_run
-from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register, registered
+from opweave.solvers.registry import (
+    Feature,
+    Solver,
+    find_solver,
+    go_on_with,
+    is_available,
+    load_solvers,
+    register,
+    registered,
+)
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Found
 from opweave.solvers.side_by_side.lead import run_solver
@@ -114,7 +123,7 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
 def _simple_plans(problem: Problem[Any, Any], run: Run) -> None:
     """Run the baselines that obey all rules, exactly or by simpler ones, so that no result is worse than theirs."""
     with run.share(SIMPLE_SHARE, SEARCH_SECONDS):
-        for row in registered(problem.kind):
+        for row in load_solvers(problem.kind):
             knows = problem.reading in row.readings
             knows &= all(expressible(type(rule), row.supports) for rule in problem.constraints)
             if row.baseline and knows and not run.should_stop():
@@ -156,7 +165,7 @@ class _Searches:
     def _under(self, simpler: Sequence[Constraint]) -> Problem[Any, Any]:
         """The problem with simpler constraints instead of the rules."""
         relaxed = without(self.problem, self.rules)
-        return relaxed.model_copy(update={"constraints": (*relaxed.constraints, *simpler)})
+        return relaxed.under((*relaxed.constraints, *simpler))
 
     def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
         """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""

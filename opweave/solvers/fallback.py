@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from opweave.formulations.expressions import expressible
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.collecting import collector_paused
+from opweave.problems.constraints import Constraint
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.registry import Solver, find_solver, registered
+from opweave.solvers.registry import Solver, find_solver, load_solvers
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.verdict import Referee
 
@@ -24,6 +25,7 @@ BASELINES = {
     "batched_mapping": ("best_device", "met"),
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
+    "ordered_layout": ("as_listed",),
     "memory_layout": ("size_classes", "best_fit", "onnxruntime", "tflm", "by_size"),
 }
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
@@ -31,6 +33,9 @@ BASELINES = {
 
 PLAN_PER_OPERATOR = 16e-6
 """Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
+
+LATER_THAN_BASELINES = {"batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout"}
+"""Kinds of problems whose searches take longer until they have a plan. Other searches begin with a plan as quickly."""
 
 MOST_FIRST, LEAST_FIRST = 0.6, 0.5
 """A plan is made before the solver begins where it takes at most the first share of the limit, and more than the second
@@ -53,6 +58,14 @@ def plan_first(problem: Problem[Any, Any], solver: Solver, run: Run, referee: Re
         run.spare = scout.candidates[-1], name
         with suppress(OverdueError), Interrupter(run.allowance.until_late):
             referee.judge(scout.candidates[-1].solution)
+
+
+def comes_too_late(problem: Problem[Any, Any], solver: Solver, run: Run) -> bool:
+    """Whether the solver could have no plan in time, so that only a baseline is worth its time."""
+    if run.time_limit is None or run.candidates or run.spare is not None or run.extend is not None or solver.baseline:
+        return False
+    in_time = run.time_limit + run.allowance.beyond
+    return problem.kind in LATER_THAN_BASELINES and PLAN_PER_OPERATOR * problem.size > in_time
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
@@ -80,16 +93,14 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
 
     A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
     """
-    own = [solver.name for solver in registered(problem.kind) if solver.baseline]
-    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
-    name = ""
-    for name in dict.fromkeys((*first, *own)) if problem.constraints or not first else first:
+    name, relaxed = "", dict[tuple[Constraint, ...], Problem[Any, Any]]()
+    for name in _baselines(problem):
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
         try:
             with run.at_work(), collector_paused(), Interrupter(left):
-                _carry_out(problem, solver, run)
+                _carry_out(problem, solver, run, relaxed)
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
@@ -99,14 +110,27 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
     return name
 
 
-def _carry_out(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
-    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them."""
-    rules = [each for each in problem.constraints if not expressible(type(each), solver.supports)]
+def _baselines(problem: Problem[Any, Any]) -> Iterator[str]:
+    """Names of the baselines, the first ones first; the others need all solvers, which take a while to import."""
+    first = () if problem.reading is not None else BASELINES.get(problem.kind, ())
+    yield from first
+    if problem.constraints or not first:
+        yield from (row.name for row in load_solvers(problem.kind) if row.baseline and row.name not in first)
+
+
+def _carry_out(
+    problem: Problem[Any, Any], solver: Solver, run: Run, relaxed: dict[tuple[Constraint, ...], Problem[Any, Any]]
+) -> None:
+    """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them.
+
+    ``relaxed`` keeps the problem without these rules, because what a baseline derives from it serves the next one.
+    """
+    rules = tuple(each for each in problem.constraints if not expressible(type(each), solver.supports))
     if not rules:
         solver.run(problem, run)
         return
     from opweave.solvers.narrowing.narrower import without  # ``import opweave`` does without them
     from opweave.solvers.narrowing.runs import narrower_run
 
-    relaxed = without(problem, rules)
-    solver.run(relaxed, narrower_run(problem, relaxed, rules, run))
+    easier = relaxed.setdefault(rules, without(problem, rules))
+    solver.run(easier, narrower_run(problem, easier, rules, run))

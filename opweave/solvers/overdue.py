@@ -78,8 +78,14 @@ class Interrupter(threading.Thread):
         self._base = sys._getframe(1)
         self.start()
 
-    def __exit__(self, *_: object) -> None:
-        """Stop interrupting; an exception that is already on its way is swallowed here."""
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Stop interrupting; an exception that is already on its way is swallowed here.
+
+        Raises
+        ------
+        OverdueError
+            If a library has made another exception of the one that was raised inside its code.
+        """
         while True:
             try:
                 self._done.set()
@@ -94,7 +100,9 @@ class Interrupter(threading.Thread):
                     sys.unraisablehook = self._hook
             except OverdueError:
                 continue
-            return
+            break
+        if error is not None and _is_disguised(error):
+            raise OverdueError from error
 
     def _quietly(self, caught: sys.UnraisableHookArgs) -> None:
         """Stay silent if a finaliser has swallowed the exception; it is raised again."""
@@ -125,6 +133,16 @@ def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return True
+
+
+def _is_disguised(error: BaseException) -> bool:
+    """Whether an exception says that it was caused by an :class:`OverdueError`; pydantic's serializers make such."""
+    seen: BaseException | None = error
+    while isinstance(seen, Exception):
+        if OverdueError.__name__ in str(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _raise_in(thread: int) -> None:

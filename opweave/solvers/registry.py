@@ -259,11 +259,23 @@ def _load(kind: str | None = None) -> None:
         generic.complete(each)
 
 
-def _load_own(kind: str | None) -> None:
-    """Import opweave's own solvers of one problem kind, or of all kinds."""
+def _load_default(kind: str) -> None:
+    """Import the default solver of a problem kind and its baselines, which takes less time than all solvers."""
+    if kind not in _KINDS:
+        _load(kind)
+        return
+    with WholeImports():
+        load_plugins()
+        _load_own(kind, "default")
+        importlib.import_module("opweave.solvers.extended").extend_plans(kind)
+
+
+def _load_own(kind: str | None, *modules: str) -> None:
+    """Import opweave's own solvers of one problem kind, or of all kinds: the default ones first, then the others."""
     for each in _KINDS:
-        if kind in (None, each):
-            importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.registered")
+        for module in modules or ("default", "registered"):
+            if kind in (None, each):
+                importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.{module}")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -273,7 +285,7 @@ def load_solvers(kind: str | None = None) -> list[Solver]:
 
 
 def registered(kind: str) -> list[Solver]:
-    """List the solvers of a problem kind that are known by now, in the order of their registration."""
+    """The solvers of a problem kind that are known by now; :func:`load_solvers` imports the others first."""
     return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
@@ -326,8 +338,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     SolverNotAvailableError
         When it cannot run on this machine; the message contains the command that installs what is missing.
     """
-    _load(problem.kind)
-    solver = _SOLVERS.get((problem.kind, name))
+    solver = _found(problem.kind, name)
     if solver is None:
         known = [key for kind, key in _SOLVERS if kind == problem.kind]
         has = f"{type(problem).__name__} has no solver {name!r}; it has: {', '.join(known)}"
@@ -338,10 +349,18 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     return solver
 
 
+def _found(kind: str, name: str) -> Solver | None:
+    """The solver of that name; all solvers are imported only if the name is not that of the default or a baseline."""
+    for load in (_load_default, _load):
+        load(kind)
+        if (kind, name) in _SOLVERS:
+            return _SOLVERS[kind, name]
+    return None
+
+
 def is_available(problem: Problem[Any, Any], name: str) -> bool:
     """Whether the problem has a solver of that name that can run on this machine."""
-    _load(problem.kind)
-    solver = _SOLVERS.get((problem.kind, name))
+    solver = _found(problem.kind, name)
     return solver is not None and solver.missing() is None and problem.reading in solver.readings
 
 

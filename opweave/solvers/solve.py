@@ -28,7 +28,7 @@ from opweave.solvers.arguments import (
     checked_whole,
     start_run,
 )
-from opweave.solvers.fallback import plan_first, with_baseline
+from opweave.solvers.fallback import comes_too_late, plan_first, with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver
@@ -199,7 +199,9 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) 
         check_abilities(problem, chosen, run)
         start_run(problem, run)
         plan_first(problem, chosen, run, referee)
-        outcome = with_baseline(problem, run, referee, _run_in_time(problem, chosen, run))
+        late = comes_too_late(problem, chosen, run)
+        outcome = Outcome(Termination.TIME_LIMIT) if late else _run_in_time(problem, chosen, run)
+        outcome = with_baseline(problem, run, referee, outcome)
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, distinct
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
@@ -76,7 +76,7 @@ def _(problem: MemoryOrdering) -> int:
 def _touched(rows: Adjacency, storage: IntArray) -> IntArray:
     """Pairs (operator, storage) without repetitions. Shape (pairs, 2)."""
     count = max(1, len(storage))
-    pairs = np.unique(rows.heads() * count + storage[rows.items])
+    pairs = distinct(rows.heads() * count + storage[rows.items])
     return np.column_stack(np.divmod(pairs, count))
 
 
@@ -99,14 +99,13 @@ def _(problem: Placement) -> float:
 @trivial_bound.register
 def _(problem: BatchedMapping) -> float:
     """The path of one input with every batch at its fastest, and all work at its fastest rate divided among devices."""
-    names, devices = problem.graph.operator_ids, [device.name for device in problem.cluster.devices]
-    sizes = [size for size in problem.costs.batches if size <= problem.batch]
-    if not sizes or not names:
+    seconds = problem.times
+    if not seconds.size:
         return 0.0
-    seconds = np.stack([problem.costs.array(names, devices, size) for size in sizes], axis=2)
-    least = _least(seconds.reshape(len(names), -1))
-    rate = _least((seconds / np.asarray(sizes)).reshape(len(names), -1))
-    return _safe(max(_longest_path(problem.graph, least), problem.batch * float(rate.sum()) / len(devices)))
+    count, devices, _ = seconds.shape
+    least = _least(seconds.reshape(count, -1))
+    rate = _least((seconds / np.asarray(problem.sizes)).reshape(count, -1))
+    return _safe(max(_longest_path(problem.graph, least), problem.batch * float(rate.sum()) / devices))
 
 
 @trivial_bound.register

@@ -195,6 +195,23 @@ class NotAsListed(ow.Constraint):
             yield ow.Violation(rule="listed", message="this order is not welcome")
 
 
+@pytest.mark.parametrize("kind", ["slicing", "batched"])
+def test_a_problem_under_other_constraints_keeps_what_they_do_not_touch(kind: str) -> None:
+    problem = PROBLEMS[kind]("100")
+    capped = problem.under([ow.MemoryCap(device="a", bytes=2**40)])
+    assert capped.known_seconds is problem.known_seconds
+    assert capped.memory_limits["a"] == 2**40 != problem.memory_limits["a"]
+    assert capped == type(problem)(**{name: getattr(capped, name) for name in type(problem).model_fields})
+
+
+def test_no_search_begins_that_could_only_come_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A baseline has the plan of 2,000 storages whose time limit is as if there were millions."""
+    monkeypatch.setattr(fallback, "PLAN_PER_OPERATOR", 1.0)
+    result = ow.solve(PROBLEMS["layout"]("2000"), time_limit=0.1)
+    assert result.verified
+    assert "'size_classes' made one" in (result.reason or "")
+
+
 def test_a_late_plan_obeys_a_rule_that_no_baseline_knows() -> None:
     problem = PROBLEMS["ordering"]("2000").model_copy(update={"constraints": (NotAsListed(),)})
     result = ow.solve(problem, time_limit=1e-3)

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from pydantic import BaseModel, field_serializer
 
 from opweave.solvers import overdue
 from opweave.solvers.overdue import Interrupter, OverdueError
@@ -40,6 +41,27 @@ def test_an_endless_loop_ends() -> None:
     with pytest.raises(OverdueError), Interrupter(Countdown(0.05)):
         spin(60.0)
     assert 0.05 <= time.perf_counter() - began < 10.0
+
+
+class Slow(BaseModel):
+    """Takes long to write, and pydantic says in its own words what went wrong."""
+
+    number: int = 0
+
+    @field_serializer("number")
+    def slowly(self, value: int) -> int:
+        spin(60.0)
+        return value
+
+
+def test_a_library_that_renames_the_exception_is_understood() -> None:
+    with pytest.raises(OverdueError), Interrupter(Countdown(0.05)):
+        Slow().model_dump_json()
+
+
+def test_another_exception_stays_what_it_is() -> None:
+    with pytest.raises(ValueError, match="mine"), Interrupter(Countdown(60.0)):
+        raise ValueError("mine")
 
 
 def test_what_ends_in_time_is_left_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,16 @@ from functools import cached_property
 import numpy as np
 
 from opweave.formulations.once import once
-from opweave.problems.arrays import NO_LIMIT, BoolArray, BoolMatrix, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import (
+    NO_LIMIT,
+    BoolArray,
+    BoolMatrix,
+    FloatArray,
+    FloatMatrix,
+    IntArray,
+    IntMatrix,
+    distinct,
+)
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout, united
 from opweave.problems.spec import FrozenDict
 
@@ -74,7 +82,7 @@ class LayoutInstance:
 
     def name(self, row: int) -> str:
         """The id of a block's first storage."""
-        return self.problem.blocks[row].members[0].id
+        return self.problem.columns.firsts[row]
 
     @cached_property
     def solid(self) -> BoolArray:
@@ -86,7 +94,7 @@ class LayoutInstance:
         """Bytes of which every offset of some best layout is a multiple."""
         aligned = np.concatenate([self.alignment, self.pool_alignment])
         steps = [self.bytes[self.solid], self.fixed[self.fixed > 0], aligned[aligned > 1]]
-        return max(1, math.gcd(*(int(size) for size in np.unique(np.concatenate(steps)))))
+        return max(1, int(np.gcd.reduce(np.concatenate(steps), initial=0)))
 
     @cached_property
     def height(self) -> int:
@@ -141,24 +149,24 @@ class LayoutInstance:
     def layout(self, offset: IntArray, pool: IntArray | None = None) -> Layout:
         """The solution for offsets and pools of the blocks; None for the first pool. Both of shape (blocks,)."""
         problem, known = self.problem, offset.tolist()
-        offsets: dict[str, int] = {}
-        pools: dict[str, str] = {}
-        if len(problem.pools) == 1 and not problem.in_place:
-            offsets = dict(zip([each.id for each in problem.lifetimes], known, strict=True))
-            return Layout.made_of(offset=FrozenDict(offsets), pool=FrozenDict())
         places = np.zeros(len(self), dtype=np.int64) if pool is None else pool
+        words, firsts = [each.name for each in problem.pools], problem.columns.firsts
+        offsets = dict(zip(firsts, known, strict=True))
+        pools = {} if len(words) == 1 else dict(zip(firsts, map(words.__getitem__, places.tolist()), strict=True))
+        if not problem.in_place:
+            return Layout.made_of(offset=FrozenDict(offsets), pool=FrozenDict(pools))
         for block, at, number in zip(problem.blocks, known, places.tolist(), strict=True):
             for each in block.members:
-                offsets[each.id], pools[each.id] = at, problem.pools[number].name
+                offsets[each.id], pools[each.id] = at, words[number]
         order = [each.id for each in problem.lifetimes]
         return Layout.made_of(
             offset=FrozenDict({name: offsets[name] for name in order}),
-            pool=FrozenDict({} if len(problem.pools) == 1 else {name: pools[name] for name in order}),
+            pool=FrozenDict({} if len(words) == 1 else {name: pools[name] for name in order}),
         )
 
     def places(self, layout: Layout) -> tuple[IntArray, IntArray]:
         """Offsets and pools of the blocks in a valid solution; the opposite of :meth:`layout`."""
-        firsts = [block.members[0].id for block in self.problem.blocks]
+        firsts = self.problem.columns.firsts
         pools = [self.problem.pool_index[self.problem.pool_of(layout, name) or ""] for name in firsts]
         offsets = [layout.offset[name] for name in firsts]
         return np.asarray(offsets, dtype=np.int64), np.asarray(pools, dtype=np.int64)
@@ -182,19 +190,14 @@ def live_bytes(begin: IntArray, end: IntArray, size: IntArray, sections: int) ->
 @once
 def lower(problem: MemoryLayout) -> LayoutInstance:
     """The arrays of a problem."""
-    blocks, pools = problem.blocks, problem.pools
-    begin = np.asarray([block.begin for block in blocks], dtype=np.float64)
-    end = np.asarray([block.end for block in blocks], dtype=np.float64)
-    moment = np.unique(np.concatenate([begin, end]))
-    size = np.asarray([block.bytes for block in blocks], dtype=np.int64)
+    columns, pools = problem.columns, problem.pools
+    begin, end, size, alignment = columns.begin, columns.end, columns.bytes, columns.alignment
+    moment = distinct(np.concatenate([begin, end]))
     capacity = np.asarray([NO_LIMIT if pool.bytes is None else pool.bytes for pool in pools], dtype=np.int64)
     pool_alignment = np.asarray([pool.alignment for pool in pools], dtype=np.int64)
-    given = ([problem.fixed[each.id] for each in block.members if each.id in problem.fixed] for block in blocks)
-    known = [places[0] if places else -1 for places in given] if problem.fixed else [-1] * len(blocks)
-    fixed = np.asarray(known, dtype=np.int64)
-    alignment = np.asarray([max([each.alignment for each in block.members]) for block in blocks], dtype=np.int64)
+    fixed = _fixed(problem)
     at = np.maximum(fixed, 0)
-    fits = ((at + size)[:, None] <= capacity) | ~((size > 0) & (end > begin))[:, None]
+    fits = ((at + size)[:, None] <= capacity) | ~columns.solid[:, None]
     aligned = (at[:, None] % pool_alignment == 0) & (at % alignment == 0)[:, None]
     return LayoutInstance(
         problem=problem,
@@ -212,23 +215,33 @@ def lower(problem: MemoryLayout) -> LayoutInstance:
     )
 
 
+def _fixed(problem: MemoryLayout) -> IntArray:
+    """The given offset of every block; -1 for none. Shape (blocks,)."""
+    if not problem.fixed:
+        return np.full(len(problem.columns.names), -1, dtype=np.int64)
+    given = ([problem.fixed[each.id] for each in block.members if each.id in problem.fixed] for block in problem.blocks)
+    return np.asarray([places[0] if places else -1 for places in given], dtype=np.int64)
+
+
 def _welcome(problem: MemoryLayout) -> BoolMatrix:
     """Whether a block's own pools and its operators let it stand in a pool. Shape (blocks, pools)."""
-    blocks, pools = problem.blocks, problem.pools
+    pools = problem.pools
     free = all(pool.operators is None for pool in pools) and all(each.pools is None for each in problem.lifetimes)
     if free:
-        return np.ones((len(blocks), len(pools)), dtype=bool)
+        return np.ones((len(problem.columns.names), len(pools)), dtype=bool)
+    blocks = problem.blocks
     welcome = [[all(problem.may_stand_in(each, pool) for each in block.members) for pool in pools] for block in blocks]
     return np.asarray(welcome, dtype=bool).reshape(len(blocks), len(pools))
 
 
 def _seconds(problem: MemoryLayout) -> FloatMatrix:
     """Seconds in which a block is written and read in a pool. Shape (blocks, pools)."""
-    blocks, pools = problem.blocks, problem.pools
+    pools, count = problem.pools, len(problem.columns.names)
     if all(pool.speed is None for pool in pools):
-        return np.zeros((len(blocks), len(pools)))
-    if len(blocks) == len(problem.lifetimes):
+        return np.zeros((count, len(pools)))
+    if count == len(problem.lifetimes):
         return np.divide.outer(problem.moved, np.asarray([pool.speed or np.inf for pool in pools], dtype=np.float64))
+    blocks = problem.blocks
     seconds = [[sum(pool.seconds(each.moved) for each in block.members) for pool in pools] for block in blocks]
     return np.asarray(seconds, dtype=np.float64).reshape(len(blocks), len(pools))
 
@@ -236,7 +249,7 @@ def _seconds(problem: MemoryLayout) -> FloatMatrix:
 def _companions(problem: MemoryLayout) -> dict[str, IntArray]:
     """Teams of blocks that share a pool, and pairs that do not."""
     if not problem.together and not problem.apart:
-        return {"team": np.arange(len(problem.blocks)), "apart": np.zeros((0, 2), dtype=np.int64)}
+        return {"team": np.arange(len(problem.columns.names)), "apart": np.zeros((0, 2), dtype=np.int64)}
     block = {each.id: row for row, block in enumerate(problem.blocks) for each in block.members}
     names = {str(row): row for row in range(len(problem.blocks))}
     groups = [[str(block[name]) for name in group] for group in problem.together]

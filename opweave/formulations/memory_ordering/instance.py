@@ -11,7 +11,6 @@ and do not depend on the order in which D was run; f is submodular. A step that 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +98,7 @@ class OrderingInstance:
 
     def granularity(self) -> int:
         """Greatest common divisor of all sizes, so every footprint is a multiple of it (1 if all sizes are zero)."""
-        return max(1, math.gcd(*(int(x) for x in np.unique(np.concatenate([self.size, self.workspace])))))
+        return max(1, int(np.gcd.reduce(np.concatenate([self.size, self.workspace]), initial=0)))
 
     def ordering(self, order: IntArray) -> Ordering:
         """Convert operator positions to a solution."""

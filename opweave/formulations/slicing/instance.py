@@ -146,12 +146,13 @@ class SlicingInstance:
         """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1)."""
         words = ("rows", "channels")
         inner = slice(self.first, self.first + len(self.names))
-        rows = zip(self.names, self.whole[inner].tolist(), mode[inner].tolist(), cuts[inner].tolist(), strict=True)
-        slices = {
-            name: Slice.made_of(dimension="whole" if whole else words[chosen], cuts=tuple(cut))
-            for name, whole, chosen, cut in rows
-        }
-        return Slices.made_of(devices=self.devices, slices=FrozenDict(slices), order=self.names)
+        chosen = zip(self.whole[inner].tolist(), mode[inner].tolist(), strict=True)
+        slices = Slice.made_of_rows(
+            dimension=["whole" if whole else words[which] for whole, which in chosen],
+            cuts=map(tuple, cuts[inner].tolist()),
+        )
+        named = FrozenDict(zip(self.names, slices, strict=True))
+        return Slices.made_of(devices=self.devices, slices=named, order=self.names)
 
     def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:
         """Modes and cuts of a solution that can be replayed."""

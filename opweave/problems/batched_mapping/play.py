@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -43,13 +43,25 @@ class Played:
     listed: int
 
 
-def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
-    """Run every batch and transfer at the times of the schedule.
+class Columns(NamedTuple):
+    """The batches of a schedule as columns: operator and device, -1 if unknown, and number of inputs. (batches,) each.
+
+    ``inputs`` has the inputs of all batches, one batch behind the other. (inputs,)
+    """
+
+    operator: IntArray
+    device: IntArray
+    number: IntArray
+    inputs: IntArray
+
+
+def play(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Played:
+    """Run every batch and transfer at the times of the schedule, whose columns are given.
 
     A transfer that is not listed starts as soon as its tensor is available.
     """
-    runs = _runs(problem, solution)
-    needs, reads, taker = _needs(problem, solution, runs)
+    runs = _runs(problem, solution, columns)
+    needs, reads, taker = _needs(problem, columns.inputs, runs)
     listed = _listed(problem, solution, needs)
     met = np.zeros(len(needs), dtype=bool)
     met[listed.need[listed.need >= 0]] = True
@@ -61,29 +73,26 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
     return Played(timeline, runs, needs, taker, sent, len(listed))
 
 
-def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
+def _runs(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Runs:
     start = np.asarray([batch.start for batch in solution.batches], dtype=np.float64)
-    operator, device, count = columns_of(problem, solution)
+    operator, device, count, _ = columns
     lasts = problem.times[operator, device, np.searchsorted(problem.sizes, count)]
     return Runs(operator, device, start, start + lasts, count)
 
 
-def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[IntArray, IntArray, IntArray]:
-    """Operator and device of every batch, -1 if unknown, and its number of inputs. Shape (batches,) each."""
+def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
+    """The batches of a schedule as columns."""
     operators, devices = problem.graph.operator_index, problem.cluster.device_index
-    return (
+    inputs = [batch.inputs for batch in solution.batches]
+    return Columns(
         np.asarray([operators.get(batch.operator, -1) for batch in solution.batches], dtype=np.int64),
         np.asarray([devices.get(batch.device, -1) for batch in solution.batches], dtype=np.int64),
-        np.asarray([len(batch.inputs) for batch in solution.batches], dtype=np.int64),
+        np.asarray(list(map(len, inputs)), dtype=np.int64),
+        np.fromiter(chain.from_iterable(inputs), dtype=np.int64),
     )
 
 
-def inputs_of(solution: BatchedSchedule) -> IntArray:
-    """The inputs of all batches, one batch behind the other. Shape (inputs,)."""
-    return np.fromiter(chain.from_iterable(batch.inputs for batch in solution.batches), dtype=np.int64)
-
-
-def _needs(problem: BatchedMapping, solution: BatchedSchedule, runs: Runs) -> tuple[Needs, Reads, IntArray]:
+def _needs(problem: BatchedMapping, inputs: IntArray, runs: Runs) -> tuple[Needs, Reads, IntArray]:
     """Follow every input along every tensor, from the batch that makes it to the batch that reads it.
 
     Returns
@@ -94,7 +103,7 @@ def _needs(problem: BatchedMapping, solution: BatchedSchedule, runs: Runs) -> tu
     arrays, devices = problem.graph.arrays, len(problem.cluster.devices)
     run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
     run = np.repeat(np.arange(len(runs.operator)), runs.count)
-    run_of[runs.operator[run], inputs_of(solution)] = run
+    run_of[runs.operator[run], inputs] = run
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
     reader, tensor = reader[inner], tensor[inner]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray, IntArray, distinct
 from opweave.problems.batched_mapping.details import BatchedDetails
 from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import device_table, needless, overfull, route, unknown_ends, without_link
@@ -18,30 +18,31 @@ from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.batched_mapping.play import Played, columns_of, inputs_of, play
+from opweave.problems.batched_mapping.play import Columns, Played, columns_of, play
 
 SHOWN_INPUTS = 8
 
 
 def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
     """Judge a solution against all rules except the side constraints."""
-    unusable = list(_unusable(problem, solution))
+    columns = columns_of(problem, solution)
+    unusable = list(_unusable(problem, solution, columns))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
-    played = play(problem, solution)
+    played = play(problem, solution, columns)
     held = problem.memory_of_runs(played.runs.operator, played.runs.device, played.runs.count)
     broken = tuple(_violations(problem, solution, played, held))
     judged: Evaluation[BatchedDetails] = Evaluation(objective=played.timeline.end, violations=broken)
     return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
 
 
-def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
+def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Iterator[Violation]:
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
-    operator, device, count = columns_of(problem, solution)
-    numbers = np.minimum(inputs_of(solution), problem.batch)  # larger ones have their own rule
+    operator, device, count, inputs = columns
+    numbers = np.minimum(inputs, problem.batch)  # larger ones have their own rule
     for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
         yield from _wrong_batch(problem, solution.batches[row])
-    if len(np.unique(operator * len(problem.cluster.devices) + device)) < len(operator):
+    if len(distinct(operator * len(problem.cluster.devices) + device)) < len(operator):
         yield from _several_batches(solution)
     times = _times(problem, operator, count, numbers)
     for row in np.flatnonzero((times != 1).any(axis=1)).tolist():

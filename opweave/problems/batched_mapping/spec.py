@@ -182,6 +182,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
     unit: ClassVar[str] = "seconds"
+    _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -310,7 +311,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     def memory_by_device(self, solution: BatchedSchedule) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        return self.memory_of_runs(*columns_of(self, solution))
+        return self.memory_of_runs(*columns_of(self, solution)[:3])
 
     def memory_of_runs(self, operator: IntArray, device: IntArray, count: IntArray) -> Mapping[str, int]:
         """Bytes that every device holds, from the columns of :func:`columns_of`."""

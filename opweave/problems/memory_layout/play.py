@@ -8,55 +8,72 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Timeline
 
 if TYPE_CHECKING:
+    from opweave.problems.memory_layout.parts import Lifetime
     from opweave.problems.memory_layout.spec import Block, Layout, MemoryLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Solid:
-    """The blocks that take space, as columns.
+class Columns:
+    """The blocks as columns, in the order of the problem.
 
     Attributes
     ----------
-    rows
-        Their positions among all blocks. Shape (solid,).
-    begin, end, bytes
-        Of each of them. Shape (solid,).
+    begin, end, bytes, alignment
+        Of each of them. Shape (blocks,).
     firsts
         The id of each one's first storage.
     names
-        The name of every block, solid or not.
+        Its name.
     """
 
-    rows: IntArray
     begin: FloatArray
     end: FloatArray
     bytes: IntArray
+    alignment: IntArray
     firsts: tuple[str, ...]
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, blocks: Sequence[Block]) -> Solid:
-        """The columns of some blocks."""
-        rows = [row for row, block in enumerate(blocks) if block.bytes and block.end > block.begin]
-        some = [blocks[row] for row in rows]
+    def alone(cls, lifetimes: Sequence[Lifetime]) -> Columns:
+        """The columns of storages of which none shares its place."""
+        names = tuple([each.id for each in lifetimes])
         return cls(
-            rows=np.asarray(rows, dtype=np.int64),
-            begin=np.asarray([block.begin for block in some], dtype=np.float64),
-            end=np.asarray([block.end for block in some], dtype=np.float64),
-            bytes=np.asarray([block.bytes for block in some], dtype=np.int64),
-            firsts=tuple(block.members[0].id for block in some),
+            begin=np.asarray([each.begin for each in lifetimes], dtype=np.float64),
+            end=np.asarray([each.end for each in lifetimes], dtype=np.float64),
+            bytes=np.asarray([each.bytes for each in lifetimes], dtype=np.int64),
+            alignment=np.asarray([each.alignment for each in lifetimes], dtype=np.int64),
+            firsts=names,
+            names=names,
+        )
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Columns:
+        """The columns of some blocks."""
+        return cls(
+            begin=np.asarray([block.begin for block in blocks], dtype=np.float64),
+            end=np.asarray([block.end for block in blocks], dtype=np.float64),
+            bytes=np.asarray([block.bytes for block in blocks], dtype=np.int64),
+            alignment=np.asarray([max(each.alignment for each in block.members) for block in blocks], dtype=np.int64),
+            firsts=tuple(block.members[0].id for block in blocks),
             names=tuple(block.members[0].id if len(block.members) == 1 else block.name for block in blocks),
         )
 
     @property
+    def solid(self) -> BoolArray:
+        """Which blocks take space. Shape (blocks,)."""
+        return (self.bytes > 0) & (self.end > self.begin)
+
+    @property
     def live_peak(self) -> int:
         """The most bytes that live at any time."""
-        change = np.concatenate([self.bytes, -self.bytes])
-        order = np.lexsort((change, np.concatenate([self.begin, self.end])))
+        solid = self.solid
+        size = self.bytes[solid]
+        change = np.concatenate([size, -size])
+        order = np.lexsort((change, np.concatenate([self.begin[solid], self.end[solid]])))
         return int(np.cumsum(change[order]).max(initial=0))
 
 
@@ -67,20 +84,20 @@ def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
 
 def play_in(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None]) -> Timeline | None:
     """As :func:`play`, given the pool of every storage."""
-    offsets, blocks = dict(solution.offset.items()), problem.blocks
+    offsets, columns = dict(solution.offset.items()), problem.columns
     if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
         return None
-    solid = problem.solid
-    at = [offsets[name] for name in solid.firsts]
-    where = [pools_of[name] or 0 for name in solid.firsts] if len(problem.pools) > 1 else [0] * len(at)
+    solid = np.flatnonzero(columns.solid)
+    at = [offsets[name] for name in columns.firsts]
+    where = [pools_of[name] or 0 for name in columns.firsts] if len(problem.pools) > 1 else [0] * len(at)
     lifetimes = Lifetimes(
-        storage=solid.rows,
-        resource=np.asarray(where, dtype=np.int64),
-        begin=solid.begin,
-        end=solid.end,
-        bytes=solid.bytes,
-        offset=np.asarray(at, dtype=np.int64),
+        storage=solid,
+        resource=np.asarray(where, dtype=np.int64)[solid],
+        begin=columns.begin[solid],
+        end=columns.end[solid],
+        bytes=columns.bytes[solid],
+        offset=np.asarray(at, dtype=np.int64)[solid],
     )
-    names = Names(solid.names, 0, len(blocks))
+    names = Names(columns.names, 0, len(columns.names))
     pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
     return Timeline("seconds", pools, names, Recorder().activities(), lifetimes)

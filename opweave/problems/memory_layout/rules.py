@@ -14,7 +14,7 @@ from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
 from opweave.problems.memory_layout.parts import Lifetime, Pool
 from opweave.problems.memory_layout.play import play_in
 from opweave.problems.solution import Evaluation, Violation
-from opweave.problems.timeline import Timeline
+from opweave.problems.timeline import Lifetimes, Timeline
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
@@ -78,6 +78,10 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
     offsets = dict(solution.offset.items())
     free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
     step = max(pool.alignment for pool in problem.pools)
+    if free and not problem.in_place and all(each.pools is None for each in problem.lifetimes):
+        at = np.asarray([offsets[name] for name in problem.columns.firsts], dtype=np.int64)
+        if not (at % step).any() and not (at % problem.columns.alignment).any():
+            return
     for each in problem.lifetimes:
         offset = offsets[each.id]
         if free and each.pools is None and not offset % step and not offset % each.alignment:
@@ -103,7 +107,8 @@ def _why(storage: Lifetime, pool: Pool) -> str:
 
 def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
     """Check storages that share a place, must share a pool, or must not."""
-    for block in (each for each in problem.blocks if len(each.members) > 1):
+    blocks = problem.blocks if problem.in_place else ()
+    for block in (each for each in blocks if len(each.members) > 1):
         first, *others = (each.id for each in block.members)
         for name in others:
             here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
@@ -140,6 +145,8 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
     """
     lives = timeline.lifetimes
     assert lives.offset is not None
+    if stands_in_slots(lives):
+        return
     rows = np.arange(len(lives.begin))
     begins = np.repeat([1, 0], len(rows))
     events = np.lexsort((np.tile(rows, 2), begins, np.concatenate([lives.begin, lives.end])))
@@ -163,6 +170,26 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
         where = timeline.resources[resource[row]].name
         message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"
         yield Violation(rule="overlap", message=message, excess=float(most))
+
+
+def stands_in_slots(lives: Lifetimes) -> bool:
+    """Whether storages that share bytes all begin at one offset and live one after the other, as allocators put them.
+
+    Nothing overlaps then, and this takes a hundredth of the time of looking at all moments.
+    """
+    assert lives.offset is not None
+    order = np.lexsort((lives.end, lives.begin, lives.offset, lives.resource))
+    resource, offset, begin, end, size = (
+        column[order] for column in (lives.resource, lives.offset, lives.begin, lives.end, lives.bytes)
+    )
+    same = resource[1:] == resource[:-1]
+    again = same & (offset[1:] == offset[:-1])
+    new = np.concatenate(([True], ~again))[: len(order)]
+    slot = np.cumsum(new) - 1
+    top = np.zeros(int(slot[-1]) + 1 if len(slot) else 0, dtype=np.int64)
+    np.maximum.at(top, slot, offset + size)
+    apart = (resource[new][1:] != resource[new][:-1]) | (offset[new][1:] >= top[:-1])
+    return bool(apart.all() and (begin[1:] >= end[:-1])[again].all())
 
 
 def _capacities(problem: MemoryLayout, details: LayoutDetails) -> Iterator[Violation]:

@@ -20,7 +20,7 @@ from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
 from opweave.problems.looks import Bare
 from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
 from opweave.problems.memory_layout.parts import Lifetime, Pool
-from opweave.problems.memory_layout.play import Solid, play
+from opweave.problems.memory_layout.play import Columns, play
 from opweave.problems.memory_layout.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
@@ -145,7 +145,7 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         slowest = max((pool.seconds(sum(each.moved for each in self.lifetimes)) for pool in self.pools), default=0.0)
         if slowest > MAX_SECONDS:
             raise ValueError(f"the traffic could take {slowest:.3g} seconds; speeds are in bytes per second")
-        for block in self.blocks:
+        for block in self.blocks if self.fixed and self.in_place else ():
             places = {self.fixed[each.id] for each in block.members if each.id in self.fixed}
             if len(places) > 1:
                 raise ValueError(f"{block.name} stand at one place, but have several fixed offsets")
@@ -216,12 +216,12 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def live_peak(self) -> int:
         """The most bytes that live at any time, in all pools together; no layout needs less."""
-        return self.solid.live_peak
+        return self.columns.live_peak
 
     @cached_property
-    def solid(self) -> Solid:
-        """The blocks that take space, as columns."""
-        return Solid.of(self.blocks)
+    def columns(self) -> Columns:
+        """The blocks as columns."""
+        return Columns.of(self.blocks) if self.in_place else Columns.alone(self.lifetimes)
 
     @cached_property
     def moved(self) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.slicing.geometry import Geometry
+from opweave.problems.slicing.geometry import Cutting, Geometry
 from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
@@ -79,24 +80,19 @@ class Columns:
 def columns_of(problem: Slicing) -> Columns:
     """Write a problem as columns."""
     graph, arrays = problem.graph, problem.graph.arrays
-    cuttings = [problem.cuttings[op.id] for op in graph.operators]
-    lengths = [tuple(cut.lengths.get(word, 0) for word in DIMENSIONS) if cut.lengths else (1, 0, 0) for cut in cuttings]
-    extents = [problem.extents[tensor.id] for tensor in graph.tensors]
-    sizes = np.asarray([(each.channels, each.rows, each.cell_bytes) for each in extents], dtype=np.int64)
-    channels, rows, cell = sizes.reshape(-1, 3).T
+    cuttings, extents = problem.cuttings.values(), problem.extents.values()  # in the graph's order
+    lengths = _lengths(cuttings)
+    channels = np.asarray([each.channels for each in extents], dtype=np.int64)
     forms = [cut.geometry or NO_GEOMETRY for cut in cuttings]
-    shapes = [
-        (each.stride, each.padding, each.reach, each.groups, READINGS.index(each.channels), cut.geometry is not None)
-        for each, cut in zip(forms, cuttings, strict=True)
-    ]
-    stride, padding, reach, groups, reading, known = np.asarray(shapes, dtype=np.int64).reshape(-1, 6).T
+    groups = np.asarray([each.groups for each in forms], dtype=np.int64)
+    reading = {word: position for position, word in enumerate(READINGS)}
     tensor, operator = arrays.reads.items, arrays.reads.heads()
     before = np.concatenate(([0], np.cumsum(channels[tensor])))
     summed = np.concatenate(([0], np.cumsum(graph.parameter_sizes[graph.uses.items], dtype=object)))
     weights = (summed[graph.uses.start[1:]] - summed[graph.uses.start[:-1]]).tolist()
     spaces = graph.workspace_sizes.tolist()
     read = int((arrays.tensor_bytes[tensor].astype(np.float64)).sum())
-    longest = max(chain.from_iterable(lengths), default=1) * len(problem.cluster.devices)
+    longest = int(lengths.max(initial=1)) * len(problem.cluster.devices)
     largest = max([*weights, *spaces, int(groups.max(initial=1))]) * longest
     number = np.int64 if max(largest, 2 * (read + sum(weights) + sum(spaces))) < EXACT else object
     seconds = problem.costs.array(graph.operator_ids, [each.name for each in problem.cluster.devices])
@@ -106,15 +102,15 @@ def columns_of(problem: Slicing) -> Columns:
         producer=arrays.producer[tensor],
         offset=before[:-1] - before[arrays.reads.start[operator]],
         channels=channels,
-        rows=rows,
-        cell=cell,
-        known=known.astype(bool),
-        stride=stride,
-        padding=padding,
-        reach=reach,
+        rows=np.asarray([each.rows for each in extents], dtype=np.int64),
+        cell=np.asarray([each.cell_bytes for each in extents], dtype=np.int64),
+        known=np.asarray([cut.geometry is not None for cut in cuttings], dtype=bool),
+        stride=np.asarray([each.stride for each in forms], dtype=np.int64),
+        padding=np.asarray([each.padding for each in forms], dtype=np.int64),
+        reach=np.asarray([each.reach for each in forms], dtype=np.int64),
         groups=groups,
-        reading=reading,
-        length=np.asarray(lengths, dtype=np.int64).reshape(-1, len(DIMENSIONS)),
+        reading=np.asarray([reading[each.channels] for each in forms], dtype=np.int64),
+        length=lengths,
         seconds=seconds,
         fixed=np.minimum(_fixed(problem), seconds),
         weight=np.asarray(weights, dtype=number),
@@ -123,12 +119,20 @@ def columns_of(problem: Slicing) -> Columns:
     )
 
 
+def _lengths(cuttings: Iterable[Cutting]) -> IntArray:
+    """Length of every operator along every dimension. Shape (operators, dimensions)."""
+    whole = {DIMENSIONS[WHOLE]: 1}
+    known = [cut.lengths or whole for cut in cuttings]
+    return np.stack([np.asarray([each.get(word, 0) for each in known], dtype=np.int64) for word in DIMENSIONS], axis=1)
+
+
 def _fixed(problem: Slicing) -> FloatArray:
     """Seconds that an operator of each kind takes on each device however small its part is."""
-    kinds = {kind: row for row, kind in enumerate(dict.fromkeys(op.kind for op in problem.graph.operators))}
+    kind_of = [op.kind for op in problem.graph.operators]
+    kinds = {kind: row for row, kind in enumerate(dict.fromkeys(kind_of))}
     known = {kind: problem.overhead_seconds.get(kind, FrozenDict[str, float]()) for kind in kinds}
     table = [[known[kind].get(each.name, each.launch_seconds) for each in problem.cluster.devices] for kind in kinds]
-    row = np.asarray([kinds[op.kind] for op in problem.graph.operators], dtype=np.int64)
+    row = np.asarray([kinds[kind] for kind in kind_of], dtype=np.int64)
     return np.asarray(table, dtype=np.float64).reshape(len(kinds), len(problem.cluster.devices))[row]
 
 
@@ -155,12 +159,12 @@ def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
     index, count = problem.graph.operator_index, len(problem.graph.operators)
     if len(solution.order) != count or solution.slices.keys() != index.keys() or set(solution.order) != index.keys():
         return None
-    slices = list(map(solution.slices.__getitem__, index))
-    wide = len(problem.cluster.devices) + 1
-    if any(len(each.cuts) != wide for each in slices):
+    slices = list(map(dict(solution.slices.items()).__getitem__, index))
+    wide, rows = len(problem.cluster.devices) + 1, [each.cuts for each in slices]
+    if not {wide}.issuperset(map(len, rows)):
         return None
     try:
-        cuts = np.asarray([each.cuts for each in slices], dtype=np.int64).reshape(count, wide)
+        cuts = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=count * wide).reshape(count, wide)
     except OverflowError:
         return None
     word = {dimension: position for position, dimension in enumerate(DIMENSIONS)}

@@ -157,8 +157,9 @@ class Played:
         held[-1] += [total if name == problem.output_device else 0 for name in self._devices]
         self.peak = dict(zip(self._devices, held.max(axis=0).tolist(), strict=True))
         """The most bytes that every device holds."""
-        names = (None, *(problem.graph.operators[row].id for row in plan.order.tolist()), None)
-        self.peak_at = dict(zip(self._devices, map(names.__getitem__, held.argmax(axis=0).tolist()), strict=True))
+        runs = np.concatenate(([-1], plan.order, [-1]))[held.argmax(axis=0)].tolist()
+        names = (None if row < 0 else problem.graph.operator_ids[row] for row in runs)
+        self.peak_at = dict(zip(self._devices, names, strict=True))
         """The operator during which it does; None before the first and after the last."""
 
     def intervals(self) -> dict[str, tuple[float, float]]:

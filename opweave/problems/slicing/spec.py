@@ -158,6 +158,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
+    _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster

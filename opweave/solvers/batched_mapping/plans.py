@@ -68,13 +68,14 @@ def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:
     inputs = np.argsort(np.repeat(plan.where, instance.granule, axis=1), axis=1, kind="stable").ravel()
     last = np.cumsum(number * instance.granule)
     first, numbers = (last - number * instance.granule).tolist(), inputs.tolist()
-    columns = [column.tolist() for column in (operator, device, last, starts, ends)]
-    rows = list(zip(first, *columns, strict=True))
-    batches = (
-        Batch.made_of(
-            operator=instance.names[i], device=instance.devices[u], inputs=tuple(numbers[a:b]), start=start, end=end
-        )
-        for a, i, u, b, start, end in map(rows.__getitem__, np.lexsort((ends, starts)).tolist())
+    parts = [tuple(numbers[a:b]) for a, b in zip(first, last.tolist(), strict=True)]
+    rows = np.lexsort((ends, starts))
+    batches = Batch.made_of_rows(
+        operator=[instance.names[i] for i in operator[rows].tolist()],
+        device=[instance.devices[u] for u in device[rows].tolist()],
+        inputs=[parts[row] for row in rows.tolist()],
+        start=starts[rows].tolist(),
+        end=ends[rows].tolist(),
     )
     return BatchedSchedule.made_of(batches=tuple(batches), transfers=())
 

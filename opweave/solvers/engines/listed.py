@@ -18,7 +18,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.registration import ENGINES
-from opweave.solvers.registry import Solver, list_solvers, registered
+from opweave.solvers.registry import Solver, list_solvers, load_solvers
 
 TAKES = {engine.name: engine.takes for engine in (*(engine for engine, _, _ in ENGINES), CpSat())}
 """The kind of model that each engine solves."""
@@ -113,7 +113,7 @@ def _rows(problem: type[Problem[Any, Any]]) -> list[FormulationInfo]:
     rows = []
     for takes in (LinearModel, IntervalModel):
         names = formulation_names(problem.kind, takes)
-        engines = [solver for solver in registered(problem.kind) if TAKES.get(solver.name) is takes]
+        engines = [solver for solver in load_solvers(problem.kind) if TAKES.get(solver.name) is takes]
         rows += [_row(find_formulation(problem, name, takes), name == names[0], engines) for name in names]
     return sorted(rows, key=lambda row: not row.default)
 

@@ -6,6 +6,7 @@ Sources: Pisarchyk and Lee, "Efficient memory management for deep neural net inf
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from functools import partial
 
@@ -33,6 +34,10 @@ from opweave.solvers.run import Run
 
 CLASS_BITS = 3
 """Leading bits of a size class: at most a fifth of a slot is unused."""
+
+LARGER = 2
+"""A storage takes a free slot of at most this many times its size, because a new slot costs more than what it wastes;
+but not in the fastest of several pools, where bytes are rare."""
 
 Rule = Callable[[LayoutInstance], Places | None]
 
@@ -111,9 +116,9 @@ def executorch(instance: LayoutInstance) -> Places | None:
 
 
 def size_classes(instance: LayoutInstance) -> Places | None:
-    """An allocator with size classes: a slot of the same class that is free, or a new one; fast, but wasteful.
+    """An allocator with size classes: the smallest free slot up to twice its size, or a new one; fast, but wasteful.
 
-    Of several pools, every storage takes the fastest that has such a slot or room for one.
+    Of several pools, every storage takes the fastest that has a free slot of its own class or room for a new one.
 
     Raises
     ------
@@ -126,25 +131,35 @@ def size_classes(instance: LayoutInstance) -> Places | None:
     step = int(max(instance.alignment.max(initial=1), instance.pool_alignment.max(initial=1)))
     finest = 2.0 ** (np.frexp(instance.bytes[rows].astype(np.float64))[1] - CLASS_BITS)
     unit = np.maximum(finest, step).astype(np.int64)  # both are powers of two
-    slot = (-(-instance.bytes[rows] // unit) * unit).tolist()
+    sizes, found = np.unique(-(-instance.bytes[rows] // unit) * unit, return_inverse=True)
+    beyond = np.searchsorted(sizes, (LARGER if len(instance.capacity) == 1 else 1) * sizes, side="right").tolist()
+    slot, own, size = found.tolist(), found.tolist(), sizes.tolist()
     prefer, capacity, count = fastest_first(instance), instance.capacity.tolist(), len(slot)
     kinds, kind = np.unique(prefer[rows], axis=0, return_inverse=True)
     ways = [[p for p in pools if p != NOWHERE] for pools in kinds.tolist()]
     choices = [ways[each] for each in kind.ravel().tolist()]
-    free: list[dict[int, list[int]]] = [{size: [] for size in slot} for _ in capacity]
+    free: list[list[list[int]]] = [[[] for _ in size] for _ in capacity]
+    vacant: list[list[int]] = [[] for _ in capacity]  # the classes of which there are free slots, ascending
     at, chosen, top = [0] * count, [0] * count, [0] * len(capacity)
     for event in events:
         j = event % count
         if event < count:
-            free[chosen[j]][slot[j]].append(at[j])
+            same = free[chosen[j]][slot[j]]
+            if not same:
+                insort(vacant[chosen[j]], slot[j])
+            same.append(at[j])
             continue
-        size = slot[j]
+        k = own[j]
         for p in choices[j]:
-            if free[p][size]:
-                chosen[j], at[j] = p, free[p][size].pop()
+            n = bisect_left(vacant[p], k)
+            if n < len(vacant[p]) and vacant[p][n] < beyond[k]:
+                slot[j] = vacant[p][n]
+                chosen[j], at[j] = p, free[p][slot[j]].pop()
+                if not free[p][slot[j]]:
+                    del vacant[p][n]
                 break
-            if top[p] + size <= capacity[p]:
-                chosen[j], at[j], top[p] = p, top[p], top[p] + size
+            if top[p] + size[k] <= capacity[p]:
+                chosen[j], at[j], top[p] = p, top[p], top[p] + size[k]
                 break
         else:
             return None

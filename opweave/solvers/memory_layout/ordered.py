@@ -248,8 +248,12 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     layout = problem.layout(order)
     left = run.until_overdue()  # the run's own time may be up; a first plan is built all the same
     scout = Run(time_limit=None if left == math.inf else max(0.0, left))
-    at_once = run.remaining() == 0.0 or (layout is not None and layout.size > PROMISED)
-    for rule in ("nearest_end", "tflm") if at_once else ("tflm", "nearest_end"):
+    rules: tuple[str, ...] = ("tflm", "nearest_end")
+    if run.remaining() == 0.0 or (layout is not None and layout.size > PROMISED):
+        rules = ("nearest_end", "tflm")
+    if run.remaining() == 0.0:
+        rules = ("size_classes", *rules)
+    for rule in rules:
         if layout is not None and scout.best is None:
             with scout.at_work():
                 go_on_with(layout, rule, scout)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray, IntMatrix
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray, IntMatrix, distinct
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.run import never
 
@@ -69,7 +69,7 @@ def sections_of(begin: FloatArray | IntArray, end: FloatArray | IntArray) -> tup
     >>> first.tolist(), after.tolist(), count
     ([0, 0, 1, 1], [2, 1, 2, 2], 2)
     """
-    starts, ends = np.unique(begin), np.sort(end)
+    starts, ends = distinct(begin), np.sort(end)
     ended = np.searchsorted(ends, starts, side="right")  # storages that ended at or before each start
     full = starts[np.append(np.diff(ended) > 0, True)] if len(starts) else starts
     first = np.searchsorted(full, begin, side="left")

@@ -218,8 +218,7 @@ def unknown_rules(problem: AnyProblem, supports: Iterable[str]) -> tuple[Constra
 
 def without(problem: AnyProblem, rules: Sequence[Constraint]) -> AnyProblem:
     """The problem without these side constraints."""
-    kept = tuple(each for each in problem.constraints if not any(each is rule for rule in rules))
-    return problem.model_copy(update={"constraints": kept})
+    return problem.under(each for each in problem.constraints if not any(each is rule for rule in rules))
 
 
 def narrower(problem: AnyProblem, rules: Sequence[Constraint], near: Solution | None = None) -> Iterator[AnyProblem]:
@@ -310,7 +309,7 @@ def _choices(problem: AnyProblem, rule: Constraint, where: Mapping[str, frozense
     except ContradictionError:
         return []
     ways.sort(key=lambda way: -_kept(way, where))
-    return [problem.model_copy(update={"constraints": (*problem.constraints, *way)}) for way in ways]
+    return [problem.under((*problem.constraints, *way)) for way in ways]
 
 
 def _kept(way: Way, where: Mapping[str, frozenset[str]]) -> int:

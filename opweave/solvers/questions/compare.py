@@ -12,7 +12,7 @@ from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
 from opweave.problems.spec import SCHEMA_VERSION
 from opweave.solvers.questions.answers import Answer, Answers, Question, Report, in_turn, reporting, row
-from opweave.solvers.registry import Feature, Solver, find_solver, is_available, registered
+from opweave.solvers.registry import Feature, Solver, find_solver, load_solvers
 
 AUTO = "auto"
 
@@ -124,7 +124,7 @@ def compare(
     ([('definition', 13), ('auto', 13)], 'definition', 1.0)
     """
     names = _named(problem, solvers)
-    known = {each.name: each for each in registered(problem.kind)}
+    known = {each.name: each for each in load_solvers(problem.kind)}
     given = dict(options or {})
     odd = next((name for name in given if name not in names), None)
     if odd is not None:
@@ -147,15 +147,14 @@ def compare(
 
 def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[str]:
     """The solvers to compare; a name that no solver has is refused before time is spent."""
-    is_available(problem, AUTO)  # all solvers of the problem are registered by now
     if solvers is None:
-        rows = (each for each in registered(problem.kind) if problem.reading in each.readings)
+        rows = (each for each in load_solvers(problem.kind) if problem.reading in each.readings)
         there = [each.name for each in rows if each.baseline and each.missing() is None]
         return [*there, AUTO]
     names = [solvers] if isinstance(solvers, str) else list(solvers)
     if not names:
         raise InvalidInputError("no solver is named; name at least one, or pass None for the baselines and 'auto'")
-    known = {each.name for each in registered(problem.kind)}
+    known = {each.name for each in load_solvers(problem.kind)}
     for name in names:
         if name not in known:
             find_solver(problem, name)

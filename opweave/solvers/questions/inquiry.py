@@ -18,7 +18,7 @@ from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.questions.assignment import Assigned, assigned, with_devices
 from opweave.solvers.questions.draft import Draft
-from opweave.solvers.registry import Feature, find_solver, registered
+from opweave.solvers.registry import Feature, find_solver, load_solvers
 from opweave.solvers.run import Observer, Progress
 from opweave.solvers.solve import solve
 
@@ -187,7 +187,7 @@ class Inquiry:
     def _provers(self, problem: AnyProblemType) -> list[str]:
         """Solvers of the problem that prove optima and know all its side constraints."""
         kinds = [type(constraint) for constraint in problem.constraints]
-        rows = (each for each in registered(problem.kind) if problem.reading in each.readings)
+        rows = (each for each in load_solvers(problem.kind) if problem.reading in each.readings)
         known = {each.name: each for each in rows if each.proves == "optimum"}
         able = [known[name] for name in PROVERS if name in known and known[name].missing() is None]
         return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]

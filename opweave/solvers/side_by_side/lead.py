@@ -17,6 +17,10 @@ from opweave.solvers.side_by_side.lane import spread
 from opweave.solvers.side_by_side.rounds import Rounds
 from opweave.solvers.side_by_side.team import Team
 
+SENDING_SECONDS = 100e-6
+"""Approximate seconds for each operator until another process has received a problem and begins. Below that, nothing is
+sent: the time would be up before the other process helps, and sending takes time from this one."""
+
 LOOK_SECONDS = 0.02
 """Seconds between checks of lanes that are still at work."""
 
@@ -59,6 +63,9 @@ def _exchanging(run: Run) -> Iterator[Exchange]:
 def _with_team(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: Exchange) -> Outcome:
     """Run the first lane here and the others in processes."""
     assert solver.lanes is not None
+    left = run.remaining()
+    if left is not None and left < SENDING_SECONDS * problem.size:
+        return solver.run(problem, run)
     lanes = solver.lanes(problem, run)
     if lanes[0].cores >= run.threads:
         return lanes[0].work(problem, run)  # an engine uses all cores

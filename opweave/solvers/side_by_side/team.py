@@ -75,7 +75,7 @@ class Team:
             with contextlib.suppress(OSError):
                 process.kill()
         for thread in self._threads:
-            thread.join(LAST_SECONDS)
+            thread.join(min(LAST_SECONDS, self._run.patience()))
         READY.prepare(self._problem.kind, range(1, len(self._threads) + 1))  # for the next solve
 
     def busy(self) -> bool:

@@ -57,11 +57,11 @@ def test_allocators_take_the_smallest_range_or_the_one_beside_what_ends_at_the_s
     assert offset["e"] + 4 == offset["d"] or offset["d"] + 1 == offset["e"]
 
 
-def test_size_classes_share_slots_and_waste_at_most_a_fifth_of_each() -> None:
-    """Seventeen and twenty bytes are one class; sixteen are another, and find no slot of their own."""
-    layout = problem(("a", 0, 2, 17), ("b", 2, 4, 20), ("c", 4, 6, 16), ("d", 1, 6, 1))
+def test_size_classes_share_slots_of_up_to_twice_their_size() -> None:
+    """Seventeen and twenty bytes are one class, whose slot takes ten bytes, too; eight would waste more than half."""
+    layout = problem(("a", 0, 2, 17), ("b", 2, 4, 20), ("c", 4, 6, 10), ("d", 1, 9, 1), ("e", 6, 9, 8))
     offset = dict(ow.solve(layout, solver="size_classes").solution.offset)
-    assert offset == {"a": 0, "d": 20, "b": 0, "c": 21}
+    assert offset == {"a": 0, "d": 20, "b": 0, "c": 0, "e": 21}
 
 
 def test_size_classes_take_the_fastest_pool_with_room() -> None:
