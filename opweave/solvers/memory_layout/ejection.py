@@ -126,11 +126,14 @@ class Crowd(NamedTuple):
 
 
 def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, power: float) -> Crowd:
-    """The crowd of a layout from which everything above a height is taken, or of none."""
+    """The crowd of a layout, or of none, without what stands above a height or in the way of a fixed storage."""
     count = len(space.size)
     at = np.full(count, NOWHERE) if offset is None else offset.copy()
     at[(at + space.size > height) & (space.fixed < 0)] = NOWHERE
     at = np.where(space.fixed >= 0, space.fixed, at).astype(np.int64)
+    for j in np.flatnonzero(space.fixed >= 0).tolist():
+        together = (space.first < space.after[j]) & (space.after > space.first[j]) & (space.fixed < 0)
+        at[together & (at < at[j] + space.size[j]) & (at + space.size > at[j])] = NOWHERE
     rows = np.flatnonzero(at >= 0)
     weight = ((space.after - space.first) * space.size.astype(np.float64)) ** power
     plain: FloatArray = np.where(space.fixed >= 0, FIXED, weight / weight.mean())

@@ -42,6 +42,13 @@ def test_it_goes_on_from_a_layout() -> None:
     assert found is not None and is_packed(space, found, 9)
 
 
+def test_what_stands_in_the_way_of_a_fixed_storage_finds_another_place() -> None:
+    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 1), (1, 2, 4), (0, 1, 1)), fixed={"s2": 4})
+    space = Arena(problem, Run()).space
+    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, WEIGHING)
+    assert found is not None and is_packed(space, found, 6)
+
+
 def test_a_place_between_others_needs_no_second_step() -> None:
     """Free bytes above and below a storage are joined: it moves, and stays."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
