@@ -48,11 +48,15 @@ def explained_first(timeline: Timeline, order: IntArray) -> IntArray:
     held = _held_up(timeline, order, instant)
     opens = shared & ~np.concatenate(([False], shared[:-1]))  # the first of several on one resource
     doubtful = np.unique(acts.start[earlier[opens & ~held[earlier]]])
+    if not len(doubtful):
+        return order
+    rows = np.flatnonzero(instant & np.isin(acts.start, doubtful))
+    rows = rows[np.lexsort((acts.rank[rows], acts.start[rows]))]
+    moments = np.split(rows, np.flatnonzero(np.diff(acts.start[rows])) + 1)
     rank = acts.rank.copy()
-    for moment in doubtful.tolist():
-        rows = np.flatnonzero(instant & (acts.start == moment))
-        rank[rows] = _turns(timeline, rows[np.argsort(acts.rank[rows], kind="stable")], held, len(acts))[rows]
-    return np.lexsort((rank, acts.end, acts.start, acts.resource)) if len(doubtful) else order
+    for moment in moments:
+        rank[moment] = _turns(timeline, moment.tolist(), held)
+    return np.lexsort((rank, acts.end, acts.start, acts.resource))
 
 
 def _same_place(timeline: Timeline, order: IntArray) -> BoolArray:
@@ -76,11 +80,11 @@ def _held_up(timeline: Timeline, order: IntArray, instant: BoolArray) -> BoolArr
     return held
 
 
-def _turns(timeline: Timeline, rows: IntArray, held: BoolArray, activities: int) -> IntArray:
+def _turns(timeline: Timeline, rows: list[int], held: BoolArray) -> list[int]:
     """The turn of each activity of one moment, given along the data; both ends of a transfer share theirs."""
     acts, exclusive = timeline.activities, timeline.exclusive
-    here = set(rows.tolist())
-    unit = {row: min(row, other) if (other := int(acts.twin[row])) in here else row for row in rows.tolist()}
+    here = set(rows)
+    unit = {row: min(row, other) if (other := int(acts.twin[row])) in here else row for row in rows}
     places: defaultdict[int, set[int]] = defaultdict(set)
     waits: defaultdict[int, set[int]] = defaultdict(set)
     after: defaultdict[int, list[int]] = defaultdict(list)
@@ -95,16 +99,16 @@ def _turns(timeline: Timeline, rows: IntArray, held: BoolArray, activities: int)
     for each, causes in waits.items():
         if not causes:
             line.join(each)
-    turns = np.zeros(activities, dtype=np.int64)
-    for turn, each in enumerate(line):
-        turns[[each, *([twin] if (twin := int(acts.twin[each])) in here else [])]] = turn
+    turn: dict[int, int] = {}
+    for each in line:
+        turn[each] = len(turn)
         for effect in after[each]:
             waits[effect].discard(each)
             if each in line.explained:
                 line.explained.add(effect)
             if not waits[effect]:
                 line.join(effect)
-    return turns
+    return [turn[unit[row]] for row in rows]
 
 
 class _Line:
