@@ -390,7 +390,8 @@ def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> Non
 
 def _instead(data: Mapping[str, object]) -> str:
     """Say what the data seems to be, and which function and command accept it."""
-    if data.get("kind") in Problem.kinds():
+    kind = data.get("kind")
+    if isinstance(kind, str) and kind in Problem.kinds():
         return "this is a problem; use load_problem or 'opweave solve'"
     if "status" in data and "solver" in data:
         return "this is a result; use load_result or 'opweave check'"

@@ -337,7 +337,7 @@ class Tagged(Spec):
     def _accept_own_kind(cls, data: object) -> object:
         if isinstance(data, Mapping) and "kind" in data:
             if data["kind"] != cls.kind:
-                raise ValueError(f"kind is {data['kind']!r}, but it must be {cls.kind!r} here")
+                raise ValueError(f"kind is {data['kind']!r:.60}, but it must be {cls.kind!r} here")
             return {key: value for key, value in data.items() if key != "kind"}
         return data
 
@@ -365,7 +365,7 @@ def read_tagged(family: type[TaggedT], data: object) -> TaggedT:
     found = family.kinds().get(word) if isinstance(word, str) else None
     if found is None:
         raise ValueError(
-            f"unknown {family.__name__.lower()} kind {word!r}; known: {', '.join(family.kinds())} "
+            f"unknown {family.__name__.lower()} kind {word!r:.60}; known: {', '.join(family.kinds())} "
             "(a class of your own must be imported before it can be read)"
         )
     member = found.model_validate(data, strict=None)

@@ -18,6 +18,7 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.moments import explained_first
 from opweave.problems.shown import HasHtml
 from opweave.problems.words import counted
 
@@ -231,9 +232,12 @@ class Timeline(HasHtml):
 
     @cached_property
     def in_time(self) -> IntArray:
-        """Activities by resource, then by start; an activity of zero length comes before others that start with it."""
+        """Activities by resource, then by start; an activity of zero length comes before others that start with it.
+
+        Of several that take no time at one moment, those that something held up come first, as far as the data permit.
+        """
         acts = self.activities
-        return np.lexsort((acts.rank, acts.end, acts.start, acts.resource))
+        return explained_first(self, np.lexsort((acts.rank, acts.end, acts.start, acts.resource)))
 
     @cached_property
     def before(self) -> IntArray:

@@ -77,6 +77,7 @@ BAD_MODELS = [
     (_spec(), "this is a problem; use load_problem or 'opweave solve'"),
     ({"status": "optimal", "solver": "auto"}, "this is a result; use load_result or 'opweave check'"),
     ({"layers": []}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
+    ({"layers": [], "kind": [1]}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
     ([1, 2], "holds no JSON object"),
     (
         _graph(
@@ -97,6 +98,7 @@ def test_bad_models_are_refused(tmp_path: Path, value: object, sentence: str) ->
 
 
 BAD_SPECS = [
+    (_spec(kind="c" * 5000), "kind 'ccc"),
     (_spec(kind="cooking"), "kind 'cooking' is not a problem of opweave; the problems are: "),
     (_graph(), "a problem needs a 'kind'"),
     (_spec(objective="least"), "objective should be 'peak' or 'total', but is 'least'"),

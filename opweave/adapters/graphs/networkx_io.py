@@ -60,7 +60,7 @@ def from_networkx(
             f"an object of type {type(graph).__name__} is not a model; give a file name or a networkx.DiGraph with "
             "'bytes' on every node"
         )
-    if graph and all(attributes.get("part") in _PARTS for _, attributes in graph.nodes(data=True)):
+    if graph and all(attributes.get("part") in [*_PARTS] for _, attributes in graph.nodes(data=True)):
         return _from_parts(graph)
     rows = []
     for node, attributes in graph.nodes(data=True):

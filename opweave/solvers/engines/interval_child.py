@@ -148,7 +148,11 @@ def _sides(model: cp_model.CpModel, columns: list[Any], box: Box) -> tuple[Any, 
 
 
 def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any], each: Any) -> Any:
-    """An interval. It is written once, even if several groups hold it."""
+    """An interval. It is written once, even if several groups hold it.
+
+    Its size is fixed, and its end is no column. Where operators had columns for their ends, and optional intervals on
+    several devices, CP-SAT 9.15 called plans optimal that were not: 4 of 400 small placements.
+    """
     if id(each) not in seen:
         start = columns[each.start]
         if each.present is None:

@@ -36,11 +36,14 @@ def test_what_is_no_model_is_refused() -> None:
     no_size: nx.DiGraph[object] = nx.DiGraph([("a", "b")])
     cycle: nx.DiGraph[object] = nx.DiGraph([("a", "b"), ("b", "a")])
     nx.set_node_attributes(cycle, 4, "bytes")
+    odd_part: nx.DiGraph[object] = nx.DiGraph([("a", "b")])
+    nx.set_node_attributes(odd_part, [1], "part")
     broken = to_networkx(from_networkx(_chain()))
     for _, _, edge in broken.edges(data=True):
         edge.clear()
     for graph, sentence in (
         (no_size, "networkx node 'a' has no attribute 'bytes'"),
+        (odd_part, "networkx node 'a' has no attribute 'bytes'"),
         (cycle, "the graph has a cycle"),
         (broken, "not in the form that to_networkx writes"),
         (nx.Graph(), "an object of type Graph is not a model"),

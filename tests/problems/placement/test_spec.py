@@ -145,6 +145,31 @@ def test_the_path_goes_through_what_takes_no_time():
     assert [(step.operator, step.waited_for) for step in path] == [("o1", "nothing"), ("o0", "device"), ("o2", "data")]
 
 
+def test_of_two_that_take_no_time_the_path_begins_where_the_other_is_held_up():
+    # "free" could run at any time and the graph lists it first, but "next" waits for "slow" on the other device
+    operators = [
+        Operator(id="free", outputs=["f"]),
+        Operator(id="slow", outputs=["s"]),
+        Operator(id="next", inputs=["s"]),
+        Operator(id="last", inputs=["f"]),
+    ]
+    graph = OpGraph(tensors=[Tensor(id="s", bytes=4), Tensor(id="f", bytes=1)], operators=operators)
+    seconds = {"free": {"a": 0}, "slow": {"b": 1}, "next": {"a": 0}, "last": {"a": 1}}
+    device = {"free": "a", "slow": "b", "next": "a", "last": "a"}
+    plan = Schedule(device=device, start={"free": 5.5, "slow": 0, "next": 5.5, "last": 5.5})
+    problem = two(graph=graph, costs=Costs.from_table(seconds), transfers="delay")
+    judged = problem.evaluate(plan)
+    assert judged.feasible
+    path = [(step.operator or step.tensor, step.waited_for) for step in judged.details.critical_path]
+    assert path == [("slow", "nothing"), ("s", "data"), ("next", "data"), ("free", "device"), ("last", "data")]
+    # where "next" reads what "free" writes, "free" comes first, and nothing explains why it is so late
+    bound = OpGraph(
+        tensors=graph.tensors, operators=[*operators[:2], Operator(id="next", inputs=["s", "f"]), operators[3]]
+    )
+    path = two(graph=bound, costs=Costs.from_table(seconds), transfers="delay").evaluate(plan).details.critical_path
+    assert path[0].operator == "free"
+
+
 def test_an_alias_owns_nothing_but_travels():
     graph = OpGraph(
         tensors=[Tensor(id="x", bytes=8), Tensor(id="v", bytes=6, alias_of="x"), Tensor(id="y", bytes=1)],
