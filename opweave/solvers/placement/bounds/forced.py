@@ -4,8 +4,8 @@ For a length, heads, tails and clusters (:mod:`.shaving`) leave many operators a
 sent elsewhere would come back too late. All that such operators do before an operator, on any one device, is a head of
 that operator, and all that they do after it is a tail. Raised heads and tails leave more operators a single device, so
 this is repeated. If an operator loses its last device, or the energetic bound of what is left exceeds the length, no
-plan is as short. One operator is tried on each of its devices first. The largest length that is refuted is found by
-bisection.
+plan is as short. One operator is tried on each of its devices first. Lengths are tried in growing
+and then halved steps.
 
 Proof: a plan as short as the length runs every operator on a device that is left to it. The predecessors of an operator
 (direct or not) that have only device k end before it starts, whatever its own device, and k runs them one after the
@@ -29,12 +29,11 @@ from opweave.solvers.run import Run
 MOST_OPERATORS = 4_000
 """Most operators, because a table says which operators precede which."""
 
-ROUNDS = 8
-"""Most times that heads and tails are raised for one length."""
+FIRST_STEP, CLOSE = 1e-3, 2e-4
+"""Relative step above the bound at which nothing more is tried if that length is not refuted, and the smallest step."""
 
-FIRST_STEP, CLOSE = 1e-3, 1e-4
-"""Relative step above the bound at which nothing more is tried if that length is not refuted, and the relative distance
-between lengths at which the bisection ends."""
+SHARE, MOST_SECONDS = 0.1, 5.0
+"""Share of the time left, and seconds when there is no limit."""
 
 AT_A_TIME = 256
 """Rows of the table that are added up at a time."""
@@ -50,20 +49,26 @@ def raise_by_forced_work(arrays: PlacementArrays, best: Best) -> None:
     if not 0.0 < low < high or len(arrays.seconds) > MOST_OPERATORS or arrays.seconds.shape[1] < 2:
         return
     run.enter("forced work")
-    before, top = _precedence(arrays), high * (1.0 - 2.0 * SUMMATION)
-    for length in (min(low * (1.0 + FIRST_STEP), top), top):
-        if _refuted(arrays, before, length, run):
-            low = length
+    with run.share(SHARE, MOST_SECONDS):
+        _raise(arrays, best, low, high)
+
+
+def _raise(arrays: PlacementArrays, best: Best, low: float, high: float) -> None:
+    """Try a length just above the bound, then the best plan's, then lengths between in growing and halved steps."""
+    run, before = best.run, _precedence(arrays)
+    top, step, tried = high * (1.0 - 2.0 * SUMMATION), FIRST_STEP * low, 0
+    while low < top and step > CLOSE * low and not run.should_stop():
+        length = top if tried == 1 else min(low + step, top)
+        refuted = _refuted(arrays, before, length, run)
+        tried += 1
+        if refuted:
+            low, step = length, 2.0 * step
             best.report(low, "forced work")
-        elif length < top:
+        elif tried == 1:
             return
-    while high - low > CLOSE * low and low < top and not run.should_stop():
-        length = 0.5 * (low + high)
-        if _refuted(arrays, before, length, run):
-            low = length
-            best.report(low, "forced work")
-        else:
-            high = length
+        elif tried > 2:
+            high = min(high, length)
+        step = min(step, 0.5 * (high - low))
 
 
 def _precedence(arrays: PlacementArrays) -> BoolArray:
@@ -98,13 +103,13 @@ def _refuted(arrays: PlacementArrays, before: BoolArray, length: float, run: Run
 def _emptied(arrays: PlacementArrays, before: BoolArray, length: float, known: Reach) -> bool:
     """Whether no plan that obeys known heads and tails is as short as a length."""
     forced = -1
-    for _ in range(ROUNDS):
+    while True:
         space = Space.of(arrays, length, known)
         if space is None:
             return True
         possible = space.possible()
         alone = possible.sum(axis=1) == 1
-        if int(alone.sum()) == forced:
+        if int(alone.sum()) <= forced:
             break
         forced = int(alone.sum())
         work = np.where(possible & alone[:, None], arrays.seconds, 0.0)
