@@ -1,11 +1,12 @@
 """Benchmarks of placement: real graphs, measured profiles, the paper's eleven sizes, proofs, speed of list scheduling.
 
-Run ``python -m benchmarks.placement`` for everything, or name parts: ``real measured sizes moirai proofs lists``;
-``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators
-are rooflines, either from the devices' data sheets in single precision ("sheet"), or from the shares of them that are
-reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep their times. Neither choice is
-easier throughout: the second makes convolutional networks harder to prove, and transformers easier. Seconds are wall
-time of the solve with the referee's check; graphs are built and loops compiled before.
+Run ``python -m benchmarks.placement`` for everything, or name parts: ``real home measured sizes moirai proofs
+lists``; ``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai", and
+machines at home. Times of operators are rooflines, either from the devices' data sheets in single precision ("sheet"),
+or from the shares of them that are reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep
+their times. Neither choice is easier throughout: the second makes convolutional networks harder to prove, and
+transformers easier. Seconds are wall time of the solve with the referee's check; graphs are built and loops compiled
+before.
 """
 
 from __future__ import annotations
@@ -101,6 +102,23 @@ def real(*, smoke: bool) -> None:
         ("graph", "cluster", "times", "operators", *COLUMNS),
         real_rows(smoke=smoke),
     )
+
+
+HOME = ("hrnet_w18_small", "swin_tiny_patch4_window7_224", "t5_small", "densenet121", "inception_v3", "gpt2_small")
+"""Networks of which hardly anything can leave the fastest machine at home."""
+
+
+def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Graphs of the repository on four machines of a home network."""
+    for name in HOME[: 1 if smoke else None]:
+        graph = ow.load(GRAPHS / f"torch/{name}.export.json.gz")
+        cells = result_cells(on_cluster(graph, "home"), 2.0 if smoke else 15.0)
+        yield graph.name, len(graph.operators), *cells
+
+
+def home(*, smoke: bool) -> None:
+    """Gap and time at home."""
+    show("Four machines at home: makespan in ms, 15 s", ("graph", "operators", *COLUMNS), home_rows(smoke=smoke))
 
 
 def measured_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
@@ -203,8 +221,8 @@ def main() -> None:
     from benchmarks.placement_moirai import moirai
     from benchmarks.placement_sizes import sizes
 
-    parts = {"real": real, "measured": profiles, "sizes": sizes, "moirai": moirai, "proofs": proofs, "lists": lists}
-    run_parts(__doc__, parts, warm_up)
+    parts = {"real": real, "home": home, "measured": profiles, "sizes": sizes, "moirai": moirai, "proofs": proofs}
+    run_parts(__doc__, parts | {"lists": lists}, warm_up)
 
 
 if __name__ == "__main__":

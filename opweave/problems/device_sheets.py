@@ -6,6 +6,8 @@ Jetson, Coral and microcontrollers were written from knowledge of these document
 line, so check the rows that a decision depends on. Rates are peaks; a roofline takes an efficiency to come closer to
 measured times. The sheets set no launch cost, because no data sheet states one. Speeds that a source
 states as cores and clocks are their product: "16 FLOP per cycle" means two 128-bit units for multiply-add.
+Devices that compute in half precision no faster than in single precision have the same rate for both. Some of them
+only store half precision and convert it, as do Pascal graphics cards of the P4's kind and most processors.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Sheet:
     fp32
         Peak FLOP/s in single precision, without tensor cores; None if no source is known.
     fp16
-        Peak FLOP/s in half precision, dense, with tensor cores if it has them; None if no source is known.
+        Peak FLOP/s in half precision, dense, with tensor cores if it has them; the single-precision rate where half
+        precision is no faster; None if no source is known.
     int8
         Peak operations per second on 8-bit integers; None if no source is known.
     source
@@ -112,19 +115,27 @@ def _tera(speed: float | None) -> float | None:
 _ADA = 'NVIDIA, "Ada GPU Architecture" (V2), tensor cores with FP32 accumulate, without sparsity'
 _BLACKWELL = 'NVIDIA, "RTX Blackwell GPU Architecture", tensor cores with FP32 accumulate, without sparsity'
 _AMPERE = 'NVIDIA, "Ampere GA102 GPU Architecture" (V2), tensor cores with FP32 accumulate, without sparsity'
-_TEKSPEK = "NVIDIA's figures as tabled by scan.co.uk (TekSpek)"
-_GEFORCE = "NVIDIA's product page: cores times boost clock times 2, and memory clock times bus"
-_APPLE = "Apple's press release on the chip; GPU cores of 128 lanes times their clock times 2"
+_FP32_ACCUMULATE = (
+    "FP16: tensor cores times 128 multiply-adds times boost clock, with FP32 accumulate, from the white paper"
+)
+_GEFORCE = f"NVIDIA's product page: cores times boost clock times 2, and memory clock times bus; {_FP32_ACCUMULATE}"
+_TEKSPEK = f"NVIDIA's figures as tabled by scan.co.uk (TekSpek); {_FP32_ACCUMULATE}"
+_SINGLE = "FP16 as FP32: no faster units"
+_LANES = "FP16 as FP32: philipturner/metal-benchmarks, operations of 16 and 32 bit"
+_APPLE = f"Apple's press release on the chip; GPU cores of 128 lanes times their clock times 2; {_LANES}"
 _APPLE_MEMORY = "Apple's press release on the chip, which states no FLOP/s"
-_ORIN = "NVIDIA, Jetson Orin data sheet: CUDA cores times maximum clock times 2"
+_ORIN = (
+    "NVIDIA, Jetson Orin data sheet: CUDA cores times maximum clock times 2; tensor cores at a quarter (FP16) and half "
+    "(INT8) of the sparse INT8 rate"
+)
 
 DEVICES = {
     # NVIDIA, data centre and workstation
     "t4": _sheet(
         "Tesla T4", 320, 16 * GIB, fp32=8.1, fp16=65, int8=130, source='NVIDIA, "T4 Tensor Core Product Brief"'
     ),
-    "p4": _sheet("Tesla P4", 192, 8 * GIB, fp32=5.5, source='NVIDIA, "Tesla P4" data sheet'),
-    "p40": _sheet("Tesla P40", 346, 24 * GIB, fp32=12, source='NVIDIA, "Tesla P40" data sheet'),
+    "p4": _sheet("Tesla P4", 192, 8 * GIB, fp32=5.5, fp16=5.5, source=f'NVIDIA, "Tesla P4" data sheet; {_SINGLE}'),
+    "p40": _sheet("Tesla P40", 346, 24 * GIB, fp32=12, fp16=12, source=f'NVIDIA, "Tesla P40" data sheet; {_SINGLE}'),
     "p100": _sheet(
         "Tesla P100 SXM2", 732, 16 * GIB, fp32=10.6, fp16=21.2, source='NVIDIA, "Tesla P100" data sheet, NVLink'
     ),
@@ -168,30 +179,38 @@ DEVICES = {
         fp16=107.6,
         source='NVIDIA, "Turing GPU Architecture" (WP-09183-001), reference clocks, tensor cores with FP16 accumulate',
     ),
-    "rtx3060": _sheet("GeForce RTX 3060", 360, 12 * GIB, fp32=12.7, source=_GEFORCE),
-    "rtx3060ti": _sheet("GeForce RTX 3060 Ti", 448, 8 * GIB, fp32=16.2, source=_TEKSPEK),
+    "rtx3060": _sheet("GeForce RTX 3060", 360, 12 * GIB, fp32=12.7, fp16=25.5, source=_GEFORCE),
+    "rtx3060ti": _sheet("GeForce RTX 3060 Ti", 448, 8 * GIB, fp32=16.2, fp16=32.4, source=_TEKSPEK),
     "rtx3080": _sheet("GeForce RTX 3080 10 GB", 760, 10 * GIB, fp32=29.8, fp16=59.5, source=_AMPERE),
-    "rtx3090": _sheet("GeForce RTX 3090", 936, 24 * GIB, fp32=35.6, source=_TEKSPEK),
-    "rtx4060": _sheet("GeForce RTX 4060", 272, 8 * GIB, fp32=15.1, source=_GEFORCE),
-    "rtx4060ti-16gb": _sheet("GeForce RTX 4060 Ti 16 GB", 288, 16 * GIB, fp32=22.1, source=_GEFORCE),
-    "rtx4070": _sheet("GeForce RTX 4070", 504, 12 * GIB, fp32=29.1, source=_GEFORCE),
+    "rtx3090": _sheet("GeForce RTX 3090", 936, 24 * GIB, fp32=35.6, fp16=71, source=_TEKSPEK),
+    "rtx4060": _sheet("GeForce RTX 4060", 272, 8 * GIB, fp32=15.1, fp16=30.2, source=_GEFORCE),
+    "rtx4060ti-16gb": _sheet("GeForce RTX 4060 Ti 16 GB", 288, 16 * GIB, fp32=22.1, fp16=44.1, source=_GEFORCE),
+    "rtx4070": _sheet("GeForce RTX 4070", 504, 12 * GIB, fp32=29.1, fp16=58.3, source=_GEFORCE),
     "rtx4080": _sheet("GeForce RTX 4080", 716.8, 16 * GIB, fp32=48.7, fp16=97.5, source=_ADA),
     "rtx4090": _sheet("GeForce RTX 4090", 1008, 24 * GIB, fp32=82.6, fp16=165.2, source=_ADA),
-    "rtx5070ti": _sheet("GeForce RTX 5070 Ti", 896, 16 * GIB, fp32=43.9, source=_GEFORCE),
+    "rtx5070ti": _sheet("GeForce RTX 5070 Ti", 896, 16 * GIB, fp32=43.9, fp16=87.9, source=_GEFORCE),
     "rtx5080": _sheet("GeForce RTX 5080", 960, 16 * GIB, fp32=56.3, fp16=112.6, source=_BLACKWELL),
     "rtx5090": _sheet("GeForce RTX 5090", 1792, 32 * GIB, fp32=104.8, fp16=209.5, source=_BLACKWELL),
     "rx7900xtx": _sheet(
         "Radeon RX 7900 XTX", 960, 24 * GIB, fp32=61.4, fp16=122.8, source="AMD's product page of the RX 7900 XTX"
     ),
     # Apple: processor and GPU share the memory, whose size is the machine's
-    "apple-m1": _sheet("Apple M1", 68.3, fp32=2.6, source="Apple, November 2020: 2.6 teraflops; LPDDR4X-4266, 128 bit"),
-    "apple-m1-pro": _sheet("Apple M1 Pro", 200, fp32=5.2, source=_APPLE),
-    "apple-m1-max": _sheet("Apple M1 Max", 400, fp32=10.4, source=_APPLE),
-    "apple-m1-ultra": _sheet("Apple M1 Ultra", 800, fp32=20.8, source=_APPLE),
-    "apple-m2": _sheet("Apple M2", 100, fp32=3.6, source="Apple, June 2022: 100 GB/s, 3.6 teraflops"),
-    "apple-m2-pro": _sheet("Apple M2 Pro", 200, fp32=6.8, source=_APPLE),
-    "apple-m2-max": _sheet("Apple M2 Max", 400, fp32=13.6, source=_APPLE),
-    "apple-m2-ultra": _sheet("Apple M2 Ultra", 800, fp32=27.2, source=_APPLE),
+    "apple-m1": _sheet(
+        "Apple M1",
+        68.3,
+        fp32=2.6,
+        fp16=2.6,
+        source=f"Apple, November 2020: 2.6 teraflops; LPDDR4X-4266, 128 bit; {_LANES}",
+    ),
+    "apple-m1-pro": _sheet("Apple M1 Pro", 200, fp32=5.2, fp16=5.2, source=_APPLE),
+    "apple-m1-max": _sheet("Apple M1 Max", 400, fp32=10.4, fp16=10.4, source=_APPLE),
+    "apple-m1-ultra": _sheet("Apple M1 Ultra", 800, fp32=20.8, fp16=20.8, source=_APPLE),
+    "apple-m2": _sheet(
+        "Apple M2", 100, fp32=3.6, fp16=3.6, source=f"Apple, June 2022: 100 GB/s, 3.6 teraflops; {_LANES}"
+    ),
+    "apple-m2-pro": _sheet("Apple M2 Pro", 200, fp32=6.8, fp16=6.8, source=_APPLE),
+    "apple-m2-max": _sheet("Apple M2 Max", 400, fp32=13.6, fp16=13.6, source=_APPLE),
+    "apple-m2-ultra": _sheet("Apple M2 Ultra", 800, fp32=27.2, fp16=27.2, source=_APPLE),
     "apple-m3": _sheet("Apple M3", 100, source=_APPLE_MEMORY),
     "apple-m3-max": _sheet("Apple M3 Max, 40 GPU cores", 400, source=_APPLE_MEMORY),
     "apple-m4": _sheet("Apple M4", 120, source=_APPLE_MEMORY),
@@ -202,52 +221,62 @@ DEVICES = {
         "Core i7-1165G7",
         68.3,
         fp32=0.358,
-        source="Intel ARK: 4 cores, 2.8 GHz, LPDDR4X-4267, 128 bit; 32 FLOP per cycle (one 512-bit unit)",
+        fp16=0.358,
+        source=f"Intel ARK: 4 cores, 2.8 GHz, LPDDR4X-4267, 128 bit; 32 FLOP per cycle (one 512-bit unit); {_SINGLE}",
     ),
     "core-i9-13900k": _sheet(
         "Core i9-13900K",
         89.6,
         fp32=1.33,
-        source="Intel ARK: 8 cores at 3.0 GHz, 16 at 2.2 GHz, DDR5-5600, 128 bit; 32 and 16 FLOP per cycle",
+        fp16=1.33,
+        source=f"Intel ARK: 8 cores at 3.0 GHz, 16 at 2.2 GHz, DDR5-5600, 128 bit; 32 and 16 FLOP per cycle; {_SINGLE}",
     ),
     "ryzen-7-7840u": _sheet(
         "Ryzen 7 7840U",
         120,
         fp32=0.845,
-        source="AMD's product page: 8 cores, 3.3 GHz, LPDDR5X-7500, 128 bit; 32 FLOP per cycle",
+        fp16=0.845,
+        source=f"AMD's product page: 8 cores, 3.3 GHz, LPDDR5X-7500, 128 bit; 32 FLOP per cycle; {_SINGLE}",
     ),
     "ryzen-9-7950x": _sheet(
         "Ryzen 9 7950X",
         83.2,
         fp32=2.3,
-        source="AMD's product page: 16 cores, 4.5 GHz, DDR5-5200, 128 bit; 32 FLOP per cycle",
+        fp16=2.3,
+        source=f"AMD's product page: 16 cores, 4.5 GHz, DDR5-5200, 128 bit; 32 FLOP per cycle; {_SINGLE}",
     ),
     "ryzen-ai-max-395": _sheet(
         "Ryzen AI Max+ 395",
         256,
         fp32=3.07,
-        source="AMD's product page: 16 cores, 3.0 GHz, LPDDR5X-8000, 256 bit; 64 FLOP per cycle",
+        fp16=3.07,
+        source=f"AMD's product page: 16 cores, 3.0 GHz, LPDDR5X-8000, 256 bit; 64 FLOP per cycle; {_SINGLE}",
     ),
     # Phones: their processors' cores, not their GPUs
     "snapdragon-8-gen-3": _sheet(
         "Snapdragon 8 Gen 3",
         76.8,
         fp32=0.392,
+        fp16=0.784,
         source="Qualcomm's product brief: LPDDR5X at 4,800 MHz, 64 bit; Cortex-X4 at 3.3 GHz, 3 and 2 Cortex-A720 at "
-        "3.2 and 3.0 GHz, 2 Cortex-A520 at 2.3 GHz; 32, 16 and 8 FLOP per cycle",
+        "3.2 and 3.0 GHz, 2 Cortex-A520 at 2.3 GHz; 32, 16 and 8 FLOP per cycle, twice in FP16 (Armv9)",
     ),
     # Boards
     "raspberry-pi-4": _sheet(
         "Raspberry Pi 4 Model B",
         12.8,
         fp32=0.048,
-        source="Raspberry Pi 4 product brief: 4 Cortex-A72 at 1.5 GHz, LPDDR4-3200, 32 bit; 8 FLOP per cycle",
+        fp16=0.048,
+        source="Raspberry Pi 4 product brief: 4 Cortex-A72 at 1.5 GHz, LPDDR4-3200, 32 bit; 8 FLOP per cycle; "
+        "FP16 as FP32: Armv8.0 has no arithmetic in half precision",
     ),
     "raspberry-pi-5": _sheet(
         "Raspberry Pi 5",
         17.1,
         fp32=0.1536,
-        source="Raspberry Pi 5 product brief: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267, 32 bit; 16 FLOP per cycle",
+        fp16=0.3072,
+        source="Raspberry Pi 5 product brief: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267, 32 bit; 16 FLOP per cycle, "
+        "twice in FP16 (Armv8.2)",
     ),
     "jetson-nano": _sheet(
         "Jetson Nano",
@@ -262,11 +291,15 @@ DEVICES = {
         59.7,
         8 * GIB,
         fp32=0.845,
-        source="NVIDIA, Jetson Xavier NX data sheet: 384 CUDA cores at 1,100 MHz, 59.7 GB/s",
+        fp16=6,
+        source="NVIDIA, Jetson Xavier NX data sheet: 384 CUDA cores at 1,100 MHz, 59.7 GB/s; product page: 6 TFLOPS in "
+        "FP16",
     ),
-    "jetson-orin-nano": _sheet("Jetson Orin Nano 8 GB", 68, 8 * GIB, fp32=1.28, source=_ORIN),
-    "jetson-orin-nano-super": _sheet("Jetson Orin Nano Super", 102, 8 * GIB, fp32=2.09, source=_ORIN),
-    "jetson-agx-orin": _sheet("Jetson AGX Orin 64 GB", 204.8, 64 * GIB, fp32=5.32, source=_ORIN),
+    "jetson-orin-nano": _sheet("Jetson Orin Nano 8 GB", 68, 8 * GIB, fp32=1.28, fp16=10, int8=20, source=_ORIN),
+    "jetson-orin-nano-super": _sheet(
+        "Jetson Orin Nano Super", 102, 8 * GIB, fp32=2.09, fp16=16.7, int8=33.5, source=_ORIN
+    ),
+    "jetson-agx-orin": _sheet("Jetson AGX Orin 64 GB", 204.8, 64 * GIB, fp32=5.32, fp16=42.5, int8=85, source=_ORIN),
     # Small ones
     "coral-usb": _sheet(
         "Coral USB Accelerator",

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -138,10 +139,15 @@ class Minimum(NamedTuple):
     most_price: FloatArray
 
 
-def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None:
-    """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds."""
+def minimise(program: LinearProgram, time_limit: float | None, *, unfinished: bool = False) -> Minimum | None:
+    """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds.
+
+    With ``unfinished``, prices and point are those that the engine has when its time is up. Any prices prove a bound,
+    and those of the dual simplex method are good long before its end. Without presolving, they are the program's own.
+    """
     limit = math.inf if time_limit is None else max(0.01, time_limit)
-    return patiently(lambda: (_by_highs if highspy_fits() else _by_scipy)(program, limit))
+    by_highs = partial(_by_highs, unfinished=unfinished)
+    return patiently(lambda: (by_highs if highspy_fits() else _by_scipy)(program, limit))
 
 
 def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
@@ -163,14 +169,14 @@ def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
     return None if refused else engine
 
 
-def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
-    engine = highs_with(program, time_limit=time_limit)
+def _by_highs(program: LinearProgram, time_limit: float, *, unfinished: bool) -> Minimum | None:
+    engine = highs_with(program, time_limit=time_limit, presolve="off" if unfinished else "choose")
     if engine is None:
         return None
     engine.run()
-    if engine.getModelStatus().name != "kOptimal":
+    solution, late = engine.getSolution(), engine.getModelStatus().name == "kTimeLimit"
+    if engine.getModelStatus().name != "kOptimal" and not (unfinished and late and solution.dual_valid):
         return None
-    solution = engine.getSolution()
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
     point = np.asarray(solution.col_value, dtype=np.float64)
     return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])

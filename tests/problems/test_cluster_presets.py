@@ -29,10 +29,20 @@ def test_loading_by_name_and_from_a_file(tmp_path) -> None:
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(ow.InvalidInputError, match="no device is called 'abacus'; there are: t4, p4"):
         ow.clusters.device("abacus", "a")
-    with pytest.raises(ow.InvalidInputError, match="the fp16 speed of Tesla P4 is not known here; take 'fp32'"):
-        ow.clusters.load("moirai-inter", precision="fp16")
+    with pytest.raises(
+        ow.InvalidInputError, match="the int8 speed of Tesla P100 SXM2 is not known here; take 'fp32' or"
+    ):
+        ow.clusters.device("p100", "a", precision="int8")
     with pytest.raises(ow.InvalidInputError, match="no cluster is called 'x'"):
         preset("x")
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_half_precision_can_be_planned_on_every_preset(name: str) -> None:
+    single, half = preset(name), preset(name, "fp16")
+    for slow, fast in zip(single.devices, half.devices, strict=True):
+        assert fast == slow.model_copy(update={"flops_per_second": fast.flops_per_second})
+        assert fast.flops_per_second >= slow.flops_per_second
 
 
 def test_a_one_way_link_is_a_link() -> None:

@@ -32,7 +32,7 @@ def test_every_sheet_makes_a_device_or_says_what_is_missing(kind: str) -> None:
             ow.clusters.device(kind, "mine")
     device = ow.clusters.device(kind, "mine", memory_bytes="8 GiB")
     assert (device.name, device.group, device.memory_bytes) == ("mine", kind, 8 * 2**30)
-    assert sheet.fp16 is None or sheet.fp16 > sheet.fp32
+    assert sheet.fp16 is None or sheet.fp32 <= sheet.fp16 < 20 * sheet.fp32
     least, most = FLOPS_FOR_A_BYTE[_class_of(kind)]
     assert least < sheet.fp32 / sheet.memory_bandwidth < most
 

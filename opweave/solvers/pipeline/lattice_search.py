@@ -8,10 +8,12 @@ lattice. If there are too many points, plans come from the order's own points, w
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.formulations.pipeline.lattice import Lattice, lattice_of
 from opweave.problems.arrays import FloatArray, FloatMatrix
@@ -20,7 +22,11 @@ from opweave.solvers.pipeline.exact import finished
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SetLoads, next_threshold
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sets import CheapestSums, Sets
+from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Outcome, Run
+
+ORDER_SHARE, ORDER_SECONDS = 0.5, 5.0
+"""Share of the time for plans that keep the given order, and seconds when there is no time limit."""
 
 
 @dataclass(eq=False)
@@ -72,6 +78,8 @@ class LatticeSearch:
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
+        if self.problem.cuts == "ideals" and self.problem.delivery != "host":
+            self._keep_the_order()
         self.run.enter("down-sets")
         lattice = lattice_of(self.problem, self.best.value, self.run.should_stop)
         proves = lattice is not None
@@ -91,6 +99,15 @@ class LatticeSearch:
         if sets is None:
             return finished(self.run, proved=False)
         return self._over(lattice, instance, sets, proves=proves and self._counts_stages(sets))
+
+    def _keep_the_order(self) -> None:
+        """Report the best plan whose cuts lie in the given order: prefixes are down-sets, and their search is fast."""
+        left = self.run.remaining()
+        scout = Run(time_limit=ORDER_SECONDS if left is None else ORDER_SHARE * left, seed=self.run.seed)
+        with suppress(ContradictionError):  # of the order only
+            go_on_with(self.problem.model_copy(update={"cuts": "prefix"}), "exact", scout)
+        if isinstance(scout.best, Stages):
+            self._report(scout.best)
 
     def _told_apart(self, instance: PipelineInstance, lattice: Lattice) -> PipelineInstance:
         """The instance, with what tells devices apart on a lattice and, if they have one, at the common memory."""

@@ -42,6 +42,7 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
@@ -249,6 +250,7 @@ class Decomposition:
         self.report()
         if not self._whole_bounds:
             self._whole_bounds = True
+            raise_by_forced_work(self.arrays, self.best)
             if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
                 self._levels = ()
         self._raise(self._levels[:1])

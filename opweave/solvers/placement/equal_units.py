@@ -31,6 +31,7 @@ from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
@@ -301,6 +302,9 @@ def plan_units(problem: Placement, run: Run) -> bool:
     within = backbone_of(instance, arrays)
     if not repeats(arrays if within is None else within.arrays):
         return False
+    raise_by_forced_work(arrays, Best(run))
+    if run.closed():
+        return True
     work = EqualUnits(instance, arrays, within, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)

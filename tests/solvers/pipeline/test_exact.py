@@ -424,6 +424,17 @@ def test_hostile_numbers_falsify_no_bound(seed: int, reading: dict[str, object])
     assert result.bound is None or result.bound <= optimum * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("reading", [{}, {"objective": "latency"}])
+def test_down_sets_are_never_behind_the_order_of_the_model(reading: dict[str, object]) -> None:
+    graph = ow.load(KERAS.parent / "torch" / "llama2_7b.export.json.gz")
+    cluster = ow.clusters.load("home")
+    costs = ow.Costs.roofline(graph, cluster)
+    problem = Pipeline.model_validate({"graph": graph, "cluster": cluster, "costs": costs, **reading})
+    ordered = ow.solve(problem, time_limit=20)
+    free = ow.solve(problem.model_copy(update={"cuts": "ideals"}), time_limit=8)
+    assert free.objective <= ordered.objective
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_down_sets_settle_a_shared_channel(seed: int) -> None:
     """The plan with the least transfers has long stages, and the one with the shortest stages has long transfers."""

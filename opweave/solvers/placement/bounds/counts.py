@@ -210,10 +210,10 @@ class _Program:
         self.most.put(self.rows[None, :], columns[program.x[there]], bytes_[:, None] * self.unit)
 
     def solve(self, time_limit: float) -> Counts:
-        """The optimum and the prices of memory; an empty result when the optimum was not reached."""
+        """The optimum and the prices of memory, or what is proved of them when time is up."""
         cost, upper = np.concatenate(self.cost), np.concatenate(self.upper)
         linear = LinearProgram.of(cost / self.ceiling, upper, self.most, self.equal)
-        found = minimise(linear, time_limit)
+        found = minimise(linear, time_limit, unfinished=True)
         if found is None:
             return Counts(0.0, np.zeros(len(self.unit)))
         prices = np.concatenate([found.most_price, found.equal_price])
@@ -234,7 +234,7 @@ def priced_counts(
     time_limit: float,
     ceiling: float | None = None,
 ) -> Counts:
-    """The bound and the prices of memory; zeros when memory cannot bind or the program was not solved in time.
+    """The bound and the prices of memory; zeros when memory cannot bind or nothing was proved in time.
 
     Parameters
     ----------
