@@ -78,6 +78,10 @@ TRIES = (
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
+MISSES = 3
+"""Number of brief searches by which more leave modules of one size open than settle them, from which on modules of that
+size or larger are bounded by linear programs first."""
+
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
 
@@ -144,6 +148,7 @@ class Lengths:
         self.prove(a, b, known.bound)
         if known.bound >= self.upper[a, b] * (1.0 - ROUNDED):
             self.tries[a, b] = NO_MORE
+            self.module.settled[self.window.cells(a, b)] = True
 
     def _pair(self, a: int, b: int) -> tuple[int, int]:
         """End devices, with 0 in place of a missing end."""
@@ -176,6 +181,8 @@ class Decomposition:
         self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
+        self._misses: Counter[int] = Counter()
+        self._searched = LARGEST_SEARCHED
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
                 self.lengths[module] = Lengths(module, window)
@@ -251,6 +258,7 @@ class Decomposition:
             self._whole_bounds = True
             if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
                 self._levels = ()
+        self._search_briefly()
         self._raise(self._levels[:1])
         self.run.enter("modules")
         while not self.run.should_stop() and self.step():
@@ -269,6 +277,33 @@ class Decomposition:
     def open(self) -> bool:
         """Whether there is something left to try."""
         return bool(self._ways()) or any(self.chain.open_pairs(level) for level in self._levels)
+
+    def _search_briefly(self) -> None:
+        """Search all small modules on the shortest path, then those on the next path, and so on.
+
+        That settles them in less time than linear programs would take to bound them. Modules of a size that stays open
+        too often are no longer searched.
+        """
+        self.run.enter("modules")
+        new = True
+        while new and not self.run.should_stop():
+            new = False
+            self._absorb()
+            for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
+                size = len(way[0].window.inner)
+                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop() or not self._is_free(way):
+                    continue
+                new = True
+                self._try(*way)
+                self._misses[size] += 1 if way[0].tries[way[1:]] < NO_MORE else -1
+                if self._misses[size] >= MISSES:
+                    self._searched = size - 1
+            self.report()
+
+    def _is_free(self, way: Way) -> bool:
+        """Claim the next try at a module; whether no other lane works on it."""
+        exchange = self.run.exchange
+        return exchange is None or exchange.claim(self._key(*way, int(way[0].tries[way[1:]])))
 
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
@@ -305,7 +340,7 @@ class Decomposition:
         with put_back([module.whole for module in self.lengths]):
             for _ in range(DETOURS):
                 for way in other:
-                    if exchange.claim(self._key(*way, int(way[0].tries[way[1:]]))):
+                    if self._is_free(way):
                         return way
                 for lengths, a, b in other:
                     lengths.prove(a, b, np.inf)
