@@ -20,7 +20,13 @@ Instances = Iterator[tuple[str, ow.Problem[Any, Any]]]
 SPARE_MEMORY = 1.2
 """Memory of all devices together, as a multiple of what the network needs, where memory binds."""
 
-REAL = ("keras/MobileNetV2", "keras/Xception", "nas/nasnetmobile_keras", "torch/googlenet.export", "torch/gpt2_small.export")
+REAL = (
+    "keras/MobileNetV2",
+    "keras/Xception",
+    "nas/nasnetmobile_keras",
+    "torch/googlenet.export",
+    "torch/gpt2_small.export",
+)
 PIPED = ("keras/EfficientNetB1", "keras/DenseNet121", "torch/gpt2_small.export")
 
 

@@ -29,6 +29,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.small_modules import WORTH_GOING_ON, Turn, search_small_modules
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -58,10 +59,6 @@ WHOLE_LOCAL_SHARE = 0.9
 """Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
 then gains little."""
 
-SMALL_MODULE, SMALL_MODULES_SHARE = 16, 0.4
-"""Operators of the largest module up to which decomposition runs before local search, too, and its share of the time
-left: it closes such modules at once."""
-
 CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
@@ -86,9 +83,8 @@ FIRST_ROUNDS = 1
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
 """Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
 
-WORTH_GOING_ON, GOING_ON_SHARE = 0.0025, 0.6
-"""Relative gain that tabu search must promise to go on after its first rounds: what it would gain in the time left if
-it kept the rate of its last turn. And the share of the time that its first turns may take together."""
+GOING_ON_SHARE = 0.6
+"""Share of the time that the first turns of tabu search may take together."""
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -153,6 +149,8 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
+    if run.time_limit is not None and instance.operators > SMALL and not run.should_stop():
+        search_small_modules(search)
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -212,10 +210,9 @@ def _reinsert_first(search: LocalSearch) -> bool:
         go_on_with(search.problem, "tabu", run, rounds=1)  # a turn may be too short for its linear program
         search.consider_solution(run.best)
         while worth and not run.should_stop():
-            began, left, before = run.elapsed(), run.remaining(), search.makespan
+            turn = Turn(run)
             worth = _reinsert(search, LOCAL_SHARE, most)
-            rate = (1.0 - search.makespan / before) / max(run.elapsed() - began, 1e-9) if before else 0.0
-            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
+            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or turn.promises() >= WORTH_GOING_ON)
     return worth
 
 
@@ -294,10 +291,6 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     run, operators, outcome = search.run, search.instance.operators, None
     equal = operators > SMALL and not run.should_stop() and _plan_units(search)
     now = _situation(search, equal)
-    if now.timed and not equal and largest_module(search.arrays) <= SMALL_MODULE and not run.should_stop():
-        _decompose(search, SMALL_MODULES_SHARE)
-        if run.should_stop():
-            return None
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
     if run.should_stop():

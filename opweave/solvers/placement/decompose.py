@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
-from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
@@ -42,8 +40,8 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
+from opweave.solvers.placement.module_lengths import NO_MORE, Known, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
@@ -85,12 +83,6 @@ size or larger are bounded by linear programs first."""
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
 
-ROUNDED = 2e-6
-"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
-
-NO_MORE = 1_000
-"""Number of tries after which a module counts as settled."""
-
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
 
@@ -99,60 +91,6 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
-
-
-class Known(NamedTuple):
-    """What is known of a module between two end devices: a lower bound of its length, and its best plan."""
-
-    bound: float
-    plan: Found | None
-
-
-@dataclass(eq=False)
-class Lengths:
-    """Upper bounds of a class of equal modules: lengths, plans and tries by end devices. Shapes (K, K)."""
-
-    module: Module
-    window: Window
-    upper: FloatArray = field(init=False)
-    tries: IntArray = field(init=False)
-    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.upper = np.full(self.module.whole.shape, np.inf)
-        self.tries = np.zeros(self.module.whole.shape, dtype=np.int64)
-
-    def keep(self, a: int, b: int, found: Found) -> None:
-        """Keep a plan if it is the best for its end devices."""
-        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
-            self.upper[self.window.cells(a, b)] = found.makespan
-            self.plans[self._pair(a, b)] = found
-
-    def plan(self, a: int, b: int) -> Found:
-        """The best plan for two end devices."""
-        return self.plans[self._pair(a, b)]
-
-    def prove(self, a: int, b: int, value: float) -> None:
-        """Raise the lower bound."""
-        cells = self.window.cells(a, b)
-        self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
-
-    def known(self, a: int, b: int) -> Known:
-        """The knowledge to share with other lanes."""
-        return Known(float(self.module.whole[a, b]), self.plans.get(self._pair(a, b)))
-
-    def learn(self, a: int, b: int, known: Known) -> None:
-        """Take over a try's findings; the pair is settled once bound and plan meet."""
-        if known.plan is not None:
-            self.keep(a, b, known.plan)
-        self.prove(a, b, known.bound)
-        if known.bound >= self.upper[a, b] * (1.0 - ROUNDED):
-            self.tries[a, b] = NO_MORE
-            self.module.settled[self.window.cells(a, b)] = True
-
-    def _pair(self, a: int, b: int) -> tuple[int, int]:
-        """End devices, with 0 in place of a missing end."""
-        return a if self.window.entry else 0, b if self.window.exit else 0
 
 
 Way = tuple[Lengths, int, int]
@@ -250,10 +188,16 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def advance(self) -> None:
-        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
+    def advance(self, *, briefly: bool = False) -> None:
+        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try.
+
+        ``briefly`` leaves off when no small module is left that a brief search may settle.
+        """
         self.learn()
         self.report()
+        if briefly:
+            self._search_briefly()
+            return
         if not self._whole_bounds:
             self._whole_bounds = True
             if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
@@ -299,6 +243,11 @@ class Decomposition:
                 if self._misses[size] >= MISSES:
                     self._searched = size - 1
             self.report()
+
+    def is_mostly_settled(self) -> bool:
+        """Whether the lengths of at least half of the modules on the shortest path are known."""
+        path = [way for way in self.chain.module_path() if len(self.lengths[way[0]].window.inner)]
+        return 2 * sum(bool(module.settled[a, b]) for module, a, b in path) >= len(path)
 
     def _is_free(self, way: Way) -> bool:
         """Claim the next try at a module; whether no other lane works on it."""
@@ -407,6 +356,14 @@ class Decomposition:
         return Lifted(tuple(raised))
 
 
+def kept_in(problem: Placement, run: Run) -> Decomposition:
+    """The decomposition that a run keeps between turns."""
+    work = run.kept.get("decompose")
+    if not isinstance(work, Decomposition):
+        work = run.kept["decompose"] = Decomposition(problem, run)
+    return work
+
+
 @named_solver(
     Placement,
     "decompose",
@@ -419,10 +376,7 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
     instance = lower_unless_short(problem)
     if instance.operators:
-        work = run.kept.get("decompose")
-        if not isinstance(work, Decomposition):
-            work = run.kept["decompose"] = Decomposition(problem, run)
-        work.advance()
+        kept_in(problem, run).advance()
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)

@@ -1,0 +1,65 @@
+"""Decomposition first, where all modules are small: brief searches close most of them at once.
+
+Where they do not, decomposition goes on in turns as long as its plans gain enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.counts import binding
+from opweave.solvers.placement.bounds.windows import largest_module
+from opweave.solvers.placement.decompose import kept_in
+from opweave.solvers.placement.local import LocalSearch
+from opweave.solvers.run import Run
+
+SMALL_MODULE = 20
+"""Operators of the largest module up to which decomposition comes first."""
+
+APART_SHARE, JOINED_SHARE = 0.9, 0.4
+"""Its share of the time left: if nothing joins modules; and if memory or a rule does, so that their plans may not fit
+together."""
+
+TURN_SHARE = 0.45
+"""Share of that time for each of its turns. In a shorter first turn, linear programs would leave no time for plans."""
+
+WORTH_GOING_ON = 0.0025
+"""Relative gain that a search must promise to get another turn (:meth:`Turn.promises`)."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """A turn of a search that has just begun."""
+
+    run: Run
+    began: float = field(init=False)
+    left: float = field(init=False)
+    before: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began, self.left = self.run.elapsed(), self.run.remaining() or 0.0
+        self.before = float(self.run.objective or 0.0)
+
+    def promises(self) -> float:
+        """The relative gain in the time that was left, if the search kept the rate of its turn."""
+        gained = 1.0 - float(self.run.objective or 0.0) / self.before if self.before else 0.0
+        return self.left * gained / max(self.run.elapsed() - self.began, 1e-9)
+
+
+def search_small_modules(search: LocalSearch) -> None:
+    """Decompose, if all modules are small. The run has a time limit."""
+    run, memory = search.run, memory_of(search.instance)
+    if largest_module(search.arrays) > SMALL_MODULE:
+        return
+    apart = not search.problem.constraints and (memory is None or not binding(memory))
+    with run.share(APART_SHARE if apart else JOINED_SHARE):
+        work = kept_in(search.problem, run)
+        work.advance(briefly=True)
+        worth = not run.should_stop()
+        while worth:
+            turn = Turn(run)
+            with run.share(1.0 if work.is_mostly_settled() else TURN_SHARE):
+                work.advance()
+            worth = work.open() and not run.should_stop() and turn.promises() >= WORTH_GOING_ON
+    search.consider_solution(run.best)
