@@ -8,14 +8,12 @@ than the network, batches, pipelines and layouts.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import opweave as ow
 from benchmarks.generators import Builder
+from benchmarks.regret_instances import Instances, Source
 from benchmarks.tables import GRAPHS
-
-Instances = Iterator[tuple[str, ow.Problem[Any, Any]]]
 
 SPARE_MEMORY = 1.2
 """Memory of all devices together, as a multiple of what the network needs, where memory binds."""
@@ -88,17 +86,16 @@ def _of_edges(name: str, count: int, edges: list[tuple[int, int]], rng: random.R
     for first, second in edges:
         reads[second].append(first)
         read[first] = True
-    waits = [len(names) for names in reads]
+    waits = [len(before) for before in reads]
     readers: list[list[int]] = [[] for _ in range(count)]
-    for second, names in enumerate(reads):
-        for first in names:
+    for second, before in enumerate(reads):
+        for first in before:
             readers[first].append(second)
     ready = [op for op in range(count) if not waits[op]]
     source = build.input("x", 4096)
-    while ready:
-        op = ready.pop(0)
-        names = [f"op{first}" for first in dict.fromkeys(reads[op])]
-        build.run(f"op{op}", names or [source], 1024 * rng.randint(1, 64))
+    for op in ready:
+        inputs = [f"op{first}" for first in dict.fromkeys(reads[op])]
+        build.run(f"op{op}", inputs or [source], 1024 * rng.randint(1, 64))
         for second in readers[op]:
             waits[second] -= 1
             if not waits[second]:
@@ -107,7 +104,7 @@ def _of_edges(name: str, count: int, edges: list[tuple[int, int]], rng: random.R
 
 
 def unlike(graph: ow.OpGraph, devices: int, seed: int, memory: int | None = None) -> ow.Cluster:
-    """Devices of 1 to 8 times a speed, with links of unlike speeds in both directions."""
+    """Devices with links of unlike speeds in both directions: a tensor takes 1 to 10 ms on average."""
     rng = random.Random(seed)
     mean = sum(tensor.bytes for tensor in graph.tensors) / max(1, len(graph.tensors))
     machines = [ow.Device(name=f"d{index}", memory_bytes=memory) for index in range(devices)]
@@ -187,7 +184,7 @@ def pipelines(operators: int, seed: int) -> Instances:
 
 
 def layouts(operators: int, seed: int) -> Instances:
-    """The lifetimes of the orders as listed, and orders and layouts together."""
+    """The lifetimes of the orders as listed."""
     for shape in SHAPES:
         problem = ow.MemoryOrdering(graph=shape(operators, seed))
         yield f"{problem.graph.name}, as listed", ow.layout_of(problem, ow.solve(problem, solver="definition"))
@@ -223,7 +220,7 @@ def nothing() -> Instances:
     return iter(())
 
 
-BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instances]]] = {
+BY_PROBLEM: Source = {
     "ordering": (orderings, nothing),
     "placement": (placements, real_placements),
     "batched": (batched_mappings, nothing),

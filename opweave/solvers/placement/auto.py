@@ -149,8 +149,9 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
+    clashing = False
     if run.time_limit is not None and instance.operators > SMALL and not run.should_stop():
-        search_small_modules(search)
+        clashing = search_small_modules(search)
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -166,7 +167,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
     if not _is_final(outcome) and not run.should_stop():
-        outcome = _improve_and_bound(search)
+        outcome = _improve_and_bound(search, clashing)
     if instance.operators <= SMALL and outcome is None and not run.should_stop():
         outcome = last_word(search, 1.0)
     if outcome is not None and _is_final(outcome):
@@ -258,6 +259,8 @@ class Situation:
         Local search ends with a slow cooling.
     undivided
         Tabu search is far ahead of all others.
+    clashing
+        Decomposition has searched small modules, and finds no plans.
     """
 
     small: bool
@@ -265,9 +268,10 @@ class Situation:
     whole: bool
     wide: bool
     undivided: bool
+    clashing: bool
 
 
-def _situation(search: LocalSearch, equal: bool) -> Situation:
+def _situation(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
     """``equal`` says whether plans of equal units were found."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
@@ -277,11 +281,14 @@ def _situation(search: LocalSearch, equal: bool) -> Situation:
         whole=whole,
         wide=timed and not whole and not equal and is_wide(search),
         undivided=timed and not whole and is_undivided(search),
+        clashing=clashing,
     )
 
 
-def _improve_and_bound(search: LocalSearch) -> Outcome | None:
+def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     """Share the time left among the stages until objective and bound meet.
+
+    ``clashing`` says that modules were searched and their plans do not fit together.
 
     Returns
     -------
@@ -290,7 +297,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     """
     run, operators, outcome = search.run, search.instance.operators, None
     equal = operators > SMALL and not run.should_stop() and _plan_units(search)
-    now = _situation(search, equal)
+    now = _situation(search, equal, clashing)
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
     if run.should_stop():
@@ -342,7 +349,7 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
 def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
     """Decompose, unless tabu search gains and that takes too long; whether there is no work left."""
     share = FIRST_DECOMPOSITION_SHARE if now.whole or gaining else WIDE_SHARE if now.wide else DECOMPOSITION_SHARE
-    share = min(share, LONGER_SHARE) if now.undivided else share
+    share = min(share, LONGER_SHARE) if now.undivided or now.clashing else share
     left = search.run.remaining()
     if gaining and left is not None and CHAINS_SECONDS * search.instance.operators**2 > share * left:
         return True
@@ -357,7 +364,8 @@ def _is_programmed(search: LocalSearch) -> bool:
 def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
     """Search until the time is up. Better plans help a decomposition that is not settled."""
     run = search.run
-    share = WHOLE_LOCAL_SHARE if now.whole or (now.undivided and not settled) else 1.0 if settled else 0.5
+    mostly = now.whole or now.clashing or (now.undivided and not settled)
+    share = WHOLE_LOCAL_SHARE if mostly else 1.0 if settled else 0.5
     with run.share(share, UNTIMED_SECONDS):
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
         if now.wide:

@@ -247,7 +247,14 @@ class Decomposition:
     def is_mostly_settled(self) -> bool:
         """Whether the lengths of at least half of the modules on the shortest path are known."""
         path = [way for way in self.chain.module_path() if len(self.lengths[way[0]].window.inner)]
-        return 2 * sum(bool(module.settled[a, b]) for module, a, b in path) >= len(path)
+        known = [self.lengths[module].upper[a, b] - module.table()[a, b] for module, a, b in path]
+        close = SETTLED * float(self.run.objective or 0.0)
+        return 2 * sum(left <= close for left in known) >= len(path)
+
+    def fits(self) -> bool:
+        """Whether the plan composed of the modules' plans obeys the whole problem: it was reported."""
+        plan, known = self.stitch(), self.run.objective
+        return plan is not None and known is not None and known <= plan.makespan * (1.0 + SETTLED)
 
     def _is_free(self, way: Way) -> bool:
         """Claim the next try at a module; whether no other lane works on it."""

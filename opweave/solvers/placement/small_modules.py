@@ -17,9 +17,8 @@ from opweave.solvers.run import Run
 SMALL_MODULE = 20
 """Operators of the largest module up to which decomposition comes first."""
 
-APART_SHARE, JOINED_SHARE = 0.9, 0.4
-"""Its share of the time left: if nothing joins modules; and if memory or a rule does, so that their plans may not fit
-together."""
+FIRST_SHARE, JOINED_SHARE = 0.9, 0.4
+"""Its share of the time left; and if memory or a rule may join the modules, so that their plans may not fit together."""
 
 TURN_SHARE = 0.45
 """Share of that time for each of its turns. In a shorter first turn, linear programs would leave no time for plans."""
@@ -47,19 +46,24 @@ class Turn:
         return self.left * gained / max(self.run.elapsed() - self.began, 1e-9)
 
 
-def search_small_modules(search: LocalSearch) -> None:
-    """Decompose, if all modules are small. The run has a time limit."""
+def search_small_modules(search: LocalSearch) -> bool:
+    """Decompose, if all modules are small, as long as their plans fit together. The run has a time limit.
+
+    Returns whether they do not, so that decomposition gives bounds, but no plans.
+    """
     run, memory = search.run, memory_of(search.instance)
     if largest_module(search.arrays) > SMALL_MODULE:
-        return
-    apart = not search.problem.constraints and (memory is None or not binding(memory))
-    with run.share(APART_SHARE if apart else JOINED_SHARE):
+        return False
+    joined = bool(search.problem.constraints) or (memory is not None and binding(memory))
+    with run.share(JOINED_SHARE if joined else FIRST_SHARE):
         work = kept_in(search.problem, run)
         work.advance(briefly=True)
-        worth = not run.should_stop()
+        fits = work.fits()
+        worth = fits and not run.should_stop()
         while worth:
             turn = Turn(run)
             with run.share(1.0 if work.is_mostly_settled() else TURN_SHARE):
                 work.advance()
             worth = work.open() and not run.should_stop() and turn.promises() >= WORTH_GOING_ON
     search.consider_solution(run.best)
+    return not fits
