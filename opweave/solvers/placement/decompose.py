@@ -83,6 +83,8 @@ size or larger are bounded by linear programs first."""
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
 
+BRIEFLY = "briefly"
+
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
 
@@ -249,7 +251,7 @@ class Decomposition:
         path = [way for way in self.chain.module_path() if len(self.lengths[way[0]].window.inner)]
         known = [self.lengths[module].upper[a, b] - module.table()[a, b] for module, a, b in path]
         close = SETTLED * float(self.run.objective or 0.0)
-        return 2 * sum(left <= close for left in known) >= len(path)
+        return 2 * sum(bool(left <= close) for left in known) >= len(path)
 
     def fits(self) -> bool:
         """Whether the plan composed of the modules' plans obeys the whole problem: it was reported."""
@@ -363,27 +365,23 @@ class Decomposition:
         return Lifted(tuple(raised))
 
 
-def kept_in(problem: Placement, run: Run) -> Decomposition:
-    """The decomposition that a run keeps between turns."""
-    work = run.kept.get("decompose")
-    if not isinstance(work, Decomposition):
-        work = run.kept["decompose"] = Decomposition(problem, run)
-    return work
-
-
 @named_solver(
     Placement,
     "decompose",
     "exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
     proves="bound",
     supports=(*SUPPORTS, NARROWED),
+    options={BRIEFLY: "whether to end after brief searches of small modules"},
 )
 @by_best_way(SUPPORTS, "heft")
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
     instance = lower_unless_short(problem)
     if instance.operators:
-        kept_in(problem, run).advance()
+        work = run.kept.get("decompose")
+        if not isinstance(work, Decomposition):
+            work = run.kept["decompose"] = Decomposition(problem, run)
+        work.advance(briefly=bool(run.option(BRIEFLY, False)))
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
