@@ -1,6 +1,7 @@
 """Regret of ``auto``: its plan of every problem, compared with each solver and engine that it could have called.
 
-Run ``python -m benchmarks.regret``; ``--problem``, ``--sizes``, ``--seeds``, ``--limit`` and ``--solvers`` select.
+Run ``python -m benchmarks.regret``; ``--problem``, ``--sizes``, ``--seeds``, ``--first-seed``, ``--limit`` and
+``--solvers`` select. ``--shapes`` uses networks of other shapes, and real ones on clusters of unlike devices.
 ``--large`` uses random instances of 2,000 to 10,000 operators alone.
 ``--smoke`` uses tiny instances, takes at most 40 s, and fails only on gross regret. All solvers get the same time
 limit, one after another. Targets: the objective is at most 0.5 % worse than the best of the others, the bound at most 1
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import opweave as ow
+from benchmarks import regret_shapes
 from benchmarks.regret_instances import BY_PROBLEM, instances
 from benchmarks.tables import show, timed
 
@@ -187,7 +189,7 @@ def summary(problem: str, rows: Sequence[Regret]) -> tuple[object, ...]:
 
 def warm_up(problem: str) -> None:
     """Load or compile loops, so that the tables show only solve times."""
-    for _, tiny in instances(problem, (10,), 1, real=False):
+    for _, tiny in instances(problem, (10,), range(1), real=False):
         for row in ow.list_solvers(tiny):
             if row.available and row.kind != "engine":
                 answer(tiny, row.name, 0.3)
@@ -196,7 +198,9 @@ def warm_up(problem: str) -> None:
 def measured(problem: str, arguments: argparse.Namespace) -> Iterator[Regret]:
     """The rows of one problem."""
     real = not (arguments.smoke or arguments.large)
-    for name, instance in instances(problem, arguments.sizes, arguments.seeds, real=real):
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    source = regret_shapes.BY_PROBLEM if arguments.shapes else BY_PROBLEM
+    for name, instance in instances(problem, arguments.sizes, seeds, source=source, real=real):
         yield regret(name, instance, arguments.limit, arguments.solvers)
 
 
@@ -221,10 +225,12 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--problem", action="append", choices=list(BY_PROBLEM), help="default: all")
     parser.add_argument("--sizes", type=int, nargs="+", default=(10, 30, 100, 300, 1_000, 2_000), metavar="OPERATORS")
     parser.add_argument("--seeds", type=int, default=1, metavar="COUNT")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="SEED")
     parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--solvers", nargs="+", default=[], metavar="NAME", help="compare only with these")
     parser.add_argument("--processor", action="store_true", help="processor seconds instead of wall time")
     parser.add_argument("--large", action="store_true", help="2,000 to 10,000 operators, no real graphs")
+    parser.add_argument("--shapes", action="store_true", help="other shapes; real graphs on unlike devices")
     parser.add_argument("--smoke", action="store_true", help="tiny instances, at most 40 s")
     arguments = parser.parse_args()
     arguments.sizes = LARGE_SIZES if arguments.large else tuple(arguments.sizes)
@@ -238,7 +244,7 @@ def main() -> None:
     arguments = read_arguments()
     if arguments.processor:
         time.perf_counter = time.process_time
-    kinds = arguments.problem or list(BY_PROBLEM)
+    kinds = arguments.problem or list(regret_shapes.BY_PROBLEM if arguments.shapes else BY_PROBLEM)
     found = in_turns(kinds, arguments) if arguments.smoke else {}
     for problem in kinds:
         if not arguments.smoke:

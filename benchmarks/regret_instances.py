@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import opweave as ow
@@ -167,7 +167,10 @@ def real_servings() -> Instances:
         yield name, on_helix(name)[0]
 
 
-BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instances]]] = {
+Source = Mapping[str, tuple[Callable[[int, int], Instances], Callable[[], Instances]]]
+"""Seeded instances of each problem by number of operators and seed, and its real graphs."""
+
+BY_PROBLEM: Source = {
     "ordering": (orderings, real_orderings),
     "placement": (placements, real_placements),
     "batched": (batched_mappings, real_batched_mappings),
@@ -178,11 +181,13 @@ BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instan
 }
 
 
-def instances(problem: str, sizes: tuple[int, ...], seeds: int, *, real: bool) -> Instances:
+def instances(
+    problem: str, sizes: Sequence[int], seeds: Sequence[int], *, source: Source = BY_PROBLEM, real: bool
+) -> Instances:
     """Instances of one problem: generated ones by size, then real graphs."""
-    by_rule, shipped = BY_PROBLEM[problem]
+    by_rule, shipped = source[problem]
     for operators in sizes:
-        for seed in range(seeds):
+        for seed in seeds:
             yield from by_rule(operators, seed)
     if real:
         yield from shipped()

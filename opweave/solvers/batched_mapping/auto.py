@@ -15,9 +15,8 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import EngineError, InvalidInputError
-from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.bounds.best import MOST_WHOLE, module_bounds, quick_bounds
+from opweave.solvers.batched_mapping.bounds.best import module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
 from opweave.solvers.batched_mapping.modules import modules_of
@@ -32,7 +31,7 @@ from opweave.solvers.batched_mapping.split import (
     split,
 )
 from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
-from opweave.solvers.registry import Feature, find_solver, go_on_with, is_available, named_solver, run_side_by_side
+from opweave.solvers.registry import Feature, find_solver, is_available, named_solver, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -75,10 +74,6 @@ first lane computes them."""
 PLACEMENT_SHARE = 0.15
 """Share of the time for placement's solver. Then an engine takes modules too large for placement's search to close."""
 
-CLOSED_SECONDS, CLOSED_SHARE = 0.004, 0.9
-"""Seconds for each operator in which placement's decomposition closes most networks of small modules; and its share of
-the time, before anything else, if they fit into it."""
-
 WHOLE_SHARE, FAR_SHARE, NEAR = 0.35, 0.05, 1.05
 """Share of the time for plans that do not split the batch, by placement's local search: the first if the best list
 schedule that does not split it takes at most ``NEAR`` times as long as the best of all, else the second."""
@@ -106,12 +101,11 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         outcome = _count(search)
         if outcome is not None:
             return outcome
-    if whole and _closes_in_time(search):
-        return solve_whole(_by_decomposition, problem, run)
+    if whole and _has_small_modules(search):
+        return solve_whole(by_name("auto"), problem, run)
     if run.time_limit is not None and not whole:
         _anneal_once(search)  # bounds may take longer than everything else, so a plan comes first
-    if not (whole and run.time_limit is not None and _has_small_modules(search)):
-        _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
+    _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
     if whole:
         return _whole(search)
     if _is_tiny(problem) and not run.should_stop():
@@ -207,26 +201,7 @@ def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) 
 
 def _has_small_modules(search: BatchSearch) -> bool:
     """Whether placement's decomposition closes all modules of a whole batch at once, better than bounds by modules."""
-    return search.instance.operators <= MOST_WHOLE and _largest_module(search) <= SMALL_MODULE
-
-
-def _largest_module(search: BatchSearch) -> int:
-    """Operators of the largest module between single channels."""
-    return max(len(module.operators) for module in modules_of(search.instance, 1))
-
-
-def _closes_in_time(search: BatchSearch) -> bool:
-    """Whether placement's decomposition may close a whole batch of small modules within the time limit."""
-    left = search.run.remaining()
-    enough = left is not None and left >= CLOSED_SECONDS * search.instance.operators
-    return enough and _largest_module(search) <= SMALL_MODULE
-
-
-def _by_decomposition(problem: Placement, run: Run) -> Outcome:
-    """Placement's decomposition, and its default solver for what it leaves, which lets it go on."""
-    with run.share(CLOSED_SHARE):
-        outcome = go_on_with(problem, "decompose", run)
-    return outcome if outcome.infeasible or run.should_stop() else go_on_with(problem, "auto", run)
+    return max(len(module.operators) for module in modules_of(search.instance, 1)) <= SMALL_MODULE
 
 
 def _search_whole(search: BatchSearch) -> None:
@@ -252,14 +227,15 @@ def _whole(search: BatchSearch) -> Outcome:
     run, problem = search.run, search.problem
     if run.should_stop():
         return Outcome(run.termination())
-    if run.time_limit is None or _modular(search) is None:
+    cut = None if run.time_limit is None else _modular(search)
+    if cut is None:
         return solve_whole(by_name("auto"), problem, run)
     with _stage(run, PLACEMENT_SHARE):
         outcome = solve_whole(by_name("auto"), problem, run)
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
     search.catch_up()
-    split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
+    split(cut, solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     return outcome if run.should_stop() or run.closed() else solve_whole(by_name("auto"), problem, run)
 
 

@@ -13,7 +13,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch
-from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
+from opweave.solvers.memory_ordering.helping import GAIN, engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, prove_total, report_greedy_totals
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
@@ -59,8 +59,8 @@ def _minimise_peak(problem: MemoryOrdering, run: Run, most_states: int) -> Outco
         return peaks.outcome()
     engine = engine_for(problem)
     if engine is not None:
-        with run.share(FIRST_SHARE, FIRST_SECONDS):
-            peaks.search(most_states)
+        while _search_states(peaks, most_states):
+            pass
         if peaks.settled():
             return peaks.outcome()
         outcome = run_while_it_helps(engine, problem, run)
@@ -70,6 +70,15 @@ def _minimise_peak(problem: MemoryOrdering, run: Run, most_states: int) -> Outco
         if peaks.settled():
             return peaks.outcome()
     return peaks.finish(most_states)
+
+
+def _search_states(peaks: PeakSearch, most_states: int) -> bool:
+    """Search states for a turn; whether another one is worth while, because this one narrowed the gap."""
+    run, gap = peaks.run, peaks.peak - peaks.bound
+    with run.share(FIRST_SHARE, FIRST_SECONDS):
+        over = peaks.search(most_states) and run.closed()
+    gained = gap - (peaks.peak - peaks.bound)
+    return run.time_limit is not None and not over and not peaks.settled() and gained >= GAIN * peaks.peak
 
 
 def _minimise_total(problem: MemoryOrdering, run: Run, most_states: int) -> Outcome:

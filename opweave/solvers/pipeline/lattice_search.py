@@ -2,7 +2,8 @@
 
 With a common memory, what a stage takes does not depend on its neighbours, so a table over points and sets of devices
 settles every objective. With links between devices, the tables of :mod:`.sets` and :mod:`.loads` run on the points of a
-lattice. If there are too many points, plans come from the order's own points, without a proof.
+lattice. The order's own points come first, because their searches are much faster; where a lattice has too many points,
+their plan is the result, without a proof.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ import numpy as np
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.formulations.pipeline.lattice import Lattice, lattice_of
+from opweave.formulations.reduction import Reduction
 from opweave.problems.arrays import FloatArray, FloatMatrix
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.exact import finished
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SetLoads, next_threshold
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sets import CheapestSums, Sets
+from opweave.solvers.reduced import solve_reduced
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Outcome, Run
 
-ORDER_SHARE, ORDER_SECONDS = 0.5, 5.0
-"""Share of the time for plans that keep the given order, and seconds when there is no time limit."""
+ORDER_SHARE, ORDER_SECONDS = 0.4, 10.0
+"""Share of the time, or seconds without a limit, for plans that keep to the order. They mostly take milliseconds."""
 
 
 @dataclass(eq=False)
@@ -78,14 +81,10 @@ class LatticeSearch:
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
-        if self.problem.cuts == "ideals" and self.problem.delivery != "host":
-            self._keep_the_order()
+        if self.problem.cuts == "ideals":
+            self._search_order()
         self.run.enter("down-sets")
         lattice = lattice_of(self.problem, self.best.value, self.run.should_stop)
-        proves = lattice is not None
-        if lattice is None and self.problem.cuts == "ideals":
-            ordered = self.problem.model_copy(update={"cuts": "prefix"})
-            lattice = lattice_of(ordered, self.best.value, self.run.should_stop)
         if lattice is None:
             return finished(self.run, proved=False)
         instance = replace(
@@ -98,16 +97,16 @@ class LatticeSearch:
         sets = Sets.of(self._told_apart(instance, lattice), self.problem.max_replicas)
         if sets is None:
             return finished(self.run, proved=False)
-        return self._over(lattice, instance, sets, proves=proves and self._counts_stages(sets))
+        return self._over(lattice, instance, sets, proves=self._counts_stages(sets))
 
-    def _keep_the_order(self) -> None:
-        """Report the best plan whose cuts lie in the given order: prefixes are down-sets, and their search is fast."""
-        left = self.run.remaining()
-        scout = Run(time_limit=ORDER_SECONDS if left is None else ORDER_SHARE * left, seed=self.run.seed)
-        with suppress(ContradictionError):  # of the order only
-            go_on_with(self.problem.model_copy(update={"cuts": "prefix"}), "exact", scout)
-        if isinstance(scout.best, Stages):
-            self._report(scout.best)
+    def _search_order(self) -> None:
+        """Find a plan that keeps to the order."""
+        ordered = self.problem.model_copy(update={"cuts": "prefix"})
+        same: Reduction[Pipeline, Stages] = Reduction(problem=ordered, lift=lambda stages: stages, exact=False)
+        with self.run.share(ORDER_SHARE, ORDER_SECONDS), suppress(ContradictionError):  # of the order only
+            solve_reduced(same, self.run, lambda problem, run: go_on_with(problem, "exact", run))
+        if self.run.objective is not None and self.run.objective < self.best.value:
+            self.best.plan, self.best.value = None, float(self.run.objective)
 
     def _told_apart(self, instance: PipelineInstance, lattice: Lattice) -> PipelineInstance:
         """The instance, with what tells devices apart on a lattice and, if they have one, at the common memory."""

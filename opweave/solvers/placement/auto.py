@@ -29,6 +29,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.small_modules import WORTH_GOING_ON, Turn, search_small_modules
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -58,10 +59,6 @@ WHOLE_LOCAL_SHARE = 0.9
 """Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
 then gains little."""
 
-SMALL_MODULE, SMALL_MODULES_SHARE = 16, 0.4
-"""Operators of the largest module up to which decomposition runs before local search, too, and its share of the time
-left: it closes such modules at once."""
-
 CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
@@ -86,9 +83,8 @@ FIRST_ROUNDS = 1
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
 """Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
 
-WORTH_GOING_ON, GOING_ON_SHARE = 0.0025, 0.6
-"""Relative gain that tabu search must promise to go on after its first rounds: what it would gain in the time left if
-it kept the rate of its last turn. And the share of the time that its first turns may take together."""
+GOING_ON_SHARE = 0.6
+"""Share of the time that the first turns of tabu search may take together."""
 
 MOST_GRAINS = 10_000_000
 """Most common measures of all times in a schedule for which bounds are rounded up to one."""
@@ -153,6 +149,9 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
+    clashing = False
+    if run.time_limit is not None and instance.operators > SMALL and not run.should_stop():
+        clashing = search_small_modules(search)
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -168,7 +167,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
     if not _is_final(outcome) and not run.should_stop():
-        outcome = _improve_and_bound(search)
+        outcome = _improve_and_bound(search, clashing)
     if instance.operators <= SMALL and outcome is None and not run.should_stop():
         outcome = last_word(search, 1.0)
     if outcome is not None and _is_final(outcome):
@@ -212,10 +211,9 @@ def _reinsert_first(search: LocalSearch) -> bool:
         go_on_with(search.problem, "tabu", run, rounds=1)  # a turn may be too short for its linear program
         search.consider_solution(run.best)
         while worth and not run.should_stop():
-            began, left, before = run.elapsed(), run.remaining(), search.makespan
+            turn = Turn(run)
             worth = _reinsert(search, LOCAL_SHARE, most)
-            rate = (1.0 - search.makespan / before) / max(run.elapsed() - began, 1e-9) if before else 0.0
-            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or rate * (left or 0.0) >= WORTH_GOING_ON)
+            worth = worth and (FIRST_ROUNDS_OVER not in run.kept or turn.promises() >= WORTH_GOING_ON)
     return worth
 
 
@@ -261,6 +259,8 @@ class Situation:
         Local search ends with a slow cooling.
     undivided
         Tabu search is far ahead of all others.
+    clashing
+        Decomposition has searched small modules, and finds no plans.
     """
 
     small: bool
@@ -268,9 +268,10 @@ class Situation:
     whole: bool
     wide: bool
     undivided: bool
+    clashing: bool
 
 
-def _situation(search: LocalSearch, equal: bool) -> Situation:
+def _situation(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
     """``equal`` says whether plans of equal units were found."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
@@ -280,11 +281,14 @@ def _situation(search: LocalSearch, equal: bool) -> Situation:
         whole=whole,
         wide=timed and not whole and not equal and is_wide(search),
         undivided=timed and not whole and is_undivided(search),
+        clashing=clashing,
     )
 
 
-def _improve_and_bound(search: LocalSearch) -> Outcome | None:
+def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     """Share the time left among the stages until objective and bound meet.
+
+    ``clashing`` says that modules were searched and their plans do not fit together.
 
     Returns
     -------
@@ -293,11 +297,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     """
     run, operators, outcome = search.run, search.instance.operators, None
     equal = operators > SMALL and not run.should_stop() and _plan_units(search)
-    now = _situation(search, equal)
-    if now.timed and not equal and largest_module(search.arrays) <= SMALL_MODULE and not run.should_stop():
-        _decompose(search, SMALL_MODULES_SHARE)
-        if run.should_stop():
-            return None
+    now = _situation(search, equal, clashing)
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
     if run.should_stop():
@@ -349,7 +349,7 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
 def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
     """Decompose, unless tabu search gains and that takes too long; whether there is no work left."""
     share = FIRST_DECOMPOSITION_SHARE if now.whole or gaining else WIDE_SHARE if now.wide else DECOMPOSITION_SHARE
-    share = min(share, LONGER_SHARE) if now.undivided else share
+    share = min(share, LONGER_SHARE) if now.undivided or now.clashing else share
     left = search.run.remaining()
     if gaining and left is not None and CHAINS_SECONDS * search.instance.operators**2 > share * left:
         return True
@@ -364,7 +364,8 @@ def _is_programmed(search: LocalSearch) -> bool:
 def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
     """Search until the time is up. Better plans help a decomposition that is not settled."""
     run = search.run
-    share = WHOLE_LOCAL_SHARE if now.whole or (now.undivided and not settled) else 1.0 if settled else 0.5
+    mostly = now.whole or now.clashing or (now.undivided and not settled)
+    share = WHOLE_LOCAL_SHARE if mostly else 1.0 if settled else 0.5
     with run.share(share, UNTIMED_SECONDS):
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
         if now.wide:

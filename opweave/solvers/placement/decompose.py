@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
-from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
@@ -43,8 +41,8 @@ from opweave.solvers.placement.bounds.chain_bound import (
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.forced import raise_by_forced_work
-from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
+from opweave.solvers.placement.module_lengths import NO_MORE, Known, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
@@ -79,14 +77,14 @@ TRIES = (
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
+MISSES = 3
+"""Number of brief searches by which more leave modules of one size open than settle them, from which on modules of that
+size or larger are bounded by linear programs first."""
+
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
 
-ROUNDED = 2e-6
-"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
-
-NO_MORE = 1_000
-"""Number of tries after which a module counts as settled."""
+BRIEFLY = "briefly"
 
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
@@ -96,59 +94,6 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
-
-
-class Known(NamedTuple):
-    """What is known of a module between two end devices: a lower bound of its length, and its best plan."""
-
-    bound: float
-    plan: Found | None
-
-
-@dataclass(eq=False)
-class Lengths:
-    """Upper bounds of a class of equal modules: lengths, plans and tries by end devices. Shapes (K, K)."""
-
-    module: Module
-    window: Window
-    upper: FloatArray = field(init=False)
-    tries: IntArray = field(init=False)
-    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.upper = np.full(self.module.whole.shape, np.inf)
-        self.tries = np.zeros(self.module.whole.shape, dtype=np.int64)
-
-    def keep(self, a: int, b: int, found: Found) -> None:
-        """Keep a plan if it is the best for its end devices."""
-        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
-            self.upper[self.window.cells(a, b)] = found.makespan
-            self.plans[self._pair(a, b)] = found
-
-    def plan(self, a: int, b: int) -> Found:
-        """The best plan for two end devices."""
-        return self.plans[self._pair(a, b)]
-
-    def prove(self, a: int, b: int, value: float) -> None:
-        """Raise the lower bound."""
-        cells = self.window.cells(a, b)
-        self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
-
-    def known(self, a: int, b: int) -> Known:
-        """The knowledge to share with other lanes."""
-        return Known(float(self.module.whole[a, b]), self.plans.get(self._pair(a, b)))
-
-    def learn(self, a: int, b: int, known: Known) -> None:
-        """Take over a try's findings; the pair is settled once bound and plan meet."""
-        if known.plan is not None:
-            self.keep(a, b, known.plan)
-        self.prove(a, b, known.bound)
-        if known.bound >= self.upper[a, b] * (1.0 - ROUNDED):
-            self.tries[a, b] = NO_MORE
-
-    def _pair(self, a: int, b: int) -> tuple[int, int]:
-        """End devices, with 0 in place of a missing end."""
-        return a if self.window.entry else 0, b if self.window.exit else 0
 
 
 Way = tuple[Lengths, int, int]
@@ -177,6 +122,8 @@ class Decomposition:
         self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
+        self._misses: Counter[int] = Counter()
+        self._searched = LARGEST_SEARCHED
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
                 self.lengths[module] = Lengths(module, window)
@@ -244,15 +191,22 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def advance(self) -> None:
-        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
+    def advance(self, *, briefly: bool = False) -> None:
+        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try.
+
+        ``briefly`` leaves off when no small module is left that a brief search may settle.
+        """
         self.learn()
         self.report()
+        if briefly:
+            self._search_briefly()
+            return
         if not self._whole_bounds:
             self._whole_bounds = True
             raise_by_forced_work(self.arrays, self.best)
             if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
                 self._levels = ()
+        self._search_briefly()
         self._raise(self._levels[:1])
         self.run.enter("modules")
         while not self.run.should_stop() and self.step():
@@ -271,6 +225,45 @@ class Decomposition:
     def open(self) -> bool:
         """Whether there is something left to try."""
         return bool(self._ways()) or any(self.chain.open_pairs(level) for level in self._levels)
+
+    def _search_briefly(self) -> None:
+        """Search all small modules on the shortest path, then those on the next path, and so on.
+
+        That settles them in less time than linear programs would take to bound them. Modules of a size that stays open
+        too often are no longer searched.
+        """
+        self.run.enter("modules")
+        new = True
+        while new and not self.run.should_stop():
+            new = False
+            self._absorb()
+            for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
+                size = len(way[0].window.inner)
+                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop() or not self._is_free(way):
+                    continue
+                new = True
+                self._try(*way)
+                self._misses[size] += 1 if way[0].tries[way[1:]] < NO_MORE else -1
+                if self._misses[size] >= MISSES:
+                    self._searched = size - 1
+            self.report()
+
+    def is_mostly_settled(self) -> bool:
+        """Whether the lengths of at least half of the modules on the shortest path are known."""
+        path = [way for way in self.chain.module_path() if len(self.lengths[way[0]].window.inner)]
+        known = [self.lengths[module].upper[a, b] - module.table()[a, b] for module, a, b in path]
+        close = SETTLED * float(self.run.objective or 0.0)
+        return 2 * sum(bool(left <= close) for left in known) >= len(path)
+
+    def fits(self) -> bool:
+        """Whether the plan composed of the modules' plans obeys the whole problem: it was reported."""
+        plan, known = self.stitch(), self.run.objective
+        return plan is not None and known is not None and known <= plan.makespan * (1.0 + SETTLED)
+
+    def _is_free(self, way: Way) -> bool:
+        """Claim the next try at a module; whether no other lane works on it."""
+        exchange = self.run.exchange
+        return exchange is None or exchange.claim(self._key(*way, int(way[0].tries[way[1:]])))
 
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
@@ -307,7 +300,7 @@ class Decomposition:
         with put_back([module.whole for module in self.lengths]):
             for _ in range(DETOURS):
                 for way in other:
-                    if exchange.claim(self._key(*way, int(way[0].tries[way[1:]]))):
+                    if self._is_free(way):
                         return way
                 for lengths, a, b in other:
                     lengths.prove(a, b, np.inf)
@@ -380,6 +373,7 @@ class Decomposition:
     "exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
     proves="bound",
     supports=(*SUPPORTS, NARROWED),
+    options={BRIEFLY: "whether to end after brief searches of small modules"},
 )
 @by_best_way(SUPPORTS, "heft")
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
@@ -389,7 +383,7 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
         work = run.kept.get("decompose")
         if not isinstance(work, Decomposition):
             work = run.kept["decompose"] = Decomposition(problem, run)
-        work.advance()
+        work.advance(briefly=bool(run.option(BRIEFLY, False)))
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)

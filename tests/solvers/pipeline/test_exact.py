@@ -457,3 +457,22 @@ def test_many_devices_that_pay_for_what_they_send_get_a_proved_plan() -> None:
     problem = heterogeneous(random_chain(16, 7), 20, 1.05e7, 7, computing=False, matrix=False)
     result = ow.solve(problem.model_copy(update={"load": "sum"}), time_limit=30.0)
     assert result.status is ow.Status.OPTIMAL
+
+
+def test_too_many_down_sets_are_no_worse_than_the_order() -> None:
+    """Forty chains beside one another have far more down-sets than a lattice may have."""
+    names = [f"o{row}_{k}" for row in range(40) for k in range(3)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=8) for name in names],
+        operators=[
+            ow.Operator(id=name, inputs=[] if name.endswith("_0") else [names[k - 1]], outputs=[name])
+            for k, name in enumerate(names)
+        ],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[1e6] * 3)
+    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 2.0, "c": 3.0} for name in names})
+    problem = Pipeline(graph=graph, cluster=cluster, costs=costs)
+    ordered = ow.solve(problem, time_limit=2)
+    free = ow.solve(problem.model_copy(update={"cuts": "ideals"}), time_limit=2)
+    assert free.verified
+    assert free.objective <= ordered.objective * (1 + 1e-9)

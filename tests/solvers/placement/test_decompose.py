@@ -76,3 +76,19 @@ def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPa
     assert best.objective is not None
     assert run.bound <= best.objective * (1 + 1e-9)
     assert best.closed()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_brief_searches_close_small_modules(seed: int) -> None:
+    """Linear programs are not needed, and bound no module that is settled."""
+    run = Run()
+    work = Decomposition(layered_problem(6, seed), run)
+    work.advance(briefly=True)
+    assert work.is_mostly_settled()
+    assert work.fits()
+    assert run.closed()
+    every = {pair for module, a, b in work.chain.module_path() for pair in module.path(a, b)}
+    for module in work.chain.modules:
+        module.settled[:] = True
+    assert every
+    assert not work.chain.pairs()

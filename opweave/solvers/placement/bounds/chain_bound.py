@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chains import WINDOW_SIZES, Chain, milestone_chains
 from opweave.solvers.placement.bounds.refutation import refuted_below
@@ -190,6 +190,8 @@ class Module:
         The blocks between the milestones, one more than milestones.
     whole
         Bounds of the module by itself. Shape (K, K).
+    settled
+        Whether ``whole`` cannot be raised, because a plan of that length is known. Shape (K, K).
     inner
         The milestones, as positions in the module.
     members
@@ -201,6 +203,10 @@ class Module:
     whole: FloatArray
     inner: IntArray
     members: list[IntArray]
+    settled: BoolArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settled = np.zeros(self.whole.shape, dtype=np.bool_)
 
     def table(self) -> FloatArray:
         """Bounds of the module's length for every pair of end devices. Shape (K, K)."""
@@ -258,10 +264,10 @@ class Milestones:
         return list(zip(self.modules, [0, *devices], devices, strict=False))
 
     def pairs(self) -> list[Pair]:
-        """Pairs on the shortest path, the most frequent first."""
+        """Pairs on the shortest path, except in settled modules; the most frequent first."""
         found: Counter[Pair] = Counter()
         for (module, a, b), times in Counter(self.module_path()).items():
-            for pair in module.path(a, b):
+            for pair in () if module.settled[a, b] else module.path(a, b):
                 found[pair] += times
         return [pair for pair, _ in found.most_common()]
 
