@@ -22,14 +22,16 @@ from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
     NEVER_CUT,
     UNTIMED_ROUNDS,
+    WORTH_GOING_ON,
     LocalSearch,
+    Turn,
     empty_search,
     list_plans,
     more_list_plans,
     search_from,
+    search_small_modules,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.placement.small_modules import WORTH_GOING_ON, Turn, search_small_modules
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -78,7 +80,6 @@ COOLING_SHARE = 0.7
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
-
 
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
 """Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
