@@ -273,7 +273,7 @@ class Situation:
 
 
 def _situation(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
-    """``equal`` says whether plans of equal units were found."""
+    """``equal`` says whether the best plan so far is one of equal units, which leaves little to a slow cooling."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
     return Situation(
@@ -317,11 +317,12 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
 
 
 def _plan_units(search: LocalSearch) -> bool:
-    """Plan equal units; whether there are any."""
+    """Plan equal units; whether there are any, and their plan is the best so far."""
+    before = search.makespan
     with search.run.share(UNITS_SHARE, UNTIMED_SECONDS):
         equal = go_on_with(search.problem, "units", search.run).reason is None
     search.consider_solution(search.run.best)
-    return equal
+    return equal and search.makespan < before
 
 
 def _decompose(search: LocalSearch, share: float) -> bool:

@@ -53,6 +53,9 @@ def search(problem: Placement, run: Run) -> Outcome:
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             equal = plan_units(search.problem, run)
+        before = search.makespan
+        search.consider_solution(run.best)
+        equal = equal and search.makespan < before
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
