@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.windows import largest_module
-from opweave.solvers.placement.cooling import cool_down, is_wide
+from opweave.solvers.placement.bounds.windows import is_wide, largest_module
 from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
     NEVER_CUT,
@@ -26,6 +25,7 @@ from opweave.solvers.placement.local import (
     LocalSearch,
     Turn,
     empty_search,
+    ended,
     list_plans,
     more_list_plans,
     search_from,
@@ -136,7 +136,6 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
     if problem.reading is not None:
         return go_on_with(problem, "calls", run)
-    lower_unless_short(problem)
     search = empty_search(problem, run)
     instance = search.instance
     search.consider_solution(run.start)
@@ -164,7 +163,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         with run.share(STAGES_SHARE, STAGES_SECONDS):
             go_on_with(problem, "stages", run)
         search.consider_solution(run.best)
-    outcome: Outcome | None = None
+    outcome = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
     if not _is_final(outcome) and not run.should_stop():
@@ -175,9 +174,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         return outcome
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)}, and no proof that there is none")
-    if run.time_limit is None and not run.closed():
-        return Outcome(Termination.BUDGET)
-    return Outcome(run.termination())
+    return ended(problem, run)
 
 
 def set_grain(search: LocalSearch) -> None:
@@ -273,14 +270,14 @@ class Situation:
 
 
 def _situation(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
-    """``equal`` says whether the best plan so far is one of equal units, which leaves little to a slow cooling."""
+    """``equal`` says whether the best plan is one of equal units, which leaves little to a slow cooling."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
     return Situation(
         small=small,
         timed=timed,
         whole=whole,
-        wide=timed and not whole and not equal and is_wide(search),
+        wide=timed and not whole and not equal and is_wide(search.arrays),
         undivided=timed and not whole and is_undivided(search),
         clashing=clashing,
     )
@@ -325,6 +322,11 @@ def _plan_units(search: LocalSearch) -> bool:
     return equal and search.makespan < before
 
 
+def _cool_down(search: LocalSearch) -> None:
+    go_on_with(search.problem, "cooling", search.run)
+    search.consider_solution(search.run.best)
+
+
 def _decompose(search: LocalSearch, share: float) -> bool:
     """Decompose in a share of the time left; whether that has no work left."""
     with search.run.share(share, UNTIMED_SECONDS):
@@ -344,7 +346,7 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
         reinserted = search.makespan
         search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
         if now.wide:
-            cool_down(search)
+            _cool_down(search)
     return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
 
 
@@ -372,7 +374,7 @@ def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: b
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
         if now.wide:
             with run.share(COOLING_SHARE):
-                cool_down(search)
+                _cool_down(search)
         search_from(search, rounds=None)
     if not run.should_stop():
         go_on_with(search.problem, "decompose", run)

@@ -17,24 +17,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.expressions import NARROWED
+from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
 from opweave.solvers.placement.backbone import Backbone, core_network
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.idle import around_core
-from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch
+from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch, empty_search, ended, list_plans
 from opweave.solvers.placement.plans import fits, plan_of
+from opweave.solvers.registry import named_solver
+from opweave.solvers.run import Outcome, Run
 
 UNTIMED_CHUNKS = 60
 """Chunks of a cooling when there is no time limit; a chunk takes about a tenth of a second."""
-
-
-MOST_OPERATORS, WIDE = 4_000, 60
-"""Most operators of a problem for which the time suffices, and least operators of a module that is wide."""
 
 
 class Phase(NamedTuple):
@@ -55,11 +56,22 @@ Start = tuple[IntArray, IntArray]
 """Order and devices."""
 
 
-def is_wide(search: LocalSearch) -> bool:
-    """Whether a long cooling is worth its time: some module is too large for the searches of single modules."""
-    if not 0 < search.instance.operators <= MOST_OPERATORS:
-        return False
-    return max(len(window.inner) for window in modules(search.arrays)[1]) >= WIDE
+@named_solver(
+    Placement,
+    "cooling",
+    "one slow simulated annealing from the best list schedule: whole chains first, then operators",
+    supports=(*SUPPORTS, NARROWED),
+)
+@by_best_way(SUPPORTS, "heft")
+def solve_cooling(problem: Placement, run: Run) -> Outcome:
+    """Long cooling from the best plan so far, or from the list schedulers' plans; solver "cooling"."""
+    search = empty_search(problem, run)
+    search.consider_solution(run.start)
+    search.consider_solution(run.best)
+    if not math.isfinite(search.makespan):
+        list_plans(search)
+    cool_down(search)
+    return ended(problem, run)
 
 
 def cool_down(search: LocalSearch) -> None:
@@ -68,8 +80,9 @@ def cool_down(search: LocalSearch) -> None:
     if run.should_stop() or not math.isfinite(search.makespan):
         return
     run.enter("cooling")
-    number = run.turn("cooling", search.coolings)
-    search.coolings = number + 1
+    done = run.kept.get("coolings")
+    number = run.turn("cooling", done if isinstance(done, int) else 0)
+    run.kept["coolings"] = number + 1
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
     core = core_network(search.instance, search.arrays)

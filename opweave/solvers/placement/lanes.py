@@ -5,7 +5,8 @@ from __future__ import annotations
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, UNDELAYED, is_whole, last_word, set_grain
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.cooling import cool_down, is_wide
+from opweave.solvers.placement.bounds.windows import is_wide
+from opweave.solvers.placement.cooling import cool_down
 from opweave.solvers.placement.decompose import Decomposition
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
@@ -59,7 +60,7 @@ def search(problem: Placement, run: Run) -> Outcome:
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
-            wide = not equal and is_wide(search)
+            wide = not equal and is_wide(search.arrays)
             if wide:
                 cool_down(search)
         if wide and run.time_limit is not None:

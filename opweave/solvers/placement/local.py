@@ -66,7 +66,7 @@ LONGEST_ROUND = 8
 class LocalSearch:
     """The best plan of one instance and the moves that improve it.
 
-    ``rounds`` annealing rounds and ``coolings`` long ones have run.
+    ``rounds`` annealing rounds have run.
 
     ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that an operator or flow took
     recently.
@@ -82,7 +82,6 @@ class LocalSearch:
     rounds: int = 0
     pace: float = PACE
     caught: Solution | None = None
-    coolings: int = 0
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if it fits into memory and is the best so far."""
@@ -231,6 +230,11 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     list_plans(search)
     more_list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
+    return ended(problem, run)
+
+
+def ended(problem: Placement, run: Run) -> Outcome:
+    """How a search ends that proves nothing."""
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())

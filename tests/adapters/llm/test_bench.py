@@ -73,8 +73,8 @@ def test_what_is_no_measurement_is_refused(tmp_path: Path, rows: list[dict[str, 
 @pytest.mark.parametrize(
     ("line", "bandwidth", "speed"),
     [
-        ("NVIDIA GeForce RTX 4060 Ti, 16380, 16000, 4, 8", 288e9, 22.1e12),
-        ("NVIDIA GeForce RTX 4060, 8188, 8000, 4, 8", 272e9, 15.1e12),
+        ("NVIDIA GeForce RTX 4060 Ti, 16380, 16000, 4, 8", 288e9, 44.1e12),
+        ("NVIDIA GeForce RTX 4060, 8188, 8000, 4, 8", 272e9, 30.2e12),
         ("NVIDIA A100-SXM4-80GB, 81920, 80000, 4, 16", 2039e9, 312e12),
         ("NVIDIA A100-SXM4-40GB, 40960, 40000, 4, 16", 1555e9, 312e12),
         ("NVIDIA H100 80GB HBM3, 81559, 81000, 5, 16", 3350e9, 989e12),

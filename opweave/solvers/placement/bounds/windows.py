@@ -26,6 +26,9 @@ from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, 
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, operator_order, tails_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
+MOST_COOLED, WIDE = 4_000, 60
+"""Most operators of a problem for which the time of a long cooling suffices, and least operators of a wide module."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
@@ -224,6 +227,11 @@ def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
 def largest_module(arrays: PlacementArrays) -> int:
     """Operators of the largest module between two cut vertices."""
     return max(map(len, _divided(arrays)[1]))
+
+
+def is_wide(arrays: PlacementArrays) -> bool:
+    """Whether a long cooling is worth its time: some module is too large for the searches of single modules."""
+    return 0 < len(arrays.seconds) <= MOST_COOLED and largest_module(arrays) >= WIDE
 
 
 def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
