@@ -82,7 +82,7 @@ FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
 
 FIRST_REINSERTION, REINSERTION_PER_OPERATOR = 6.0, 0.02
-"""Most seconds of each of its first turns, which come before the first bounds, and the same for each operator."""
+"""Most seconds of each first turn of tabu search, before the first bounds, and the same for each operator."""
 
 GOING_ON_SHARE = 0.6
 """Share of the time that the first turns of tabu search may take together."""
@@ -258,7 +258,7 @@ class Situation:
     undivided
         Tabu search is far ahead of all others.
     clashing
-        Decomposition has searched small modules, and finds no plans.
+        Decomposition has searched small modules, and their plans do not fit together.
     """
 
     small: bool

@@ -16,7 +16,6 @@ Plans of the backbone become plans of the whole by :func:`whole_plan`, and are t
 from __future__ import annotations
 
 import heapq
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,7 +111,7 @@ def backbone_of(instance: PlacementInstance, arrays: PlacementArrays) -> Backbon
             break
     if best.spread > FAR_SMALLER * whole.spread:
         return None
-    return _cut_out(instance, arrays, best)
+    return _cut_out(instance, arrays, best.operators, best.flows)
 
 
 def core_of(arrays: PlacementArrays) -> PlacementArrays:
@@ -143,7 +142,7 @@ def core_network(instance: PlacementInstance, arrays: PlacementArrays) -> Backbo
     few = kept.mean() > 1.0 - LEAST_STRAY
     if few or outside > MOST_STRAY * float(work.sum()) or sent > MOST_SENT * outside:
         return None
-    return _cut_out(instance, arrays, _Part(kept, flows, math.nan))
+    return _cut_out(instance, arrays, kept, flows)
 
 
 def _in_core(arrays: PlacementArrays) -> BoolArray:
@@ -244,11 +243,11 @@ def _reaching(arrays: PlacementArrays, kept: BoolArray, last: int) -> BoolArray:
     return found
 
 
-def _cut_out(instance: PlacementInstance, arrays: PlacementArrays, part: _Part) -> Backbone:
+def _cut_out(instance: PlacementInstance, arrays: PlacementArrays, kept: BoolArray, flows_kept: BoolArray) -> Backbone:
     """The instance and arrays of a part; parameters and tensors keep their numbers."""
-    operators, flows = np.flatnonzero(part.operators), np.flatnonzero(part.flows)
-    number = np.cumsum(part.operators) - 1
-    small = _arcs_of(_without(arrays, part.flows), part.operators, number)
+    operators, flows = np.flatnonzero(kept), np.flatnonzero(flows_kept)
+    number = np.cumsum(kept) - 1
+    small = _arcs_of(_without(arrays, flows_kept), kept, number)
     count, each = len(operators), np.arange(len(flows))
     source, target = number[arrays.source[flows]], number[arrays.target[flows]]
     incoming, outgoing = Adjacency.from_pairs(count, target, each), Adjacency.from_pairs(count, source, each)

@@ -47,10 +47,10 @@ class Phase(NamedTuple):
 
 CHAINS, OPERATORS = Phase(0.006, 0.0005), Phase(0.0015, 0.0001)
 CORE, AROUND = Phase(0.0015, 0.0002), Phase(0.0006, 0.0001)
-"""The same where the core comes first: its operators, and then all operators around it."""
+"""Where the core comes first: its operators after its chains, and then all operators around it."""
 
 CHAINS_SHARE, CORE_SHARE = 0.5, 0.6
-"""Shares of the time: for chains, and for the core as a whole."""
+"""Shares of the time: of a network or its core for chains, and of the whole cooling for the core."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""

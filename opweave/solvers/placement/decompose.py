@@ -78,8 +78,8 @@ TRIES = (
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
 MISSES = 3
-"""Number of brief searches by which more leave modules of one size open than settle them, from which on modules of that
-size or larger are bounded by linear programs first."""
+"""When so many more brief searches leave modules of one size open than settle them, linear programs come first for
+modules of that size and larger."""
 
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
@@ -94,7 +94,6 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
-
 
 Way = tuple[Lengths, int, int]
 """A module and its end devices."""
@@ -191,16 +190,16 @@ class Decomposition:
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
-    def advance(self, *, briefly: bool = False) -> None:
-        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try.
-
-        ``briefly`` leaves off when no small module is left that a brief search may settle.
-        """
+    def begin(self) -> None:
+        """Continue from the best plan until no small module is left that a brief search may settle."""
         self.learn()
         self.report()
-        if briefly:
-            self._search_briefly()
-            return
+        self._search_briefly()
+
+    def advance(self) -> None:
+        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
+        self.learn()
+        self.report()
         if not self._whole_bounds:
             self._whole_bounds = True
             raise_by_forced_work(self.arrays, self.best)
@@ -256,7 +255,7 @@ class Decomposition:
         return 2 * sum(bool(left <= close) for left in known) >= len(path)
 
     def fits(self) -> bool:
-        """Whether the plan composed of the modules' plans obeys the whole problem: it was reported."""
+        """Whether the modules' plans fit together: the run has their composed plan, or a better one."""
         plan, known = self.stitch(), self.run.objective
         return plan is not None and known is not None and known <= plan.makespan * (1.0 + SETTLED)
 
@@ -383,7 +382,10 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
         work = run.kept.get("decompose")
         if not isinstance(work, Decomposition):
             work = run.kept["decompose"] = Decomposition(problem, run)
-        work.advance(briefly=bool(run.option(BRIEFLY, False)))
+        if run.option(BRIEFLY, False):
+            work.begin()
+        else:
+            work.advance()
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)

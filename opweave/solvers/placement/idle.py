@@ -73,7 +73,7 @@ def around_core(
     Returns
     -------
     tuple of arrays
-        Memory is not looked at. Ties of Colocate are kept.
+        Memory is not looked at. Ties of Colocate are kept. The order respects all arcs.
     """
     count = len(arrays.seconds)
     starts, place = np.zeros(count), np.full(count, -1, dtype=np.int64)

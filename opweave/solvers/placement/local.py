@@ -332,10 +332,12 @@ SMALL_MODULE = 20
 """Operators of the largest module up to which decomposition comes first."""
 
 FIRST_SHARE, JOINED_SHARE = 0.9, 0.4
-"""Its share of the time left; and if memory or a rule may join modules, so that their plans may not fit together."""
+"""Decomposition's share of the time left: usually, and where memory or a rule may join modules, so that their plans may
+not fit together."""
 
 TURN_SHARE = 0.45
-"""Share of that time for each of its turns. In a shorter first turn, linear programs would leave no time for plans."""
+"""Share of that time for each turn of decomposition. In a shorter first turn, linear programs would leave no time for
+plans."""
 
 WORTH_GOING_ON = 0.0025
 """Relative gain that a search must promise to get another turn (:meth:`Turn.promises`)."""
@@ -368,16 +370,16 @@ class Modules(Protocol):
         """Whether the modules' plans fit together."""
 
     def is_mostly_settled(self) -> bool:
-        """Whether most modules are settled."""
+        """Whether the lengths of at least half of the modules are known."""
 
     def open(self) -> bool:
         """Whether something is left to try."""
 
 
 def search_small_modules(search: LocalSearch) -> bool:
-    """Decompose, if all modules are small, as long as their plans fit together. The run has a time limit.
+    """Decompose if all modules are small, and go on while that gains. The run has a time limit.
 
-    Returns whether they do not, so that decomposition gives bounds, but no plans.
+    Returns whether the modules' plans do not fit together, so that decomposition gives bounds, but no plans.
     """
     run, problem, instance = search.run, search.problem, search.instance
     if largest_module(search.arrays) > SMALL_MODULE:

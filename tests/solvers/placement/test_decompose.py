@@ -83,7 +83,7 @@ def test_brief_searches_close_small_modules(seed: int) -> None:
     """Linear programs are not needed, and bound no module that is settled."""
     run = Run()
     work = Decomposition(layered_problem(6, seed), run)
-    work.advance(briefly=True)
+    work.begin()
     assert work.is_mostly_settled()
     assert work.fits()
     assert run.closed()

@@ -191,7 +191,7 @@ class Module:
     whole
         Bounds of the module by itself. Shape (K, K).
     settled
-        Whether ``whole`` cannot be raised, because a plan of that length is known. Shape (K, K).
+        Whether ``whole`` is the length of a known plan, up to rounding, so that nothing is left to raise. Shape (K, K).
     inner
         The milestones, as positions in the module.
     members

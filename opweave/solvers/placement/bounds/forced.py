@@ -4,8 +4,8 @@ For a length, heads, tails and clusters (:mod:`.shaving`) leave many operators a
 sent elsewhere would come back too late. All that such operators do before an operator, on any one device, is a head of
 that operator, and all that they do after it is a tail. Raised heads and tails leave more operators a single device, so
 this is repeated. If an operator loses its last device, or the energetic bound of what is left exceeds the length, no
-plan is as short. One operator is tried on each of its devices first. Lengths are tried in growing
-and then halved steps.
+plan is as short. All this is done once for each device of one operator, so that something has a single device at the
+start. Lengths are tried in growing and then halved steps.
 
 Proof: a plan as short as the length runs every operator on a device that is left to it. The predecessors of an operator
 (direct or not) that have only device k end before it starts, whatever its own device, and k runs them one after the
@@ -30,7 +30,8 @@ MOST_OPERATORS = 4_000
 """Most operators, because a table says which operators precede which."""
 
 FIRST_STEP, CLOSE = 1e-3, 2e-4
-"""Relative step above the bound at which nothing more is tried if that length is not refuted, and the smallest step."""
+"""The first step above the bound and the smallest one, relative to the bound. If the first length is not refuted,
+nothing more is tried."""
 
 SHARE, MOST_SECONDS = 0.1, 5.0
 """Share of the time left, and seconds when there is no limit."""
@@ -102,7 +103,7 @@ def _refuted(arrays: PlacementArrays, before: BoolArray, length: float, run: Run
 
 def _emptied(arrays: PlacementArrays, before: BoolArray, length: float, known: Reach) -> bool:
     """Whether no plan that obeys known heads and tails is as short as a length."""
-    forced = -1
+    forced = 0
     while True:
         space = Space.of(arrays, length, known)
         if space is None:
