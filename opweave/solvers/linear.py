@@ -131,7 +131,7 @@ def column_alone(column: int, columns: int) -> FloatArray:
 
 
 class Minimum(NamedTuple):
-    """An optimum as the engine found it: point, value, and the multipliers of equalities and inequalities."""
+    """What the engine found: point, value, and the multipliers of equalities and inequalities."""
 
     point: FloatArray
     value: float
@@ -142,8 +142,9 @@ class Minimum(NamedTuple):
 def minimise(program: LinearProgram, time_limit: float | None, *, unfinished: bool = False) -> Minimum | None:
     """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds.
 
-    With ``unfinished``, prices and point are those that the engine has when its time is up. Any prices prove a bound,
-    and those of the dual simplex method are good long before its end. Without presolving, they are the program's own.
+    With ``unfinished``, prices and point may be those that HiGHS has when its time is up, if highspy is there. Any
+    prices prove a bound, and those of the dual simplex method are good long before its end. HiGHS does not presolve
+    then, because it would have prices of the presolved program only.
     """
     limit = math.inf if time_limit is None else max(0.01, time_limit)
     by_highs = partial(_by_highs, unfinished=unfinished)

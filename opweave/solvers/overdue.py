@@ -136,7 +136,7 @@ def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
 
 
 def _is_disguised(error: BaseException) -> bool:
-    """Whether an exception says that it was caused by an :class:`OverdueError`; pydantic's serializers make such."""
+    """Whether an exception stands for an :class:`OverdueError`, as those that pydantic's serialisers make of one."""
     seen: BaseException | None = error
     while isinstance(seen, Exception):
         if OverdueError.__name__ in str(seen):

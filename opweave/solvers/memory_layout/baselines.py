@@ -33,7 +33,7 @@ from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
 CLASS_BITS = 3
-"""Leading bits of a size class: at most a fifth of a slot is unused."""
+"""Leading bits of a size class: a storage leaves at most a fifth of a slot of its own class unused."""
 
 LARGER = 2
 """A storage takes a free slot of at most this many times its size, because a new slot costs more than what it wastes;

@@ -126,7 +126,7 @@ class Crowd(NamedTuple):
 
 
 def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, power: float) -> Crowd:
-    """The crowd of a layout, or of none, without what stands above a height or in the way of a fixed storage."""
+    """The crowd of a layout (None: an empty one), without what ends above a height or is in a fixed storage's way."""
     count = len(space.size)
     at = np.full(count, NOWHERE) if offset is None else offset.copy()
     at[(at + space.size > height) & (space.fixed < 0)] = NOWHERE

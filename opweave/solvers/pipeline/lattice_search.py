@@ -103,7 +103,7 @@ class LatticeSearch:
         """Find a plan that keeps to the order."""
         ordered = self.problem.model_copy(update={"cuts": "prefix"})
         same: Reduction[Pipeline, Stages] = Reduction(problem=ordered, lift=lambda stages: stages, exact=False)
-        with self.run.share(ORDER_SHARE, ORDER_SECONDS), suppress(ContradictionError):  # of the order only
+        with self.run.share(ORDER_SHARE, ORDER_SECONDS), suppress(ContradictionError):  # other cuts may have plans
             solve_reduced(same, self.run, lambda problem, run: go_on_with(problem, "exact", run))
         if self.run.objective is not None and self.run.objective < self.best.value:
             self.best.plan, self.best.value = None, float(self.run.objective)

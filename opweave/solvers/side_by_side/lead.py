@@ -18,8 +18,8 @@ from opweave.solvers.side_by_side.rounds import Rounds
 from opweave.solvers.side_by_side.team import Team
 
 SENDING_SECONDS = 100e-6
-"""Approximate seconds for each operator until another process has received a problem and begins. Below that, nothing is
-sent: the time would be up before the other process helps, and sending takes time from this one."""
+"""Approximate seconds for each operator until another process has received a problem and begins. If less time is left,
+nothing is sent: the time would be up before the other process helps, and sending takes time from this one."""
 
 LOOK_SECONDS = 0.02
 """Seconds between checks of lanes that are still at work."""
