@@ -180,6 +180,8 @@ def _by_highs(program: LinearProgram, time_limit: float, *, unfinished: bool) ->
         return None
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
     point = np.asarray(solution.col_value, dtype=np.float64)
+    if not np.isfinite(price).all():
+        return None
     return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])
 
 
