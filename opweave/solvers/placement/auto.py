@@ -330,9 +330,9 @@ def _cool_down(search: LocalSearch) -> None:
 def _decompose(search: LocalSearch, share: float) -> bool:
     """Decompose in a share of the time left; whether that has no work left."""
     with search.run.share(share, UNTIMED_SECONDS):
-        ended = go_on_with(search.problem, "decompose", search.run)
+        outcome = go_on_with(search.problem, "decompose", search.run)
     search.consider_solution(search.run.best)
-    return ended.termination is Termination.BUDGET
+    return outcome.termination is Termination.BUDGET
 
 
 def _search_first(search: LocalSearch, now: Situation) -> bool:
