@@ -33,6 +33,7 @@ SHELTERED = (
     "tempfile",
     "multiprocessing",
     "concurrent.futures",
+    "opweave.problems.collecting",
     "pydantic._internal._mock_val_ser",  # builds a class when it is used first
     "opweave.solvers.compiled",
     "opweave.solvers.compiling",
