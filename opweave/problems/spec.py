@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from inspect import isabstract
 from itertools import repeat
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -117,6 +117,9 @@ class FrozenDict(Mapping[Key, Value]):
 
     def items(self) -> ItemsView[Key, Value]:
         return self._items.items()
+
+    def values(self) -> ValuesView[Value]:
+        return self._items.values()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))
