@@ -173,7 +173,7 @@ def solve(
         return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-def _collector(run: Run) -> AbstractContextManager[None]:
+def _collector(run: Run) -> AbstractContextManager[object]:
     """Pause the collector of garbage throughout a short solve, in which there is little to collect.
 
     It looks at what the solve has made once the result is there.
