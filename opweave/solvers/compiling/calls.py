@@ -88,13 +88,19 @@ class _Models:
 class _Outcome:
     """What a call gave back. Each question about it is written into the code where it is first asked."""
 
-    def __init__(self, builder: Any, code: Any, excinfo: Any) -> None:
+    def __init__(self, builder: Any, code: Any, error_place: Any, may_lack: bool) -> None:
         self._builder = builder
         self.code = code
-        self.excinfoptr = excinfo
+        self._error_place = error_place
+        self._may_lack = may_lack
 
     def _is(self, code: Any) -> Any:
         return self._builder.icmp_signed("==", self.code, code)
+
+    @property
+    def excinfoptr(self) -> Any:
+        """The error; it is read only where it is asked for."""
+        return self._builder.load(self._error_place)
 
     @cached_property
     def is_none(self) -> Any:
@@ -104,12 +110,15 @@ class _Outcome:
     @cached_property
     def is_ok(self) -> Any:
         """Whether the call returned."""
-        return self._builder.or_(self._is(callconv.RETCODE_OK), self.is_none)
+        returned = self._is(callconv.RETCODE_OK)
+        return self._builder.or_(returned, self.is_none) if self._may_lack else returned
 
     @cached_property
     def is_error(self) -> Any:
         """Whether the call failed."""
-        return self._builder.not_(self.is_ok)
+        if self._may_lack:
+            return self._builder.not_(self.is_ok)
+        return self._builder.icmp_signed("!=", self.code, callconv.RETCODE_OK)
 
     @cached_property
     def is_python_exc(self) -> Any:
@@ -147,7 +156,7 @@ class LeanConvention(_Convention):  # type: ignore[misc,unused-ignore]
                 function.error_place = builder.alloca(_llvm.PointerType(callconv.excinfo_t))
         given = self._get_arg_packer(argtys).as_arguments(builder, args)
         code = builder.call(callee, [result, function.error_place, *given], attrs=tuple(attrs or ()))
-        outcome = _Outcome(builder, code, builder.load(function.error_place))
+        outcome = _Outcome(builder, code, function.error_place, isinstance(resty, types.Optional))
         return outcome, self.context.get_returned_value(builder, resty, builder.load(result))
 
     def return_user_exc(
@@ -161,6 +170,18 @@ class LeanConvention(_Convention):  # type: ignore[misc,unused-ignore]
         """Return an error to the caller."""
         builder.store(status.excinfoptr, self._get_excinfo_argument(builder.function))
         self._return_errcode_raw(builder, status.code)
+
+
+def owners(runtime: Any, builder: Any, kind: Any, value: Any) -> list[tuple[Any, Any]]:
+    """The types and owners of what is counted in a value; numba takes every other part of it out, too."""
+    models = runtime._context.data_model_manager
+    model = models[kind]
+    found = [(kind, model.get_nrt_meminfo(builder, value))] if model.has_nrt_meminfo() else []
+    if model.contains_nrt_meminfo():
+        for inner, part in model.traverse(builder):
+            if models[inner].contains_nrt_meminfo():
+                found += owners(runtime, builder, inner, part(value))
+    return found
 
 
 def plain_place(builder: Any, slot: Any, axes: int) -> tuple[Any, list[Any]]:
