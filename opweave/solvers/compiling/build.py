@@ -49,10 +49,7 @@ HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "n
 """Options of numba's ``jit`` for the helpers that loops call."""
 
 INLINED = 225
-"""Size of helpers that become part of their callers: LLVM's own, but also where it takes a call for a rare one.
-
-Batched mapping's first plans take half as long again without.
-"""
+"""Size of helpers that become part of their callers; LLVM's own at this level."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
