@@ -49,6 +49,40 @@ def everything(values: IntArray, table: FloatMatrix, out: FloatArray, rounds: in
     return found + values[0]
 
 
+def parts(table: FloatMatrix, wide: bool) -> tuple[FloatMatrix, FloatMatrix]:
+    """Two tables: the argument and a new one, or the new one twice."""
+    made = np.zeros((len(table), table.shape[1] + 2)) if wide else np.ones((1, len(table)))
+    return (table, made) if wide else (made, made)
+
+
+@kernel
+def places(table: FloatMatrix, rounds: int) -> float:
+    """Places that are kept while their numbers change, and lengths of arrays that come from anywhere."""
+    found, i = 0.0, 0
+    for r in range(rounds):
+        left, right = parts(table, r % 3 != 0)
+        j = r % table.shape[1]
+        there = (i, j)
+        i = (i + 1) % len(table)
+        j = -1
+        table[there] += 1.0
+        table[i, j] += table[there] / 2.0
+        here = (0, -1) if r % 2 == 0 else (r % len(right), 0)
+        right[here] += r
+        column = table[:, j]
+        found += 100.0 * len(left) + 10.0 * right.shape[1] + right[here] + len(column) * column.shape[0] + left.shape[0]
+    return found
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 40])
+def test_places_and_lengths_are_what_python_finds(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPWEAVE_CACHE_DIR", str(tmp_path.parent / "lowering"))
+    tables = np.arange(24.0).reshape(2, 4, 3)
+    tables[1] = tables[0]
+    assert places.plain(tables[0], rounds) == places.compiled(tables[1], rounds)
+    assert tables[0].tolist() == tables[1].tolist()
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 2, 40])
 def test_a_loop_gives_what_python_gives(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPWEAVE_CACHE_DIR", str(tmp_path.parent / "lowering"))

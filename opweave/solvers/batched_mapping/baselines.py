@@ -244,7 +244,8 @@ def insert_all(
             score = last + busy_price * busy
             if score < least or (score == least and last < least_end):
                 least, least_end = score, last
-                where[i] = string
+                for g in range(granules):
+                    where[i, g] = string[g]
         if least == np.inf:
             return int(i)
         _arrivals(arrays, i, where[i], where, end, placed.flow[0], ready)

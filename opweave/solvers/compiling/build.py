@@ -31,11 +31,14 @@ from typing import Annotated, Any
 import llvmlite.binding
 import numba
 import numpy as np
-from numba.core import bytecode, compiler, compiler_lock, registry, serialize, types
+from numba.core import bytecode, compiler, compiler_lock, cpu, errors, ir, postproc, registry, serialize, types
 from numba.core.codegen import JITCodeLibrary
+from numba.core.runtime.context import NRTContext
 from numba.core.types import functions
 
 from opweave.problems.errors import InvalidInputError
+from opweave.solvers.compiling import reading
+from opweave.solvers.compiling.calls import LeanConvention, owners
 from opweave.solvers.compiling.flatten import Flattener, entry_of
 from opweave.solvers.compiling.lowering import LeanCompiler
 
@@ -44,6 +47,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 
 HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 """Options of numba's ``jit`` for the helpers that loops call."""
+
+INLINED = 1000
+"""Size of helpers that become part of their callers: nearly all, because at LLVM's own 225 the slowest loop takes 12 % longer."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
@@ -89,6 +95,7 @@ class _LoopCode(_HelperCode):
         wanted = llvmlite.binding.create_pipeline_tuning_options(speed_level=2)
         wanted.loop_vectorization = wanted.slp_vectorization = False
         wanted.loop_interleaving = wanted.loop_unrolling = False
+        wanted.inlining_threshold = INLINED
         builder = llvmlite.binding.create_pass_builder(self._codegen._tm, wanted)
         passes = builder.getModulePassManager()
         passes.add_refprune_pass()
@@ -106,28 +113,44 @@ class _LoopCompiler(LeanCompiler):
 
 @contextmanager
 def _lean(codegen: Any) -> Iterator[None]:
-    """Put helpers into :class:`_HelperCode`. They have no address, so nothing is registered for them.
+    """Compile with less work, and put helpers into :class:`_HelperCode`. They have no address, so none is registered.
 
     A compiler makes millions of small objects that live on, so no garbage is collected meanwhile.
     """
-    collects = gc.isenabled()
+    changes: tuple[tuple[Any, str, Any], ...] = (
+        (codegen, "_library_class", _HelperCode),
+        (codegen, "set_env", _ignore),
+        (functions.BaseFunction, "get_call_type", _remembered),
+        (cpu.CPUContext, "call_conv", property(LeanConvention)),
+        (NRTContext, "get_meminfos", owners),
+        (type(errors.termcolor()), "_markup", _plain),
+        (ir.Inst, "_rec_list_vars", reading.variables),
+        (postproc.PostProcessor, "run", reading.process),
+        (bytecode.FunctionIdentity, "_unique_ids", itertools.count(secrets.randbits(60))),
+    )
+    usual = [(owner, name, vars(owner).get(name, _ABSENT)) for owner, name, _ in changes]
+    collecting = gc.isenabled()
     gc.disable()
-    usual = codegen._library_class
-    codegen._library_class = _HelperCode
-    codegen.set_env = _ignore
-    builtin: Any = functions.BaseFunction
-    asked, builtin.get_call_type = builtin.get_call_type, _remembered
-    numbers = bytecode.FunctionIdentity._unique_ids
-    bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
+    for owner, name, value in changes:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        codegen._library_class = usual
-        del codegen.set_env
-        builtin.get_call_type = asked
-        bytecode.FunctionIdentity._unique_ids = numbers
-        if collects:
+        for owner, name, value in usual:
+            if value is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        if collecting:
             gc.enable()
+
+
+_ABSENT = object()
+
+
+def _plain(_scheme: object, message: str, *_: object, **__: object) -> str:
+    """A message without colours; most are made while rules for a call are tried, and never shown."""
+    return message
 
 
 def _ignore(name: str, environment: object) -> None:
@@ -204,6 +227,7 @@ def _field_type(kind: Any, fields: tuple[str, ...]) -> Any:
 def _packed(result: Any) -> bytes:
     """The parts that :func:`load` needs, without the intermediate code that numba keeps for further inlining."""
     library = result.library
+    result.fndesc.argtypes = tuple(result.fndesc.argtypes)
     entry = result.fndesc.llvm_cpython_wrapper_name
     environments = [each.env_name for each in result._find_referenced_environments()]
     names = "\n".join(

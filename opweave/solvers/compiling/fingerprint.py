@@ -20,7 +20,7 @@ import numpy as np
 OWN = __name__.partition(".")[0]
 """The package whose functions are walked."""
 
-FORMAT = "8"
+FORMAT = "10"
 """Version of the file format; it changes when :mod:`~opweave.solvers.compiling.build` generates other code."""
 
 CONSTANTS = (int, float, str, tuple, type(None), np.generic)

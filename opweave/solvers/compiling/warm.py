@@ -23,7 +23,7 @@ from opweave.solvers.compiling.fingerprint import code_size
 START_SECONDS = 2.0
 """Seconds that a compiling process needs to start."""
 
-BYTES_PER_SECOND = 6_000.0
+BYTES_PER_SECOND = 8_000.0
 """Bytes of bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
 
 SLOWER = 2.0

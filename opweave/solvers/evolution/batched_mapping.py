@@ -180,7 +180,7 @@ def judge_strings(
         if runs:
             free = np.zeros(devices)
             makespans[p] = play(arrays, strings, orders[p], 0, len(orders[p]), free, ends[p], tail, np.inf)
-        used[p] = strings.used
+        used[p][:] = strings.used
 
 
 class BatchedEncoding:

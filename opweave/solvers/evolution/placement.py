@@ -54,7 +54,7 @@ def judge_plans(
         room = new_room(arrays, clusters)
         for v in member:
             settle(arrays, clusters, room, v, device[p, v])
-        used[p] = room.used
+        used[p][:] = room.used
 
 
 @kernel

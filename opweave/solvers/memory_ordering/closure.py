@@ -337,7 +337,7 @@ def unavoidable(
             if flows >= budget or arrays.halt[0] != 0:
                 return flows
             flows += 1
-            flow.room[:arcs] = saved
+            flow.room[:arcs][:] = saved
             flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
             unsettled += 1
             if base + maximum_flow(flow, room - base, arrays.halt) <= room:

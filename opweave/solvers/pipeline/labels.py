@@ -177,7 +177,7 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
             return -1
         labels.cost[worst], labels.number[worst] = labels.cost[new], labels.number[new]
         labels.parent[worst] = labels.parent[new]
-        labels.used[worst] = labels.used[new]
+        labels.used[worst][:] = labels.used[new]
         return 2
     labels.links[new] = labels.head[b, w]
     labels.head[b, w] = new
@@ -193,7 +193,7 @@ def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None
             top = tally[TOP]
             labels.point[top], labels.device[top], labels.number[top], labels.parent[top] = 0, v, 1, -1
             labels.links[top], labels.cost[top] = -1, 0.0
-            labels.used[top] = np.uint64(0)
+            labels.used[top][:] = np.uint64(0)
             labels.used[top, v // 64] = np.uint64(1) << np.uint64(v % 64)
             labels.head[0, v] = top
             tally[TOP] += 1

@@ -340,7 +340,8 @@ def anneal_layout(
     last, machines, room = arrays.elapsed.shape[1] - 1, len(arrays.capacity), len(ends) - 1
     work = np.zeros((2, max(len(ends), machines)))
     now, places = np.zeros((2, len(ends)), dtype=np.int64), np.zeros((2, len(ends)), dtype=np.int64)
-    now[0], now[1] = ends, devices
+    now[0][:] = ends
+    now[1][:] = devices
     held, luck = count, seed % 2147483646 + 1
     value = price(arrays, ends, devices, count, math.inf, heat[1], work)
     best, kept, steps = value, count, int(heat[2])
@@ -389,5 +390,6 @@ def anneal_layout(
             value, held = found, new
             if found < best:
                 best, kept = found, new
-                ends[:], devices[:] = places[0], places[1]
+                ends[:] = places[0]
+                devices[:] = places[1]
     return best, kept

@@ -123,7 +123,9 @@ def fill_table(
             cost[1, b, v], following[1, b, v], ending[1, b, v] = second + base, second_next, second_end
         if b == 0:
             break
-        lowest = cost[0, b].min()
+        lowest = np.inf
+        for v in range(devices):
+            lowest = min(lowest, cost[0, b, v])
         for v in range(devices):
             best = second = np.inf
             best_next = second_next = NOWHERE
@@ -149,7 +151,10 @@ def fill_table(
 def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
     """Write the cheapest walk's devices and the ends of its stages; return the number of stages, 0 for no walk."""
     points = table.cost.shape[1]
-    v = int(np.argmin(table.cost[0, 0]))
+    v = 0
+    for w in range(table.cost.shape[2]):
+        if table.cost[0, 0, w] < table.cost[0, 0, v]:
+            v = w
     if table.cost[0, 0, v] == np.inf:
         return 0
     b, came_from, count = 0, NOWHERE, 0
@@ -181,7 +186,7 @@ def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
                 earlier -= 1
         if settled[i] < 0:
             return False
-    stages[:count] = settled
+    stages[:count][:] = settled
     return True
 
 

@@ -138,11 +138,14 @@ def copy_label(labels: Labels, source: int, target: int) -> None:
     """Copy a row."""
     labels.device[target], labels.stages[target] = labels.device[source], labels.stages[source]
     labels.room[target] = labels.room[source]
-    labels.begins[target], labels.devices[target] = labels.begins[source], labels.devices[source]
-    labels.load[target], labels.held[target] = labels.load[source], labels.held[source]
-    labels.last[target], labels.visits[target] = labels.last[source], labels.visits[source]
-    labels.open[target] = labels.open[source]
-    labels.parts[target] = labels.parts[source]
+    labels.begins[target][:] = labels.begins[source]
+    labels.devices[target][:] = labels.devices[source]
+    labels.load[target][:] = labels.load[source]
+    labels.held[target][:] = labels.held[source]
+    labels.last[target][:] = labels.last[source]
+    labels.visits[target][:] = labels.visits[source]
+    labels.open[target][:] = labels.open[source]
+    labels.parts[target][:] = labels.parts[source]
 
 
 @inlined
@@ -200,7 +203,8 @@ def search_revisits(
     devices, count = blocks.load.shape
     rows = len(labels.device)
     free, spare = np.arange(rows), rows - 1  # the first row is the empty plan
-    free[:spare] = np.arange(1, rows)
+    for i in range(spare):
+        free[i] = i + 1
     now, after = np.zeros((2, rows), dtype=np.int64)
     held, done, changed = 1, 0, 0
     labels.room[0] = np.inf

@@ -219,7 +219,12 @@ def search_assignments(
     device = np.full(count, -1, dtype=np.int64)
     job_of = np.full(len(arrays.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
-    least = dues_left(arrays, order, price * np.where(arrays.seconds < np.inf, arrays.seconds, 0.0))
+    worth = np.zeros((count, devices))
+    for v in range(count):
+        for k in range(devices):
+            if arrays.seconds[v, k] < np.inf:
+                worth[v, k] = price[k] * arrays.seconds[v, k]
+    least = dues_left(arrays, order, worth)
     spent = np.full(count + 1, idle)
     paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True

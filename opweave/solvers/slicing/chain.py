@@ -56,14 +56,14 @@ def _step(
         if halt[0] != 0:
             return False
         mode[v] = modes[1, s]
-        cuts[v] = new[s]
+        cuts[v][:] = new[s]
         after[s] = np.inf
         for q in range(len(old)):
             if before[q] == np.inf:
                 continue
             if v > 0:
                 mode[v - 1] = modes[0, q]
-                cuts[v - 1] = old[q]
+                cuts[v - 1][:] = old[q]
             seconds = before[q] + operator_seconds(
                 arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, mode, cuts, ends
             )

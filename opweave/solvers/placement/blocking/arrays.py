@@ -170,7 +170,10 @@ def take_core(begin: FloatArray, load: FloatArray, cores: FloatArray, stack: Int
     for i in range(last):
         if begin[stack[i]] < begin[stack[last]]:
             stack[i], stack[last] = stack[last], stack[i]
-    v, core = stack[last], int(np.argmin(cores))
+    v, core = stack[last], 0
+    for c in range(len(cores)):
+        if cores[c] < cores[core]:
+            core = c
     begin[v] = max(begin[v], cores[core])
     cores[core] = begin[v] + load[v]
 

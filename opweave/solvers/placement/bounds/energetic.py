@@ -22,7 +22,7 @@ import numpy as np
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.solvers.compiled import kernel
+from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
@@ -33,6 +33,19 @@ THRESHOLDS = 400
 
 REFINED = 3
 """Number of times that the prices are fitted to the best set and the thresholds searched again."""
+
+
+@inlined
+def last_within(ascending: FloatArray, limit: float) -> int:
+    """Position of the last value that is at most ``limit``; -1 if there is none."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] <= limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 @kernel
@@ -46,8 +59,7 @@ def best_thresholds(
     rows, columns = len(early), len(late)
     inside = np.zeros((rows, columns))
     for j in range(len(work)):
-        r = np.searchsorted(early, heads[j], side="right") - 1
-        c = np.searchsorted(late, tails[j], side="right") - 1
+        r, c = last_within(early, heads[j]), last_within(late, tails[j])
         if r >= 0 and c >= 0:
             inside[r, c] += work[j]
     best, h, t = 0.0, 0.0, 0.0
