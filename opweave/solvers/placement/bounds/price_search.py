@@ -40,7 +40,8 @@ PASSED = 0.003
 At other prices, windows have to be solved again."""
 
 FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
+"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse, and doubled
+when they are better, so that a set whose devices are far too small is soon out of the way."""
 
 
 class PriceSearch:
@@ -124,6 +125,8 @@ class _Class:
         """
         if self._cuts and cut is not self.centre:
             self._radius *= 0.5
+        elif self._cuts:
+            self._radius *= 2.0
         self._cuts.append(cut)
         centre = self.centre
         room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))

@@ -9,7 +9,8 @@ of their operators are charged where they run. A window with its ends on devices
 bound*: the least of length plus price over its integer program (:mod:`.window_program`, with prices in the objective).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
 milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best), and the shortest path
-with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set.
+with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set. Where
+equal devices can be exchanged, one of the plans that are equal but for that is looked at.
 
 Windows are solved lazily, along a shortest path only. From the values at earlier prices p, a window costs at least
 value(p) + sum over its operators of min over devices of (q - p) * bytes. A window's programs get time in proportion to
@@ -42,7 +43,7 @@ from opweave.solvers.placement.bounds.chain_bound import (
     Milestones,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.visited import Path, paths_by_set
+from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
@@ -251,6 +252,7 @@ class Chain:
         self.memory, self.arrays = memory, arrays
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
+        self._sets = sets_of(equal_before(arrays, memory.capacity))
         kinds: dict[object, PricedBlock] = {}
         self.blocks: list[PricedBlock] = []
         milestones: list[int] = []
@@ -288,7 +290,7 @@ class Chain:
                 kind.reprice(price)
         own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
         while True:
-            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own)}
+            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own, self._sets)}
             steps = self._steps(paths[visited]) if visited in paths else []
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
