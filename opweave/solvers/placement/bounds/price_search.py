@@ -40,8 +40,11 @@ PASSED = 0.003
 At other prices, windows have to be solved again."""
 
 FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse, and doubled
-when they are better, so that a set whose devices are far too small is soon out of the way."""
+"""Relative distance from the best prices up to which others are tried at first. It is halved when they are worse, and
+doubled when they are better, so that a set whose devices are far too small is soon out of the way."""
+
+LARGEST_RADIUS = 2.0
+"""Distance up to which it is doubled when nothing near promises more."""
 
 
 class PriceSearch:
@@ -128,16 +131,24 @@ class _Class:
         elif self._cuts:
             self._radius *= 2.0
         self._cuts.append(cut)
-        centre = self.centre
-        room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
-        box = (np.maximum(centre.price - room, 0.0), centre.price + room)
-        found = _highest(self._cuts, unit * scale, box, scale)
-        promise = -math.inf if found is None else found[0]
-        if found is None or promise <= centre.value + PROGRESS * abs(centre.value) or len(self._cuts) >= ROUNDS:
+        centre, found = self.centre, self._promised(unit, scale)
+        while not self._is_worth(found) and self._radius < LARGEST_RADIUS:
+            self._radius *= 2.0  # prices so near promise little even where others are far better
+            found = self._promised(unit, scale)
+        if found is None or not self._is_worth(found) or len(self._cuts) >= ROUNDS:
             self.done = bool((self.price == centre.price).all())
             self.price = centre.price
         else:
             self.price = found[1]
+
+    def _promised(self, unit: FloatArray, scale: float) -> tuple[float, FloatArray] | None:
+        """The prices near the best at which all cuts together allow most, and that value."""
+        price = self.centre.price
+        room = self._radius * np.maximum(price, 0.1 * float(price.max()))
+        return _highest(self._cuts, unit * scale, (np.maximum(price - room, 0.0), price + room), scale)
+
+    def _is_worth(self, found: tuple[float, FloatArray] | None) -> bool:
+        return found is not None and found[0] > self.centre.value + PROGRESS * abs(self.centre.value)
 
 
 def _highest(
