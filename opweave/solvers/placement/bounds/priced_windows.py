@@ -27,28 +27,37 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from time import time
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.errors import EngineError
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
+    LARGEST_EXACT,
     LARGEST_INTEGER,
     TIGHT,
     Block,
     Milestones,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork
 from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
+from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
+
+CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
 
 LONGEST_PROGRAM = 3.0
 """Most seconds for one window."""
@@ -65,7 +74,11 @@ LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 10
 node, and how much slower the search is while it is not compiled."""
 
 RELAXED, INTEGER, SEARCHED = 1, 2, 3
-"""Stages of a window's value: linear program, integer program, search over devices and orders."""
+"""Stages of a window's value: linear program; integer program, or refuted costs where constraint programming is
+available and the window is large; search over devices and orders."""
+
+LEAST_PART = 0.2
+"""Least share of :data:`LONGEST_PROGRAM` for which costs are refuted: shorter tries prove nothing."""
 
 
 class _Solved(NamedTuple):
@@ -147,16 +160,29 @@ class PricedBlock:
         last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
+    def is_refuted_next(self, a: int, b: int) -> bool:
+        """Whether the next stage of a pair refutes costs (:mod:`.priced_child`)."""
+        inner = len(self.block.window.inner)
+        return self.stage[a, b] + 1 == INTEGER and LARGEST_SEARCHED < inner <= LARGEST_EXACT and available()
+
+    def priced(self, a: int, b: int) -> PricedWindow:
+        """The window with its ends on two devices, and what is known of its cost."""
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
+
     def raise_pair(self, a: int, b: int, seconds: float) -> None:
         """Raise a pair by one stage."""
-        stage = int(self.stage[a, b]) + 1
-        self.stage[self.block.window.cells(a, b)] = stage
-        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        known, taken, stage = float(self.values[a, b]), self.used[a, b].copy(), int(self.stage[a, b]) + 1
         if stage == SEARCHED:
             value = self._searched(a, b, known, seconds)
         else:
             value, taken = self._programmed(a, b, stage, taken, seconds)
-        value = max(value, known)
+        self.learn(a, b, value, taken)
+
+    def learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        """Record the bound of a pair's next stage, and the bytes of its point."""
+        stage, value = int(self.stage[a, b]) + 1, max(value, float(self.values[a, b]))
+        self.stage[self.block.window.cells(a, b)] = stage
         self._set(a, b, value, taken)
         others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
         self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
@@ -236,6 +262,10 @@ class PricedBlock:
         )
 
 
+Pair = tuple[PricedBlock, int, int]
+"""A window and the devices of its ends."""
+
+
 class Cut(NamedTuple):
     """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
 
@@ -295,11 +325,30 @@ class Chain:
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
+            refuted = [pair for pair in todo if pair[0].is_refuted_next(*pair[1:])]
             for kind, a, b in todo:
-                kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
+                if (kind, a, b) not in refuted:
+                    kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
+            self._refute(refuted, seconds)
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
-    def _steps(self, path: Path) -> list[tuple[PricedBlock, int, int]]:
+    def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
+        """Refute costs of windows in a child process; what costs too much time for its share keeps its bound."""
+        found = [float(kind.values[a, b]) for kind, a, b in pairs]
+        worth = [number for number, (kind, _, _) in enumerate(pairs) if self.share[kind] >= LEAST_PART]
+        windows = [kind.priced(a, b) for kind, a, b in (pairs[number] for number in worth)]
+
+        def hear(news: tuple[int, float]) -> None:
+            found[worth[news[0]]] = news[1]
+
+        if any(window.ceiling < math.inf for window in windows):
+            work = PricedWork(windows, LONGEST_PROGRAM, time() + seconds())
+            with suppress(EngineError):  # what was heard before still holds
+                run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
+        for (kind, a, b), value in zip(pairs, found, strict=True):
+            kind.learn(a, b, value, kind.used[a, b].copy())
+
+    def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
 
     def _cut(self, path: Path, price: FloatArray) -> Cut:
