@@ -24,7 +24,7 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import Chain, Cut
+from opweave.solvers.placement.bounds.priced_windows import LONG, RELAXED, Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
@@ -73,23 +73,29 @@ class PriceSearch:
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
         self._scale = max(float(price @ self._priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
+        self._stage = RELAXED
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
+        At first windows are linear programs, which take milliseconds each. At the best prices of one stage the next begins.
         The class of plans with the least bound is worked on: no other can raise the bound of all.
         """
         if not self._classes:
-            found, _ = self._priced.values(self._first, -1, math.inf, seconds)
+            found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)
             self._classes = {visited: _Class(cut) for visited, cut in found.items()}
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
-            if worked.done:
+            if worked.done and self._stage == LONG:
                 return
+            if worked.done:  # with more work for every window, the best prices are near these
+                self._stage += 1
+                self._classes = {each: _Class(known.centre) for each, known in self._classes.items()}
+                continue
             second = self._classes[others[0]].centre.value if others else math.inf
             enough = second + PASSED * abs(second)
-            found, complete = self._priced.values(worked.price, visited, enough, seconds)
+            found, complete = self._priced.values(worked.price, visited, enough, self._stage, seconds)
             for each, cut in found.items():
                 self._classes[each].take(cut)
             report(min(each.centre.value for each in self._classes.values()))

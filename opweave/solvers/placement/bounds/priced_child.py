@@ -34,9 +34,6 @@ share; what the share is multiplied by after a cost was refuted, and after an un
 LEAST_STEP = 2e-3
 """Relative distance of the bound from the best plan below which nothing is tried."""
 
-WORK = 0.6
-"""Most work of a try, in CP-SAT's measure: about a second."""
-
 
 class PricedWindow(NamedTuple):
     """A window with fixed ends, what the bytes of its operators cost on every device, a bound and a plan's cost."""
@@ -48,10 +45,10 @@ class PricedWindow(NamedTuple):
 
 
 class PricedWork(NamedTuple):
-    """Windows, the seconds for each of them, and the moment at which all ends."""
+    """Windows, the most work of a try in CP-SAT's measure, and the moment at which all ends."""
 
     windows: list[PricedWindow]
-    seconds: float
+    most: float
     end: float
 
 
@@ -61,16 +58,16 @@ def raise_windows(work: PricedWork, send: Send) -> None:
         left = work.end - time()
         if left <= 0.0:
             return
-        send((number, raised(window, min(left, work.seconds))))
+        send((number, raised(window, work.most, left)))
 
 
-def raised(window: PricedWindow, seconds: float) -> float:
+def raised(window: PricedWindow, work: float, seconds: float) -> float:
     """The bound of a window after refuting larger costs."""
     low, high, share = window.bound, window.ceiling, FIRST_SHARE
     end = perf_counter() + seconds
     while high - low > LEAST_STEP * high and share > LEAST_SHARE and perf_counter() < end:
         cost = low + share * (high - low)
-        refuted, found = _refuted(window, cost, end - perf_counter())
+        refuted, found = _refuted(window, cost, work, end - perf_counter())
         if refuted:
             low, share = cost, min(LONGER * share, LARGEST_SHARE)
         elif found < high:
@@ -80,7 +77,7 @@ def raised(window: PricedWindow, seconds: float) -> float:
     return low
 
 
-def _refuted(window: PricedWindow, cost: float, seconds: float) -> tuple[bool, float]:
+def _refuted(window: PricedWindow, cost: float, work: float, seconds: float) -> tuple[bool, float]:
     """Whether it is proved that no plan of the window is as cheap, and about the cost of a plan that was found."""
     end = perf_counter() + seconds
     arrays, usable = window.arrays, np.isfinite(window.arrays.seconds)
@@ -109,7 +106,7 @@ def _refuted(window: PricedWindow, cost: float, seconds: float) -> tuple[bool, f
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_time_in_seconds = max(end - perf_counter(), 0.0)
-    solver.parameters.max_deterministic_time = WORK
+    solver.parameters.max_deterministic_time = work
     status = solver.solve(program)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status == cp_model.INFEASIBLE, math.inf

@@ -73,12 +73,15 @@ LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 10
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
 node, and how much slower the search is while it is not compiled."""
 
-RELAXED, INTEGER, SEARCHED = 1, 2, 3
-"""Stages of a window's value: linear program; integer program, or refuted costs where constraint programming is
-available and the window is large; search over devices and orders."""
+RELAXED, INTEGER, SEARCHED, LONG = 1, 2, 3, 4
+"""Stages of a window's value: linear program, integer program, search over devices and orders. Where constraint
+programming is available, large windows have costs refuted instead, with more work in every stage after the first."""
+
+WORK = {INTEGER: 0.1, SEARCHED: 0.4, LONG: 1.6}
+"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
 
 LEAST_PART = 0.2
-"""Least share of :data:`LONGEST_PROGRAM` for which costs are refuted: shorter tries prove nothing."""
+"""Least number of a window in the chain, as a share of the largest, for which costs are refuted."""
 
 
 class _Solved(NamedTuple):
@@ -153,17 +156,20 @@ class PricedBlock:
         taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def open(self, a: int, b: int) -> bool:
-        """Whether the pair can be raised at these prices."""
+    def open(self, a: int, b: int, most: int) -> bool:
+        """Whether the pair can be raised at these prices, up to a stage."""
         inner = len(self.block.window.inner)
         sized = inner > 0 and self.block.size <= LARGEST_INTEGER
-        last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        last = min(most, LONG if self.is_refuted() else SEARCHED if inner <= LARGEST_SEARCHED else INTEGER)
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
-    def is_refuted_next(self, a: int, b: int) -> bool:
-        """Whether the next stage of a pair refutes costs (:mod:`.priced_child`)."""
-        inner = len(self.block.window.inner)
-        return self.stage[a, b] + 1 == INTEGER and LARGEST_SEARCHED < inner <= LARGEST_EXACT and available()
+    def is_refuted(self) -> bool:
+        """Whether costs of the window are refuted (:mod:`.priced_child`) once its linear program is solved."""
+        return LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT and available()
+
+    def is_linked(self, a: int, b: int) -> bool:
+        """Whether some plan of the window is known."""
+        return math.isfinite(self._ceiling(a, b))
 
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
@@ -177,11 +183,11 @@ class PricedBlock:
             value = self._searched(a, b, known, seconds)
         else:
             value, taken = self._programmed(a, b, stage, taken, seconds)
-        self.learn(a, b, value, taken)
+        self.learn(a, b, stage, value, taken)
 
-    def learn(self, a: int, b: int, value: float, taken: FloatArray) -> None:
-        """Record the bound of a pair's next stage, and the bytes of its point."""
-        stage, value = int(self.stage[a, b]) + 1, max(value, float(self.values[a, b]))
+    def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
+        """Record a pair's bound of a stage, and the bytes of its point."""
+        value = max(value, float(self.values[a, b]))
         self.stage[self.block.window.cells(a, b)] = stage
         self._set(a, b, value, taken)
         others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
@@ -308,12 +314,12 @@ class Chain:
         self.outside = np.flatnonzero(outside)
 
     def values(
-        self, price: FloatArray, visited: int, enough: float, seconds: Callable[[], float]
+        self, price: FloatArray, visited: int, enough: float, most: int, seconds: Callable[[], float]
     ) -> tuple[dict[int, Cut], bool]:
         """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
 
-        Windows are raised along the path of the set ``visited``, until its bound is ``enough``. The second result says
-        whether nothing is left to raise on that path.
+        Windows are raised along the path of the set ``visited`` up to the stage ``most``, until its bound is ``enough``.
+        The second result says whether nothing is left to raise on that path.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
@@ -322,31 +328,31 @@ class Chain:
         while True:
             paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own, self._sets)}
             steps = self._steps(paths[visited]) if visited in paths else []
-            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
+            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
-            refuted = [pair for pair in todo if pair[0].is_refuted_next(*pair[1:])]
+            refuted = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
             for kind, a, b in todo:
                 if (kind, a, b) not in refuted:
                     kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
-            self._refute(refuted, seconds)
+            self._refute(refuted, most, seconds)
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
-    def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
+    def _refute(self, pairs: list[Pair], stage: int, seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process; what costs too much time for its share keeps its bound."""
         found = [float(kind.values[a, b]) for kind, a, b in pairs]
-        worth = [number for number, (kind, _, _) in enumerate(pairs) if self.share[kind] >= LEAST_PART]
+        worth = [number for number, (kind, a, b) in enumerate(pairs) if self.share[kind] >= LEAST_PART and kind.is_linked(a, b)]
         windows = [kind.priced(a, b) for kind, a, b in (pairs[number] for number in worth)]
 
         def hear(news: tuple[int, float]) -> None:
             found[worth[news[0]]] = news[1]
 
-        if any(window.ceiling < math.inf for window in windows):
-            work = PricedWork(windows, LONGEST_PROGRAM, time() + seconds())
+        if windows:
+            work = PricedWork(windows, WORK[stage], time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
         for (kind, a, b), value in zip(pairs, found, strict=True):
-            kind.learn(a, b, value, kind.used[a, b].copy())
+            kind.learn(a, b, stage, value, kind.used[a, b].copy())
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
