@@ -52,6 +52,6 @@ def test_no_plan_is_cheaper_than_what_is_refuted(seed: int) -> None:
     if not math.isfinite(best):
         return
     for ceiling in (best, 1.5 * best + HOSTILE[seed % 4]):
-        value = raised(PricedWindow(arrays, cost, 0.0, ceiling), 1.0, 5.0)
+        value = raised(PricedWindow(arrays, cost, 0.0, ceiling), 1.0, 0.002, 5.0)
         assert value <= best * (1.0 + 1e-9)
-    assert raised(PricedWindow(arrays, cost, 0.0, best), 1.0, 5.0) >= 0.9 * best
+    assert raised(PricedWindow(arrays, cost, 0.0, best), 1.0, 0.002, 5.0) >= 0.9 * best

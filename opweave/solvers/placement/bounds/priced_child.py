@@ -31,9 +31,6 @@ LONGER, SHORTER = 1.4, 0.4
 """The cost that is tried first, as a share of the way from the bound to the best plan, and the largest and smallest such
 share; what the share is multiplied by after a cost was refuted, and after an undecided try."""
 
-LEAST_STEP = 2e-3
-"""Relative distance of the bound from the best plan below which nothing is tried."""
-
 
 class PricedWindow(NamedTuple):
     """A window with fixed ends, what the bytes of its operators cost on every device, a bound and a plan's cost."""
@@ -45,10 +42,23 @@ class PricedWindow(NamedTuple):
 
 
 class PricedWork(NamedTuple):
-    """Windows, the most work of a try in CP-SAT's measure, and the moment at which all ends."""
+    """Windows to raise.
+
+    Attributes
+    ----------
+    windows
+        The windows.
+    most
+        Most work of a try, in CP-SAT's measure.
+    step
+        Relative distance of a bound from the best plan below which nothing is tried.
+    end
+        The moment at which all ends.
+    """
 
     windows: list[PricedWindow]
     most: float
+    step: float
     end: float
 
 
@@ -58,14 +68,14 @@ def raise_windows(work: PricedWork, send: Send) -> None:
         left = work.end - time()
         if left <= 0.0:
             return
-        send((number, raised(window, work.most, left)))
+        send((number, raised(window, work.most, work.step, left)))
 
 
-def raised(window: PricedWindow, work: float, seconds: float) -> float:
+def raised(window: PricedWindow, work: float, step: float, seconds: float) -> float:
     """The bound of a window after refuting larger costs."""
     low, high, share = window.bound, window.ceiling, FIRST_SHARE
     end = perf_counter() + seconds
-    while high - low > LEAST_STEP * high and share > LEAST_SHARE and perf_counter() < end:
+    while high - low > step * high and share > LEAST_SHARE and perf_counter() < end:
         cost = low + share * (high - low)
         refuted, found = _refuted(window, cost, work, end - perf_counter())
         if refuted:

@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from time import time
 from typing import NamedTuple
 
@@ -78,7 +79,12 @@ RELAXED, INTEGER, SEARCHED, LONG = 1, 2, 3, 4
 programming is available, large windows have costs refuted instead, with more work in every stage after the first."""
 
 WORK = {INTEGER: 0.1, SEARCHED: 0.4, LONG: 1.6}
-"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
+STEP = {INTEGER: 0.02, SEARCHED: 0.006, LONG: 0.002}
+"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second, and the relative distance from a
+plan's cost at which a bound is close enough, at every stage."""
+
+WORTH = 0.3
+"""Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
 
 LEAST_PART = 0.2
 """Least number of a window in the chain, as a share of the largest, for which costs are refuted."""
@@ -167,9 +173,10 @@ class PricedBlock:
         """Whether costs of the window are refuted (:mod:`.priced_child`) once its linear program is solved."""
         return LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT and available()
 
-    def is_linked(self, a: int, b: int) -> bool:
-        """Whether some plan of the window is known."""
-        return math.isfinite(self._ceiling(a, b))
+    def possible_gain(self, a: int, b: int) -> float:
+        """How much a pair's bound can rise at most, as far as plans are known."""
+        ceiling = self._ceiling(a, b)
+        return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
 
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
@@ -331,24 +338,27 @@ class Chain:
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
-            refuted = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
+            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
             for kind, a, b in todo:
-                if (kind, a, b) not in refuted:
+                if (kind, a, b) not in open_costs:
                     kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
-            self._refute(refuted, most, seconds)
+            times = Counter(steps)
+            gains = [times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in open_costs]
+            worth = [gain >= WORTH * max(gains) for gain in gains]
+            self._refute(list(compress(open_costs, worth)), most, seconds)
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
     def _refute(self, pairs: list[Pair], stage: int, seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process; what costs too much time for its share keeps its bound."""
         found = [float(kind.values[a, b]) for kind, a, b in pairs]
-        worth = [number for number, (kind, a, b) in enumerate(pairs) if self.share[kind] >= LEAST_PART and kind.is_linked(a, b)]
+        worth = [number for number, (kind, a, b) in enumerate(pairs) if self.share[kind] >= LEAST_PART and kind.possible_gain(a, b) > 0.0]
         windows = [kind.priced(a, b) for kind, a, b in (pairs[number] for number in worth)]
 
         def hear(news: tuple[int, float]) -> None:
             found[worth[news[0]]] = news[1]
 
         if windows:
-            work = PricedWork(windows, WORK[stage], time() + seconds())
+            work = PricedWork(windows, WORK[stage], STEP[stage], time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
         for (kind, a, b), value in zip(pairs, found, strict=True):
