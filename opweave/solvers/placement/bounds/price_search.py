@@ -78,8 +78,8 @@ class PriceSearch:
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-        At first windows are linear programs, which take milliseconds each. At the best prices of one stage the next begins.
-        The class of plans with the least bound is worked on: no other can raise the bound of all.
+        At first windows are linear programs, which take milliseconds each. At the best prices of a stage the next one
+        begins. The class of plans with the least bound is worked on: no other can raise the bound of all.
         """
         if not self._classes:
             found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)

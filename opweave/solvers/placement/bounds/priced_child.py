@@ -28,8 +28,8 @@ from opweave.solvers.rounding import SUMMATION
 
 FIRST_SHARE, LARGEST_SHARE, LEAST_SHARE = 0.5, 0.9, 0.1
 LONGER, SHORTER = 1.4, 0.4
-"""The cost that is tried first, as a share of the way from the bound to the best plan, and the largest and smallest such
-share; what the share is multiplied by after a cost was refuted, and after an undecided try."""
+"""The cost that is tried first, as a share of the way from the bound to the best plan; the largest and smallest such
+share; and what the share is multiplied by after a cost was refuted, and after an undecided try."""
 
 
 class PricedWindow(NamedTuple):
@@ -73,6 +73,8 @@ def raise_windows(work: PricedWork, send: Send) -> None:
 
 def raised(window: PricedWindow, work: float, step: float, seconds: float) -> float:
     """The bound of a window after refuting larger costs."""
+    if not math.isfinite(window.ceiling):  # missing links: no plan to begin from
+        return window.bound
     low, high, share = window.bound, window.ceiling, FIRST_SHARE
     end = perf_counter() + seconds
     while high - low > step * high and share > LEAST_SHARE and perf_counter() < end:

@@ -111,6 +111,8 @@ class PricedBlock:
         Bytes of their solutions on every device. Shape (K, K, K).
     stage
         How far the bounds at these prices have been raised. Shape (K, K).
+    refuting
+        Whether refuted costs prove more than the integer program; None while that is not known.
     """
 
     block: Block
@@ -119,6 +121,7 @@ class PricedBlock:
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
+    refuting: bool | None = field(init=False, default=None)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
 
@@ -171,7 +174,8 @@ class PricedBlock:
 
     def is_refuted(self) -> bool:
         """Whether costs of the window are refuted (:mod:`.priced_child`) once its linear program is solved."""
-        return LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT and available()
+        sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
+        return sized and self.refuting is not False and available()
 
     def possible_gain(self, a: int, b: int) -> float:
         """How much a pair's bound can rise at most, as far as plans are known."""
@@ -190,6 +194,16 @@ class PricedBlock:
             value = self._searched(a, b, known, seconds)
         else:
             value, taken = self._programmed(a, b, stage, taken, seconds)
+        self.learn(a, b, stage, value, taken)
+
+    def learn_refuted(self, a: int, b: int, stage: int, value: float, seconds: float) -> None:
+        """Record a bound by refuted costs, after a look at what the integer program proves if that is not known."""
+        taken = self.used[a, b].copy()
+        if self.refuting is None:
+            programmed, there = self._programmed(a, b, INTEGER, taken, seconds)
+            self.refuting = value >= programmed
+            if not self.refuting:
+                stage, value, taken = INTEGER, programmed, there
         self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
@@ -316,6 +330,9 @@ class Chain:
         times = Counter(map(id, self.blocks))
         most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
         self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
+        for kind in self.kinds:
+            if self.share[kind] < LEAST_PART:
+                kind.refuting = False
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -325,15 +342,16 @@ class Chain:
     ) -> tuple[dict[int, Cut], bool]:
         """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
 
-        Windows are raised along the path of the set ``visited`` up to the stage ``most``, until its bound is ``enough``.
-        The second result says whether nothing is left to raise on that path.
+        Windows are raised along the path of the set ``visited``, up to the stage ``most``, until its bound is
+        ``enough``. The second result says whether nothing is left to raise on that path.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
                 kind.reprice(price)
         own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
         while True:
-            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own, self._sets)}
+            tables = [kind.values for kind in self.blocks]
+            paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
             steps = self._steps(paths[visited]) if visited in paths else []
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
@@ -349,20 +367,19 @@ class Chain:
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
     def _refute(self, pairs: list[Pair], stage: int, seconds: Callable[[], float]) -> None:
-        """Refute costs of windows in a child process; what costs too much time for its share keeps its bound."""
+        """Refute costs of windows in a child process."""
         found = [float(kind.values[a, b]) for kind, a, b in pairs]
-        worth = [number for number, (kind, a, b) in enumerate(pairs) if self.share[kind] >= LEAST_PART and kind.possible_gain(a, b) > 0.0]
-        windows = [kind.priced(a, b) for kind, a, b in (pairs[number] for number in worth)]
+        windows = [kind.priced(a, b) for kind, a, b in pairs]
 
         def hear(news: tuple[int, float]) -> None:
-            found[worth[news[0]]] = news[1]
+            found[news[0]] = news[1]
 
-        if windows:
+        if any(math.isfinite(window.ceiling) for window in windows):
             work = PricedWork(windows, WORK[stage], STEP[stage], time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
         for (kind, a, b), value in zip(pairs, found, strict=True):
-            kind.learn(a, b, stage, value, kind.used[a, b].copy())
+            kind.learn_refuted(a, b, stage, value, min(seconds(), LONGEST_PROGRAM))
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
