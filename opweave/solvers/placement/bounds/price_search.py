@@ -24,7 +24,7 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import LONG, RELAXED, Chain, Cut
+from opweave.solvers.placement.bounds.priced_windows import REFUTED, SEARCHED, Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
@@ -73,13 +73,13 @@ class PriceSearch:
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
         self._scale = max(float(price @ self._priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
-        self._stage = RELAXED
+        self._stage = SEARCHED
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-        At first windows are linear programs, which take milliseconds each. At the best prices of a stage the next one
-        begins. The class of plans with the least bound is worked on: no other can raise the bound of all.
+        Costs of large windows are refuted when integer programs alone prove no more. The class of plans with the least
+        bound is worked on: no other can raise the bound of all.
         """
         if not self._classes:
             found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)
@@ -87,10 +87,10 @@ class PriceSearch:
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
-            if worked.done and self._stage == LONG:
+            if worked.done and self._stage == REFUTED:
                 return
             if worked.done:  # with more work for every window, the best prices are near these
-                self._stage += 1
+                self._stage = REFUTED
                 self._classes = {each: _Class(known.centre) for each, known in self._classes.items()}
                 continue
             second = self._classes[others[0]].centre.value if others else math.inf

@@ -74,14 +74,13 @@ LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 10
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
 node, and how much slower the search is while it is not compiled."""
 
-RELAXED, INTEGER, SEARCHED, LONG = 1, 2, 3, 4
-"""Stages of a window's value: linear program, integer program, search over devices and orders. Where constraint
-programming is available, large windows have costs refuted instead, with more work in every stage after the first."""
+RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
+"""Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
+refuted costs of a large one, where constraint programming is available."""
 
-WORK = {INTEGER: 0.1, SEARCHED: 0.4, LONG: 1.6}
-STEP = {INTEGER: 0.02, SEARCHED: 0.006, LONG: 0.002}
+WORK, STEP = 0.4, 0.005
 """Most work of a try to refute a cost, in CP-SAT's measure, which is about a second, and the relative distance from a
-plan's cost at which a bound is close enough, at every stage."""
+plan's cost at which a bound is close enough."""
 
 WORTH = 0.3
 """Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
@@ -111,8 +110,8 @@ class PricedBlock:
         Bytes of their solutions on every device. Shape (K, K, K).
     stage
         How far the bounds at these prices have been raised. Shape (K, K).
-    refuting
-        Whether refuted costs prove more than the integer program; None while that is not known.
+    rare
+        Whether the chain has so few of these windows that costs are not refuted.
     """
 
     block: Block
@@ -121,7 +120,7 @@ class PricedBlock:
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
-    refuting: bool | None = field(init=False, default=None)
+    rare: bool = field(init=False, default=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
 
@@ -169,13 +168,14 @@ class PricedBlock:
         """Whether the pair can be raised at these prices, up to a stage."""
         inner = len(self.block.window.inner)
         sized = inner > 0 and self.block.size <= LARGEST_INTEGER
-        last = min(most, LONG if self.is_refuted() else SEARCHED if inner <= LARGEST_SEARCHED else INTEGER)
+        last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        last = REFUTED if most == REFUTED and self.is_refuted() else last
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
     def is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) once its linear program is solved."""
+        """Whether costs of the window are refuted (:mod:`.priced_child`) after its integer program."""
         sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
-        return sized and self.refuting is not False and available()
+        return sized and not self.rare and available()
 
     def possible_gain(self, a: int, b: int) -> float:
         """How much a pair's bound can rise at most, as far as plans are known."""
@@ -194,16 +194,6 @@ class PricedBlock:
             value = self._searched(a, b, known, seconds)
         else:
             value, taken = self._programmed(a, b, stage, taken, seconds)
-        self.learn(a, b, stage, value, taken)
-
-    def learn_refuted(self, a: int, b: int, stage: int, value: float, seconds: float) -> None:
-        """Record a bound by refuted costs, after a look at what the integer program proves if that is not known."""
-        taken = self.used[a, b].copy()
-        if self.refuting is None:
-            programmed, there = self._programmed(a, b, INTEGER, taken, seconds)
-            self.refuting = value >= programmed
-            if not self.refuting:
-                stage, value, taken = INTEGER, programmed, there
         self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
@@ -331,8 +321,7 @@ class Chain:
         most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
         self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
         for kind in self.kinds:
-            if self.share[kind] < LEAST_PART:
-                kind.refuting = False
+            kind.rare = self.share[kind] < LEAST_PART
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -356,17 +345,17 @@ class Chain:
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
-            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
+            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= INTEGER]
             for kind, a, b in todo:
                 if (kind, a, b) not in open_costs:
                     kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
             times = Counter(steps)
             gains = [times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in open_costs]
             worth = [gain >= WORTH * max(gains) for gain in gains]
-            self._refute(list(compress(open_costs, worth)), most, seconds)
+            self._refute(list(compress(open_costs, worth)), seconds)
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
-    def _refute(self, pairs: list[Pair], stage: int, seconds: Callable[[], float]) -> None:
+    def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
         found = [float(kind.values[a, b]) for kind, a, b in pairs]
         windows = [kind.priced(a, b) for kind, a, b in pairs]
@@ -375,11 +364,11 @@ class Chain:
             found[news[0]] = news[1]
 
         if any(math.isfinite(window.ceiling) for window in windows):
-            work = PricedWork(windows, WORK[stage], STEP[stage], time() + seconds())
+            work = PricedWork(windows, WORK, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
         for (kind, a, b), value in zip(pairs, found, strict=True):
-            kind.learn_refuted(a, b, stage, value, min(seconds(), LONGEST_PROGRAM))
+            kind.learn(a, b, REFUTED, value, kind.used[a, b].copy())
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))

@@ -112,8 +112,8 @@ def paths_by_set(tables: Sequence[FloatArray], own: FloatArray, sets: Sets) -> l
             came = np.minimum(came, count - 1)
         else:
             values = least[:-1]
-        sets_before.append(came.astype(np.int16))
-        devices_before.append(origin[came, columns].astype(np.int16))
+        sets_before.append(came)
+        devices_before.append(origin[came, columns])
     found = []
     for row in np.flatnonzero(np.isfinite(values.min(axis=1))).tolist():
         path, now = [int(values[row].argmin())], row
