@@ -28,7 +28,7 @@ from opweave.problems.spec import FrozenDict
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import DETOURS, bounds_of_backbone, put_back, raise_level
+from opweave.solvers.placement.bounds.best import DETOURS, bounds_of_backbone, go_on_with_prices, put_back, raise_level
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -205,6 +205,8 @@ class Decomposition:
             raise_by_forced_work(self.arrays, self.best)
             if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
                 self._levels = ()
+        else:
+            go_on_with_prices(self.instance, self.run, self.best.report)
         self._search_briefly()
         self._raise(self._levels[:1])
         self.run.enter("modules")

@@ -113,7 +113,7 @@ def bounds_of_backbone(
     report
         Receives bounds.
     """
-    begun, within = _begun(instance, run), backbone_of(instance, arrays)
+    whole, within = instance, backbone_of(instance, arrays)
     if within is not None:
         instance, arrays, chain = within.instance, within.arrays, milestones_of(within.arrays)
         report(chain.value(), "milestones")
@@ -127,8 +127,10 @@ def bounds_of_backbone(
             for each in (*(milestones_of(arrays, (most,)) for most in OTHER_SIZES), chain):
                 with run.share(OTHER_SHARE, LONGEST_EXACT):
                     raise_by_refutation(each, run, report)
-    with run.share(MEMORY_SHARE, LONGEST_COUNTS):
-        _price_memory(chain, instance, arrays, run, report, begun)
+    if _prices_begun(whole, run) is None:
+        with run.share(MEMORY_SHARE, LONGEST_COUNTS):
+            _begin_prices(chain, instance, arrays, run, report, whole)
+    go_on_with_prices(whole, run, report)
     with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
@@ -184,38 +186,44 @@ def alone(run: Run) -> Iterator[None]:
         run.exchange = exchange
 
 
-def _begun(instance: PlacementInstance, run: Run) -> PriceSearch | None:
-    """The search for prices that plans of units have begun on this problem; their prices are better to begin with."""
+def _prices_begun(instance: PlacementInstance, run: Run) -> PriceSearch | None:
+    """The search for prices of memory that has begun on this problem, here or by plans of equal units."""
     search = run.kept.get("prices of memory")
     return search if isinstance(search, PriceSearch) and search.problem is instance else None
 
 
-def _price_memory(
+def go_on_with_prices(instance: PlacementInstance, run: Run, report: Report) -> None:
+    """Go on with a search for prices of memory that has begun on this problem, if there is one."""
+    search = _prices_begun(instance, run)
+    if search is not None and not run.should_stop():
+        run.enter("memory at its price")
+        with run.share(MEMORY_SHARE, LONGEST_COUNTS):
+            search.go_on(lambda: _seconds_left(run), lambda value: report(value, "priced memory"))
+
+
+def _seconds_left(run: Run) -> float:
+    left = run.remaining()
+    return 0.0 if run.should_stop() else LONGEST_COUNTS if left is None else left
+
+
+def _begin_prices(
     chain: Milestones,
     instance: PlacementInstance,
     arrays: PlacementArrays,
     run: Run,
     report: Report,
-    begun: PriceSearch | None,
+    whole: PlacementInstance,
 ) -> None:
-    """Bounds that charge bytes at their prices, where memory can bind."""
+    """Begin a search for prices of memory, where it can bind."""
     memory = memory_of(instance)
     if memory is None or not binding(memory) or run.should_stop():
         return
-    run.enter("memory at its price")
-
-    def seconds() -> float:
-        left = run.remaining()
-        return 0.0 if run.should_stop() else LONGEST_COUNTS if left is None else left
-
-    if begun is not None:
-        begun.go_on(seconds, lambda value: report(value, "priced memory"))
-        return
-    counts = priced_counts(chain, instance, arrays, seconds(), None if run.objective is None else float(run.objective))
+    run.enter("counts with memory")
+    ceiling = None if run.objective is None else float(run.objective)
+    counts = priced_counts(chain, instance, arrays, _seconds_left(run), ceiling)
     report(counts.bound, "counts with memory")
     if counts.price.any():
-        search = PriceSearch(chain, arrays, memory, counts.price)
-        search.go_on(seconds, lambda value: report(value, "priced memory"))
+        run.kept["prices of memory"] = PriceSearch(chain, arrays, memory, counts.price, whole)
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:

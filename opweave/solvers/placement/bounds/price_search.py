@@ -24,7 +24,7 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import Chain, Cut
+from opweave.solvers.placement.bounds.priced_windows import REFUTED, SEARCHED, Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
@@ -40,7 +40,11 @@ PASSED = 0.003
 At other prices, windows have to be solved again."""
 
 FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first; it is halved when they are worse."""
+"""Relative distance from the best prices up to which others are tried at first. It is halved when they are worse, and
+doubled when they are better, so that a set whose devices are far too small is soon out of the way."""
+
+LARGEST_RADIUS = 2.0
+"""Distance up to which it is doubled when nothing near promises more."""
 
 
 class PriceSearch:
@@ -69,23 +73,29 @@ class PriceSearch:
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
         self._scale = max(float(price @ self._priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
+        self._stage = SEARCHED
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-        The class of plans with the least bound is worked on: no other can raise the bound of all.
+        Costs of large windows are refuted when integer programs alone prove no more. The class of plans with the least
+        bound is worked on: no other can raise the bound of all.
         """
         if not self._classes:
-            found, _ = self._priced.values(self._first, -1, math.inf, seconds)
+            found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)
             self._classes = {visited: _Class(cut) for visited, cut in found.items()}
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
-            if worked.done:
+            if worked.done and self._stage == REFUTED:
                 return
+            if worked.done:  # with more work for every window, the best prices are near these
+                self._stage = REFUTED
+                self._classes = {each: _Class(known.centre) for each, known in self._classes.items()}
+                continue
             second = self._classes[others[0]].centre.value if others else math.inf
             enough = second + PASSED * abs(second)
-            found, complete = self._priced.values(worked.price, visited, enough, seconds)
+            found, complete = self._priced.values(worked.price, visited, enough, self._stage, seconds)
             for each, cut in found.items():
                 self._classes[each].take(cut)
             report(min(each.centre.value for each in self._classes.values()))
@@ -124,17 +134,27 @@ class _Class:
         """
         if self._cuts and cut is not self.centre:
             self._radius *= 0.5
+        elif self._cuts:
+            self._radius *= 2.0
         self._cuts.append(cut)
-        centre = self.centre
-        room = self._radius * np.maximum(centre.price, 0.1 * float(centre.price.max()))
-        box = (np.maximum(centre.price - room, 0.0), centre.price + room)
-        found = _highest(self._cuts, unit * scale, box, scale)
-        promise = -math.inf if found is None else found[0]
-        if found is None or promise <= centre.value + PROGRESS * abs(centre.value) or len(self._cuts) >= ROUNDS:
+        centre, found = self.centre, self._promised(unit, scale)
+        while not self._is_worth(found) and self._radius < LARGEST_RADIUS:
+            self._radius *= 2.0  # prices so near promise little even where others are far better
+            found = self._promised(unit, scale)
+        if found is None or not self._is_worth(found) or len(self._cuts) >= ROUNDS:
             self.done = bool((self.price == centre.price).all())
             self.price = centre.price
         else:
             self.price = found[1]
+
+    def _promised(self, unit: FloatArray, scale: float) -> tuple[float, FloatArray] | None:
+        """The prices near the best at which all cuts together allow most, and that value."""
+        price = self.centre.price
+        room = self._radius * np.maximum(price, 0.1 * float(price.max()))
+        return _highest(self._cuts, unit * scale, (np.maximum(price - room, 0.0), price + room), scale)
+
+    def _is_worth(self, found: tuple[float, FloatArray] | None) -> bool:
+        return found is not None and found[0] > self.centre.value + PROGRESS * abs(self.centre.value)
 
 
 def _highest(

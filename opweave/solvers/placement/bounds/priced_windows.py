@@ -9,7 +9,8 @@ of their operators are charged where they run. A window with its ends on devices
 bound*: the least of length plus price over its integer program (:mod:`.window_program`, with prices in the objective).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
 milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best), and the shortest path
-with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set.
+with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set. Where
+equal devices can be exchanged, one of the plans that are equal but for that is looked at.
 
 Windows are solved lazily, along a shortest path only. From the values at earlier prices p, a window costs at least
 value(p) + sum over its operators of min over devices of (q - p) * bytes. A window's programs get time in proportion to
@@ -26,28 +27,38 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from time import time
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.errors import EngineError
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.linear import minimise, proved_value
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import (
+    LARGEST_EXACT,
     LARGEST_INTEGER,
     TIGHT,
     Block,
     Milestones,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.visited import Path, paths_by_set
+from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork
+from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
+from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
+
+CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
 
 LONGEST_PROGRAM = 3.0
 """Most seconds for one window."""
@@ -63,8 +74,19 @@ LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 10
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
 node, and how much slower the search is while it is not compiled."""
 
-RELAXED, INTEGER, SEARCHED = 1, 2, 3
-"""Stages of a window's value: linear program, integer program, search over devices and orders."""
+RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
+"""Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
+refuted costs of a large one, where constraint programming is available."""
+
+WORK, STEP = 0.4, 0.005
+"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second, and the relative distance from a
+plan's cost at which a bound is close enough."""
+
+WORTH = 0.3
+"""Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
+
+LEAST_PART = 0.2
+"""Least number of a window in the chain, as a share of the largest, for which costs are refuted."""
 
 
 class _Solved(NamedTuple):
@@ -88,6 +110,8 @@ class PricedBlock:
         Bytes of their solutions on every device. Shape (K, K, K).
     stage
         How far the bounds at these prices have been raised. Shape (K, K).
+    rare
+        Whether the chain has so few of these windows that costs are not refuted.
     """
 
     block: Block
@@ -96,6 +120,7 @@ class PricedBlock:
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
+    rare: bool = field(init=False, default=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
 
@@ -139,23 +164,42 @@ class PricedBlock:
         taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def open(self, a: int, b: int) -> bool:
-        """Whether the pair can be raised at these prices."""
+    def open(self, a: int, b: int, most: int) -> bool:
+        """Whether the pair can be raised at these prices, up to a stage."""
         inner = len(self.block.window.inner)
         sized = inner > 0 and self.block.size <= LARGEST_INTEGER
         last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        last = REFUTED if most == REFUTED and self.is_refuted() else last
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
+
+    def is_refuted(self) -> bool:
+        """Whether costs of the window are refuted (:mod:`.priced_child`) after its integer program."""
+        sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
+        return sized and not self.rare and available()
+
+    def possible_gain(self, a: int, b: int) -> float:
+        """How much a pair's bound can rise at most, as far as plans are known."""
+        ceiling = self._ceiling(a, b)
+        return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
+
+    def priced(self, a: int, b: int) -> PricedWindow:
+        """The window with its ends on two devices, and what is known of its cost."""
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
 
     def raise_pair(self, a: int, b: int, seconds: float) -> None:
         """Raise a pair by one stage."""
-        stage = int(self.stage[a, b]) + 1
-        self.stage[self.block.window.cells(a, b)] = stage
-        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        known, taken, stage = float(self.values[a, b]), self.used[a, b].copy(), int(self.stage[a, b]) + 1
         if stage == SEARCHED:
             value = self._searched(a, b, known, seconds)
         else:
             value, taken = self._programmed(a, b, stage, taken, seconds)
-        value = max(value, known)
+        self.learn(a, b, stage, value, taken)
+
+    def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
+        """Record a pair's bound of a stage, and the bytes of its point."""
+        value = max(value, float(self.values[a, b]))
+        self.stage[self.block.window.cells(a, b)] = stage
         self._set(a, b, value, taken)
         others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
         self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
@@ -235,6 +279,10 @@ class PricedBlock:
         )
 
 
+Pair = tuple[PricedBlock, int, int]
+"""A window and the devices of its ends."""
+
+
 class Cut(NamedTuple):
     """A bound at some prices, and the bytes that its solution takes beyond every device's memory."""
 
@@ -251,6 +299,7 @@ class Chain:
         self.memory, self.arrays = memory, arrays
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
+        self._sets = sets_of(equal_before(arrays, memory.capacity))
         kinds: dict[object, PricedBlock] = {}
         self.blocks: list[PricedBlock] = []
         milestones: list[int] = []
@@ -271,33 +320,57 @@ class Chain:
         times = Counter(map(id, self.blocks))
         most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
         self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
+        for kind in self.kinds:
+            kind.rare = self.share[kind] < LEAST_PART
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
 
     def values(
-        self, price: FloatArray, visited: int, enough: float, seconds: Callable[[], float]
+        self, price: FloatArray, visited: int, enough: float, most: int, seconds: Callable[[], float]
     ) -> tuple[dict[int, Cut], bool]:
         """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
 
-        Windows are raised along the path of the set ``visited``, until its bound is ``enough``. The second result says
-        whether nothing is left to raise on that path.
+        Windows are raised along the path of the set ``visited``, up to the stage ``most``, until its bound is
+        ``enough``. The second result says whether nothing is left to raise on that path.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
                 kind.reprice(price)
         own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
         while True:
-            paths = {path.visited: path for path in paths_by_set([kind.values for kind in self.blocks], own)}
+            tables = [kind.values for kind in self.blocks]
+            paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
             steps = self._steps(paths[visited]) if visited in paths else []
-            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
+            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
             if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
                 break
+            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= INTEGER]
             for kind, a, b in todo:
-                kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
+                if (kind, a, b) not in open_costs:
+                    kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
+            times = Counter(steps)
+            gains = [times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in open_costs]
+            worth = [gain >= WORTH * max(gains) for gain in gains]
+            self._refute(list(compress(open_costs, worth)), seconds)
         return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
 
-    def _steps(self, path: Path) -> list[tuple[PricedBlock, int, int]]:
+    def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
+        """Refute costs of windows in a child process."""
+        found = [float(kind.values[a, b]) for kind, a, b in pairs]
+        windows = [kind.priced(a, b) for kind, a, b in pairs]
+
+        def hear(news: tuple[int, float]) -> None:
+            found[news[0]] = news[1]
+
+        if any(math.isfinite(window.ceiling) for window in windows):
+            work = PricedWork(windows, WORK, STEP, time() + seconds())
+            with suppress(EngineError):  # what was heard before still holds
+                run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
+        for (kind, a, b), value in zip(pairs, found, strict=True):
+            kind.learn(a, b, REFUTED, value, kind.used[a, b].copy())
+
+    def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
 
     def _cut(self, path: Path, price: FloatArray) -> Cut:
