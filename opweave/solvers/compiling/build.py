@@ -49,7 +49,7 @@ HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "n
 """Options of numba's ``jit`` for the helpers that loops call."""
 
 INLINED = 1000
-"""Size of helpers that become part of their callers: nearly all, because at LLVM's own 225 the slowest loop takes 12 % longer."""
+"""Size of helpers that become part of their callers, nearly all: with LLVM's own 225, one loop takes 12 % longer."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
