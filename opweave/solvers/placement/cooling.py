@@ -83,7 +83,7 @@ Start = tuple[IntArray, IntArray]
 @named_solver(
     Placement,
     "cooling",
-    "one slow simulated annealing from the best list schedule: whole chains first, then operators",
+    "one slow simulated annealing from the best list schedule: trees and chains first, then operators",
     supports=(*SUPPORTS, NARROWED),
 )
 @by_best_way(SUPPORTS, "heft")
