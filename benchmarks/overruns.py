@@ -117,11 +117,13 @@ def _solve(
         try:
             extend = at_last if way.extend else None
             result = ow.solve(problem, solver=solver, time_limit=limit, threads=way.threads, extend=extend)
+            wall, processor = time.perf_counter() - began, time.process_time() - used
             ended = f"{result.status.value}/{result.termination.value}: {result.reason or ''}"
             found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
         except ow.OpweaveError as error:
+            wall, processor = time.perf_counter() - began, time.process_time() - used
             found, ended = (True, True), f"refused: {error}"
-        answer.send((time.perf_counter() - began, time.process_time() - used, *found, ended))
+        answer.send((wall, processor, *found, ended))
 
 
 def start(

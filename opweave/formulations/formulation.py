@@ -188,6 +188,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         (binary,) = np.nonzero(whole & (low == 0.0) & (high == 1.0) & ~np.isnan(values))
         model.exclude(dict(zip(binary.tolist(), values[binary].tolist(), strict=True)))
 
+    def least_rows(self, _problem: ProblemT) -> int:
+        """How many rows the model has at least, as far as that is seen before anything is written."""
+        return 0
+
     def check_size(self, rows: int) -> None:
         """Stop before writing a model of so many rows, or columns, if it is too large or cannot be written in time.
 

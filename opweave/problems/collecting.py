@@ -7,12 +7,10 @@ longer than the work that it interrupts, and finds nothing to free.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
+class collector_paused:  # noqa: N801  (used like a function)
     """Collect no cycles meanwhile; nothing changes if the collector is off already.
 
     Examples
@@ -24,10 +22,18 @@ def collector_paused() -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    running = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:  # an interruption of the first line comes here, too
-        if running:
+
+    __slots__ = ("_running",)
+
+    def __enter__(self) -> Self:
+        self._running = gc.isenabled()
+        try:
+            gc.disable()
+            return self
+        except BaseException:  # an interruption
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:  # it makes no object itself, or the collector would begin here
+        if self._running:
             gc.enable()

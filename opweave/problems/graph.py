@@ -128,11 +128,12 @@ class OpGraph(ShownInNotebooks, Spec):
         if self.__dict__.get("_checked"):  # pydantic asks again whenever a problem is made of the graph
             return self
         _check_sizes(self)
-        _refuse_duplicates("operator", (op.id for op in self.operators))
-        _refuse_duplicates("tensor", (tensor.id for tensor in self.tensors))
-        _refuse_duplicates("parameter", (parameter.id for parameter in self.parameters))
+        _refuse_duplicates("operator", self.operator_ids)
+        _refuse_duplicates("tensor", self.tensor_ids)
+        _refuse_duplicates("parameter", self.parameter_ids)
         _refuse_duplicates("graph output", self.outputs)
         _check_references(self)
+        _ = self.uses  # nearly every solve asks for it, and it would count against its time limit
         _check_aliases(self)
         if len(self.listed_order) < len(self.operators):
             cycle = find_cycle(self.arrays.successors) or []
@@ -157,6 +158,11 @@ class OpGraph(ShownInNotebooks, Spec):
     def tensor_ids(self) -> tuple[str, ...]:
         """The id of every tensor, in the order of ``tensors``."""
         return tuple(tensor.id for tensor in self.tensors)
+
+    @cached_property
+    def parameter_ids(self) -> tuple[str, ...]:
+        """The id of every parameter, in the order of ``parameters``."""
+        return tuple(parameter.id for parameter in self.parameters)
 
     @cached_property
     def operator_index(self) -> dict[str, int]:
@@ -218,7 +224,7 @@ class OpGraph(ShownInNotebooks, Spec):
     @cached_property
     def uses(self) -> Adjacency:
         """Parameters of every operator by position in ``parameters``, each once."""
-        index = {parameter.id: position for position, parameter in enumerate(self.parameters)}
+        index = dict(zip(self.parameter_ids, range(len(self.parameters)), strict=True))
         names = [op.parameters for op in self.operators]
         start = np.concatenate(([0], np.cumsum([len(row) for row in names], dtype=np.int64)))
         items = np.fromiter(map(index.__getitem__, chain.from_iterable(names)), dtype=np.int64, count=int(start[-1]))
@@ -260,6 +266,12 @@ class OpGraph(ShownInNotebooks, Spec):
                 sent = (*before["tensors"], tensor)
                 graph.add_edge(source, op.id, tensors=sent, bytes=before["bytes"] + size[tensor])
         return graph
+
+    def positions(self, names: tuple[str, ...]) -> IntArray:
+        """Positions of operators in ``operators``, given their ids. Shape (names,)."""
+        if names == self.operator_ids:  # soon compared, since most plans have the graph's own strings
+            return np.arange(len(names))
+        return np.asarray(list(map(self.operator_index.__getitem__, names)), dtype=np.int64)
 
     def predecessors(self) -> Adjacency:
         """Indices of the operators that each operator waits for."""

@@ -198,3 +198,9 @@ def find_cycle(successors: Adjacency) -> list[int] | None:
         walk.append(position)
         position = next(int(p) for p in before[position] if stuck[p])
     return walk[seen[position] :][::-1]
+
+
+def in_order(names: tuple[str, ...], order: IntArray) -> tuple[str, ...]:
+    """Names in the order of their positions; the same tuple if they are in it already, which is soon compared."""
+    listed = len(order) == len(names) and bool((order[1:] > order[:-1]).all())
+    return names if listed else tuple(map(names.__getitem__, order.tolist()))

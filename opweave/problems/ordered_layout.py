@@ -128,14 +128,12 @@ class OrderedLayout(Problem[OrderedOffsets, LayoutDetails]):
         if ordered.timeline is None:
             return Evaluation(objective=None, violations=ordered.violations)
         layout = self._layout(solution.order, ordered.timeline)
-        known = {each.id for each in layout.lifetimes}
-        judged = layout.evaluate(
-            Layout.made_of(
-                offset=FrozenDict({name: at for name, at in solution.offset.items() if name in known}),
-                pool=FrozenDict(),
-            )
-        )
-        stray = (name for name in solution.offset if name not in known and not self._may_be_named(name))
+        known, offset = layout.index, solution.offset
+        if offset.keys() != known.keys():
+            offset = FrozenDict({name: at for name, at in offset.items() if name in known})
+        judged = layout.evaluate(Layout.made_of(offset=offset, pool=FrozenDict()))
+        more = () if offset is solution.offset else solution.offset
+        stray = (name for name in more if name not in known and not self._may_be_named(name))
         unknown = [Violation(rule="unknown", message=f"{name!r} is not a storage of the problem") for name in stray]
         return judged.model_copy(update={"violations": (*ordered.violations, *unknown, *judged.violations)})
 

@@ -7,9 +7,10 @@ that users can extend with their own subclasses (constraints) or that are read b
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping
+from collections import Counter, deque
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from inspect import isabstract
+from itertools import repeat
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -117,6 +118,9 @@ class FrozenDict(Mapping[Key, Value]):
     def items(self) -> ItemsView[Key, Value]:
         return self._items.items()
 
+    def values(self) -> ValuesView[Value]:
+        return self._items.values()
+
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))
 
@@ -183,6 +187,12 @@ Number = Annotated[int | float, BeforeValidator(_plain_number)]
 
 _set = object.__setattr__
 
+_WRITERS = [
+    vars(BaseModel)[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+]
+"""What writes the slots of an object past its class, which is frozen."""
+
 
 class Spec(BaseModel, metaclass=LeanMeta):
     """Immutable, strict data. It refuses unknown fields, NaN, infinities and numbers of the wrong type.
@@ -244,16 +254,14 @@ class Spec(BaseModel, metaclass=LeanMeta):
 
     @classmethod
     def made_of_rows(cls, **columns: Iterable[Any]) -> list[Self]:
-        """As :meth:`made_of` for many objects, one from every row of the columns; more than twice as fast."""
-        made, names = [], tuple(columns)
+        """As :meth:`made_of` for many objects, one from every row of the columns; several times as fast."""
+        names = tuple(columns)
         known = set(names)  # nothing changes it: objects are frozen, and copies have their own
-        for row in zip(*columns.values(), strict=True):
-            each = cls.__new__(cls)
-            _set(each, "__dict__", dict(zip(names, row, strict=True)))
-            _set(each, "__pydantic_fields_set__", known)
-            _set(each, "__pydantic_extra__", None)
-            _set(each, "__pydantic_private__", None)
-            made.append(each)
+        rows = list(map(dict, map(zip, repeat(names), zip(*columns.values(), strict=True))))
+        made = list(map(cls.__new__, repeat(cls, len(rows))))
+        values = (rows, repeat(known), repeat(None), repeat(None))
+        for write, value in zip(_WRITERS, values, strict=True):  # no loop of Python's own over thousands of objects
+            deque(map(write, made, value), maxlen=0)
         return made
 
     @classmethod

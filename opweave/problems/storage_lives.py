@@ -67,8 +67,9 @@ class Lives:
         traffic: Sequence[int],
     ) -> None:
         """Add many storages of some bytes at once, none of which ends before it begins; see :meth:`add`."""
-        own = []
-        for name in names:
+        own = [] if self._names or len(set(names)) < len(names) else list(names)
+        self._names.update(own)
+        for name in () if own else names:
             while name in self._names:
                 name += "'"  # noqa: PLW2901
             self._names.add(name)
@@ -140,8 +141,9 @@ def lives_of_order(graph: OpGraph, timeline: Timeline) -> Lives:
         operators=whose,
         traffic=[min(moved, MAX_BYTES) for moved in (size.astype(object) * accesses).tolist()],
     )
-    there = {each.id for each in found.lifetimes}
-    found.in_place = [pair for pair in _overwritten(graph, timeline) if there.issuperset(pair)]
+    pairs = _overwritten(graph, timeline)
+    there = {each.id for each in found.lifetimes} if pairs else set()
+    found.in_place = [pair for pair in pairs if there.issuperset(pair)]
     return found
 
 

@@ -96,8 +96,7 @@ class Names:
     @classmethod
     def of(cls, graph: OpGraph, *more: str) -> Names:
         """Operators, tensors and parameters of a graph in its own order, and further names."""
-        parameters = (parameter.id for parameter in graph.parameters)
-        texts = (*graph.operator_ids, *graph.tensor_ids, *parameters, *more)
+        texts = (*graph.operator_ids, *graph.tensor_ids, *graph.parameter_ids, *more)
         return cls(texts, len(graph.operators), len(graph.tensors))
 
     def tensor(self, positions: IntArray) -> IntArray:

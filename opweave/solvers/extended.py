@@ -102,12 +102,17 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     outcome, found = searches.relaxed()
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome if outcome.infeasible else Outcome(run.termination())
+    large = len(problem.graph.operators) > TINY
     if found is not None and run.extend is None:
         run.offers.append(found)  # engines ask the rules about it before they begin
+        if run.best is None and not large:  # perhaps there is no plan, which only they can prove
+            with run.share(ENGINE_SHARE, ENGINE_SECONDS):
+                outcome = _by_engines(problem, run)
+            if outcome.infeasible or run.closed() or run.should_stop():
+                return outcome
         searches.allowed(found.solution)
     if run.extend is None:
         _simple_plans(problem, run)
-        large = len(problem.graph.operators) > TINY
         if run.best is None and large and not run.should_stop() and is_available(problem, EVOLUTION):
             with run.share(FIRST_SHARE, SEARCH_SECONDS), suppress(UnsupportedFeatureError):
                 go_on_with(problem, EVOLUTION, run)

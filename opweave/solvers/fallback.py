@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from opweave.formulations.expressions import expressible
+from opweave.formulations.expressions import NARROWED, expressible
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.collecting import collector_paused
 from opweave.problems.constraints import Constraint
@@ -22,7 +22,7 @@ from opweave.solvers.verdict import Referee
 BASELINES = {
     "memory_ordering": ("definition",),
     "placement": ("one_device", "fill"),
-    "batched_mapping": ("best_device", "met"),
+    "batched_mapping": ("best_device", "met_whole", "met"),
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
     "ordered_layout": ("as_listed",),
@@ -94,13 +94,13 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
     A baseline that does not know all rules ignores those; its plan counts if it obeys them by chance.
     """
     name, relaxed = "", dict[tuple[Constraint, ...], Problem[Any, Any]]()
-    for name in _baselines(problem):
+    for name, within in _turns(problem):
         solver = find_solver(problem, name)
         if problem.reading not in solver.readings:
             continue
         try:
             with run.at_work(), collector_paused(), Interrupter(left):
-                _carry_out(problem, solver, run, relaxed)
+                _carry_out(problem, solver, run, relaxed, tuple(each for each in solver.supports if each not in within))
         except (ContradictionError, OpweaveError):
             continue
         except OverdueError:
@@ -108,6 +108,14 @@ def _run_baselines(problem: Problem[Any, Any], run: Run, left: Callable[[], floa
         if run.candidates:
             break
     return name
+
+
+def _turns(problem: Problem[Any, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names of the baselines and what they leave out: narrower problems, which take long, come after all of them."""
+    narrowed = (NARROWED,) if problem.constraints else ()
+    yield from ((name, narrowed) for name in _baselines(problem))
+    if narrowed:
+        yield from ((name, ()) for name in _baselines(problem))
 
 
 def _baselines(problem: Problem[Any, Any]) -> Iterator[str]:
@@ -119,13 +127,18 @@ def _baselines(problem: Problem[Any, Any]) -> Iterator[str]:
 
 
 def _carry_out(
-    problem: Problem[Any, Any], solver: Solver, run: Run, relaxed: dict[tuple[Constraint, ...], Problem[Any, Any]]
+    problem: Problem[Any, Any],
+    solver: Solver,
+    run: Run,
+    relaxed: dict[tuple[Constraint, ...], Problem[Any, Any]],
+    supports: Sequence[str],
 ) -> None:
     """Run a baseline; without the rules that it does not know, if there are any, and then its plan has to obey them.
 
-    ``relaxed`` keeps the problem without these rules, because what a baseline derives from it serves the next one.
+    ``supports`` says what it may know. ``relaxed`` keeps the problem without the other rules, because what a baseline
+    derives from it serves the next one.
     """
-    rules = tuple(each for each in problem.constraints if not expressible(type(each), solver.supports))
+    rules = tuple(each for each in problem.constraints if not expressible(type(each), supports))
     if not rules:
         solver.run(problem, run)
         return

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from pydantic_core import PydanticSerializationError
+
 LOOK_SECONDS = 0.01
 """Seconds between checks of the clock."""
 
@@ -33,6 +35,7 @@ SHELTERED = (
     "tempfile",
     "multiprocessing",
     "concurrent.futures",
+    "opweave.problems.collecting",
     "pydantic._internal._mock_val_ser",  # builds a class when it is used first
     "opweave.solvers.compiled",
     "opweave.solvers.compiling",
@@ -136,13 +139,16 @@ def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
 
 
 def _is_disguised(error: BaseException) -> bool:
-    """Whether an exception stands for an :class:`OverdueError`, as those that pydantic's serialisers make of one."""
+    """Whether an exception stands for an :class:`OverdueError`.
+
+    It is the cause of others, or pydantic's serialisers, which keep no causes, name it in the text of theirs.
+    """
     seen: BaseException | None = error
     while isinstance(seen, Exception):
-        if OverdueError.__name__ in str(seen):
+        if isinstance(seen, PydanticSerializationError) and OverdueError.__name__ in str(seen):
             return True
         seen = seen.__cause__ or seen.__context__
-    return False
+    return seen is not error and isinstance(seen, OverdueError)
 
 
 def _raise_in(thread: int) -> None:

@@ -10,11 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
-from opweave.problems.errors import (
-    InvalidInputError,
-    SolverNotAvailableError,
-    UnknownSolverError,
-)
+from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue

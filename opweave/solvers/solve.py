@@ -157,23 +157,27 @@ def solve(
     )
     check_kinds(solver, run)
     referee = Referee(problem, run)
-    with WholeImports() as imports, _collector(run):
-        chosen, outcome = _attempt(problem, solver, run, referee)
-        solved = time.perf_counter()
-        judged = judge_in_any_case(problem.unit, run, referee)
-        if imports.take_back() or judged.interrupted:
-            outcome = replace(outcome, termination=Termination.INTERRUPTED)
-    timings = Timings(
-        reduce=run.reduce_seconds,
-        build=run.build_seconds,
-        solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
-        verify=time.perf_counter() - solved,
-    )
-    return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+    with _collector(run):
+        with WholeImports() as imports:
+            chosen, outcome = _attempt(problem, solver, run, referee)
+            solved = time.perf_counter()
+            judged = judge_in_any_case(problem.unit, run, referee)
+            if imports.take_back() or judged.interrupted:
+                outcome = replace(outcome, termination=Termination.INTERRUPTED)
+        timings = Timings(
+            reduce=run.reduce_seconds,
+            build=run.build_seconds,
+            solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
+            verify=time.perf_counter() - solved,
+        )
+        return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-def _collector(run: Run) -> AbstractContextManager[None]:
-    """Pause the collector of garbage throughout a short solve, in which there is little to collect."""
+def _collector(run: Run) -> AbstractContextManager[object]:
+    """Pause the collector of garbage throughout a short solve, in which there is little to collect.
+
+    It looks at what the solve has made once the result is there.
+    """
     short = run.time_limit is not None and run.time_limit <= SHORT_SECONDS
     return collector_paused() if short else nullcontext()
 

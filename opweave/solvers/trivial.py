@@ -163,13 +163,12 @@ def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
     """The largest sum of seconds along a path."""
     successors = graph.arrays.successors
     start, items, lasts = successors.start.tolist(), successors.items.tolist(), seconds.tolist()
-    ready, longest = [0.0] * len(lasts), 0.0
+    ends = [0.0] * len(lasts)  # of the predecessors, until the operator's own turn
     for v in graph.listed_order.tolist():
-        end = ready[v] + lasts[v]
-        longest = max(longest, end)
+        end = ends[v] = ends[v] + lasts[v]
         for w in items[start[v] : start[v + 1]]:
-            ready[w] = max(ready[w], end)
-    return longest
+            ends[w] = max(ends[w], end)
+    return max(ends, default=0.0)
 
 
 def _safe(seconds: float) -> float:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from opweave.problems import graph as graph_module
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
+from opweave.problems.graph_arrays import Adjacency, find_cycle, in_order, topological_order
 from opweave.problems.limits import Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.strategies.specs import op_graphs
@@ -213,3 +213,11 @@ def test_a_graph_is_checked_once(monkeypatch):
     net = OpGraph(tensors=[Tensor(id="y", bytes=4)], operators=[Operator(id="p", outputs=["y"])])
     monkeypatch.setattr(graph_module, "_check_sizes", pytest.fail)
     assert MemoryOrdering(graph=net).graph is net
+
+
+def test_positions_of_operators_in_any_order() -> None:
+    graph = OpGraph(operators=[Operator(id=name) for name in "abc"], tensors=[])
+    assert graph.positions(("a", "b", "c")).tolist() == [0, 1, 2]
+    assert graph.positions(("c", "a")).tolist() == [2, 0]
+    assert in_order(graph.operator_ids, graph.positions(("c", "b", "a"))) == ("c", "b", "a")
+    assert in_order(graph.operator_ids, graph.positions(("b",))) == ("b",)

@@ -8,7 +8,9 @@ import pytest
 
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS
+from opweave.problems.memory_ordering.spec import given_order
 from opweave.solvers import fallback, registry
+from opweave.solvers.engines import engine as engine_module
 from opweave.solvers.fallback import BASELINES
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.verdict import Referee
@@ -235,3 +237,19 @@ def test_everything_on_one_device_is_timed_as_by_the_loops(memory: int | None) -
         if result.solution is not None:
             assert problem.evaluate(result.solution).objective == pytest.approx(result.objective)
             assert result.reason is None  # the referee agrees with what the baseline claims
+
+
+def test_the_first_plan_of_an_ordered_layout_wastes_little() -> None:
+    problem = PROBLEMS["ordered_layout"]("1000")
+    peak = problem.ordering.evaluate(given_order(problem.ordering)).objective
+    result = ow.solve(problem, solver="as_listed", time_limit=1e-6)
+    assert peak <= result.objective <= 1.3 * peak
+
+
+@pytest.mark.parametrize(("kind", "case", "engine"), [("batched", "2000", "highs"), ("ordered_layout", "220", "highs")])
+def test_a_program_that_is_too_large_is_refused_before_a_first_plan_is_sought(
+    kind: str, case: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "first_knowledge", lambda *_: pytest.fail("nobody waits for this plan"))
+    with pytest.raises(ow.LimitExceededError):
+        ow.solve(PROBLEMS[kind](case), solver=engine)

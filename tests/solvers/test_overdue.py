@@ -194,3 +194,16 @@ def test_debuggers_and_profilers_go_on_after_it() -> None:
     """A cancelled exception leaves a mark with which a traced interpreter of Python 3.11 never ends."""
     done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "interrupted\n"
+
+
+def test_an_exception_that_only_speaks_of_it_stays_what_it_is() -> None:
+    with pytest.raises(ValueError, match="OverdueError"), Interrupter(Countdown(60.0)):
+        raise ValueError("OverdueError")
+
+
+def test_an_exception_that_it_causes_is_understood() -> None:
+    with pytest.raises(OverdueError), Interrupter(Countdown(0.05)):
+        try:
+            spin(60.0)
+        except OverdueError as error:
+            raise ValueError("something went wrong") from error

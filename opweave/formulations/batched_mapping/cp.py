@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import lower, lower_unless_short
 from opweave.formulations.batched_mapping.milp import BatchedRows, passing
 from opweave.formulations.batched_mapping.program import Arc, BatchedModel
 from opweave.formulations.batched_mapping.retime import identified
@@ -60,10 +60,9 @@ class BatchIntervals(BatchedRows):
     def build(self, problem: BatchedMapping) -> BatchedIntervals:
         """Write the model; row families are in the paper's order."""
         instance = lower_unless_short(problem)
-        devices = len(instance.devices)
-        self.check_size(len(instance.source) * devices**2 * (problem.batch + 2))
+        self.check_size(self.least_rows(problem))
         horizon = self._horizon(instance)
-        self._activities = instance.operators * devices
+        self._activities = instance.operators * len(instance.devices)
         model = BatchedIntervals(instance)
         model.problem = problem
         self._unit = model.tick = fine_tick(self._activities, horizon)
@@ -77,6 +76,10 @@ class BatchIntervals(BatchedRows):
         self._completion(model)
         self.add_constraints(model, problem)
         return model
+
+    def least_rows(self, problem: BatchedMapping) -> int:
+        """Those of the inputs that flow."""
+        return len(lower(problem).source) * len(problem.cluster.devices) ** 2 * (problem.batch + 2)
 
     def _no_overlap(self, model: BatchedIntervals) -> None:
         """(7) The intervals of a device do not overlap."""

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
 from opweave.formulations.batched_mapping.program import Arc, BatchedModel, BatchedProgram, serial_length
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.formulation import register_formulation
@@ -254,10 +254,7 @@ class Identities(BatchedRows):
     def build(self, problem: BatchedMapping) -> OrderedModel:
         """Write the model; row families are in the paper's order."""
         instance = lower_unless_short(problem)
-        devices = len(instance.devices)
-        pairs = instance.operators * (instance.operators - 1) // 2
-        flows = len(instance.source) * devices**2
-        self.check_size(flows * (2 * problem.batch + 1) + 2 * pairs * devices)
+        self.check_size(self.least_rows(problem))
         horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0 else 1.0
         model = OrderedModel(instance, horizon=horizon / self._unit, extended=self.context.extended)
@@ -273,6 +270,12 @@ class Identities(BatchedRows):
         self._more_rows(model)
         self.add_constraints(model, problem)
         return model
+
+    def least_rows(self, problem: BatchedMapping) -> int:
+        """Those of (7) for all pairs, and of the inputs that flow."""
+        instance, devices = lower(problem), len(problem.cluster.devices)
+        pairs, flows = instance.operators * (instance.operators - 1) // 2, len(instance.source) * devices**2
+        return flows * (2 * problem.batch + 1) + 2 * pairs * devices
 
     def _no_overlap(self, model: OrderedModel) -> None:
         """(7) for all pairs on a device: one of two batches ends before the other starts."""

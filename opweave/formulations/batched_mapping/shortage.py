@@ -127,11 +127,11 @@ def _allowed(problem: BatchedMapping, name: str, asked: Asked) -> _Choice:
 def _all_allowed(problem: BatchedMapping, asked: Mapping[str, Asked]) -> dict[str, _Choice]:
     """:func:`_allowed` of every operator; operators with the same sizes of which nothing is required share one."""
     operators, devices, sizes = problem.times.shape
-    rows = ~np.isnan(problem.times).reshape(operators, devices * sizes)
+    wide, text = devices * sizes, (~np.isnan(problem.times)).tobytes()
     same: dict[tuple[bytes, int], _Choice] = {}
     found = {}
-    for (name, rules), row in zip(asked.items(), rows, strict=True):
-        key = row.tobytes(), id(rules)
+    for v, (name, rules) in zip(range(operators), asked.items(), strict=True):
+        key = text[v * wide : (v + 1) * wide], id(rules)
         if key not in same:
             same[key] = _allowed(problem, name, rules)
         found[name] = same[key]

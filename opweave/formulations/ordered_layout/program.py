@@ -204,16 +204,14 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         instance = lower(problem.ordering)
         if instance.overwrite.items.size:
             raise UnsupportedFeatureError(f"formulation {self.name!r} requires {self.requires}")
-        count = instance.operators
-        self.check_size(count**3 // 3)  # storages and the pairs that meet take long to list
+        self.check_size(self.least_rows(problem))  # storages and the pairs that meet take long to list
         self._storages = storages_of(problem, instance)
-        self._inner = self.offsets(self.context)
+        self._inner = inner = self.offsets(self.context)
         model = self.empty()
-        self.check_size(count**3 // 3 + 2 * count * len(model.instance))
+        self.check_size(self.least_rows(problem) + 2 * instance.operators * len(model.instance))
         model.check_time, model.orders = self.check_time, Orders(model, instance)
         model.users_of = uses_of(problem, model, model.orders)
         model.orders.close()
-        inner = self._inner
         inner.add_pools(model)
         inner.add_places(model)
         inner.add_sides(model)
@@ -222,6 +220,10 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         inner.minimise(model)
         self.add_constraints(model, problem)
         return model
+
+    def least_rows(self, problem: OrderedLayout) -> int:
+        """Those of the order."""
+        return len(problem.graph.operators) ** 3 // 3
 
     def _add_loads(self, model: Any) -> None:
         """The arena is at least as large as what lives while an operator runs."""
@@ -271,8 +273,7 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
 
     def _real(self, model: Any, order: Ordering) -> LayoutInstance:
         """The storages of one order."""
-        layout = model.problem.layout(order)
-        if layout is None:
+        if (layout := model.problem.layout(order)) is None:
             raise InvalidInputError("the order cannot be played")
         return lower_layout(layout)
 

@@ -25,7 +25,7 @@ from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory, shortage
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
-from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.graph_arrays import Adjacency, in_order, topological_order
 from opweave.problems.slicing.columns import DIMENSIONS, READINGS, WHOLE
 from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
@@ -186,7 +186,7 @@ def plain_order(problem: Slicing) -> tuple[str, ...]:
         return problem.order
     plain = before is problem.graph.arrays.predecessors
     order = problem.graph.listed_order if plain else topological_order(before.reversed(len(names)))
-    return tuple(names[v] for v in order.tolist())
+    return in_order(names, order)
 
 
 def lower_unless_short(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
@@ -225,8 +225,7 @@ class _Writer:
         self._head, self._tail = problem.input_device, problem.output_device
         self._shift = 0 if self._head is None else 1
         self._count = self._shift + len(order) + (0 if self._tail is None else 1)
-        index = problem.graph.operator_index
-        self._rows = np.asarray([index[name] for name in order], dtype=np.int64)
+        self._rows = problem.graph.positions(order)
         self._step = np.zeros(len(order), dtype=np.int64)
         self._step[self._rows] = np.arange(self._shift, self._shift + len(order))
 
@@ -360,7 +359,7 @@ class _Writer:
         problem, columns, rows = self._problem, self._columns, self._rows
         intercept = np.full((self._count, len(self._devices)), np.inf)
         slope = np.zeros_like(intercept)
-        row = {name: position for position, name in enumerate(self._order)}
+        row = dict(zip(self._order, range(len(self._order)), strict=True))
         able = permitted(row, self._devices, problem.constraints) & ~np.isnan(columns.seconds[rows])
         inner = slice(self._shift, self._shift + len(rows))
         intercept[inner] = np.where(able, columns.fixed[rows], np.inf)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -83,10 +84,10 @@ def _runs(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) 
 def columns_of(problem: BatchedMapping, solution: BatchedSchedule) -> Columns:
     """The batches of a schedule as columns."""
     operators, devices = problem.graph.operator_index, problem.cluster.device_index
-    inputs = [batch.inputs for batch in solution.batches]
+    names, places, inputs = ([*map(attrgetter(what), solution.batches)] for what in ("operator", "device", "inputs"))
     return Columns(
-        np.asarray([operators.get(batch.operator, -1) for batch in solution.batches], dtype=np.int64),
-        np.asarray([devices.get(batch.device, -1) for batch in solution.batches], dtype=np.int64),
+        np.asarray([*map(operators.get, names, repeat(-1))], dtype=np.int64),
+        np.asarray([*map(devices.get, places, repeat(-1))], dtype=np.int64),
         np.asarray(list(map(len, inputs)), dtype=np.int64),
         np.fromiter(chain.from_iterable(inputs), dtype=np.int64),
     )

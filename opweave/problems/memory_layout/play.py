@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,12 +41,13 @@ class Columns:
     @classmethod
     def alone(cls, lifetimes: Sequence[Lifetime]) -> Columns:
         """The columns of storages of which none shares its place."""
-        names = tuple([each.id for each in lifetimes])
+        rows = map(attrgetter("id", "begin", "end", "bytes", "alignment"), lifetimes)
+        names, begin, end, size, alignment = zip(*rows, strict=True) if lifetimes else ((),) * 5
         return cls(
-            begin=np.asarray([each.begin for each in lifetimes], dtype=np.float64),
-            end=np.asarray([each.end for each in lifetimes], dtype=np.float64),
-            bytes=np.asarray([each.bytes for each in lifetimes], dtype=np.int64),
-            alignment=np.asarray([each.alignment for each in lifetimes], dtype=np.int64),
+            begin=np.asarray(begin, dtype=np.float64),
+            end=np.asarray(end, dtype=np.float64),
+            bytes=np.asarray(size, dtype=np.int64),
+            alignment=np.asarray(alignment, dtype=np.int64),
             firsts=names,
             names=names,
         )

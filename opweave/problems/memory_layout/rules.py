@@ -38,7 +38,7 @@ def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
 
 def _membership(problem: MemoryLayout, solution: Layout, pools: Mapping[str, int | None]) -> Iterator[Violation]:
     """Check that every storage has an offset and a pool, and that nothing else has."""
-    known = {each.id for each in problem.lifetimes}
+    known = problem.index.keys()
     if solution.offset.keys() == known and not solution.pool and len(problem.pools) == 1:
         return
     for name in dict.fromkeys([*solution.offset, *solution.pool]):

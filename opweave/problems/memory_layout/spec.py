@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -155,17 +156,17 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     def _check_names(self) -> None:
         if not self.pools:
             raise ValueError("a layout needs a pool; leave out 'pools' for one arena")
-        for what, names in (("storage", self._index), ("pool", self.pool_index)):
+        for what, names in (("storage", self.index), ("pool", self.pool_index)):
             held = self.lifetimes if what == "storage" else self.pools
             if len(names) < len(held):
                 twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
             _refuse_unknown(f"storage {each.id!r}", "pool", each.pools or (), self.pool_index)
-        _refuse_unknown("fixed", "storage", self.fixed, self._index)
+        _refuse_unknown("fixed", "storage", self.fixed, self.index)
         for field in ("together", "apart", "in_place"):
             for group in getattr(self, field):
-                _refuse_unknown(field, "storage", group, self._index)
+                _refuse_unknown(field, "storage", group, self.index)
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
@@ -202,10 +203,10 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         """Position of the pool of each storage in a layout; None if it names none that the problem has."""
         if not solution.pool:
             only = 0 if len(self.pools) == 1 else None
-            return dict.fromkeys(self._index, only)
+            return dict.fromkeys(self.index, only)
         index, named = self.pool_index, dict(solution.pool.items())
         usual = self.pools[0].name if len(self.pools) == 1 else ""
-        return {name: index.get(named.get(name, usual)) for name in self._index}
+        return {name: index.get(named.get(name, usual)) for name in self.index}
 
     def may_stand_in(self, storage: Lifetime, pool: Pool) -> bool:
         """Whether a storage may stand in a pool as far as its own ``pools`` and their operators are concerned."""
@@ -234,15 +235,16 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
         return {pool.name: position for position, pool in enumerate(self.pools)}
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {each.id: position for position, each in enumerate(self.lifetimes)}
+    def index(self) -> dict[str, int]:
+        """Position of every storage in ``lifetimes``."""
+        return dict(zip(map(attrgetter("id"), self.lifetimes), range(len(self.lifetimes)), strict=True))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The storages, those at one place as one block, in the order of their first members."""
         if not self.in_place:
             return tuple(Block.of((each,)) for each in self.lifetimes)
-        groups = united(self._index, self.in_place)
+        groups = united(self.index, self.in_place)
         return tuple(Block.of(tuple(self.lifetimes[row] for row in rows)) for rows in groups)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

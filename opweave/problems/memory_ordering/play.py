@@ -46,7 +46,7 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
     graph, arrays = problem.graph, problem.graph.arrays
     steps = len(graph.operators)
     step = np.empty(steps, dtype=np.int64)
-    step[[graph.operator_index[name] for name in solution.order]] = np.arange(steps)
+    step[graph.positions(solution.order)] = np.arange(steps)
     size, kept = _sizes(problem)
     producer = np.append(step, -1)[arrays.producer]  # the last entry serves graph inputs, which have no producer
     last = np.full(len(size), -1, dtype=np.int64)

@@ -31,7 +31,10 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
 
 def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
     """Check that every operator runs exactly once."""
-    known, counts = problem.graph.operator_index, Counter(solution.order)
+    known = problem.graph.operator_index
+    if len(solution.order) == len(known) and known.keys() == set(solution.order):
+        return
+    counts = Counter(solution.order)
     for name in counts:
         if name not in known:
             yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
@@ -51,9 +54,7 @@ def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> Mem
     ending = played.end < steps
     np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
     after = np.cumsum(made - freed)
-    index, operators = graph.operator_index, graph.operators
-    scratch = [operators[index[name]].workspace_bytes for name in solution.order]
-    stable = (after + freed)[1:] - played.saved + np.asarray(scratch, dtype=np.int64)
+    stable = (after + freed)[1:] - played.saved + graph.workspace_sizes[graph.positions(solution.order)]
     before, most = int(after[0]), int(np.max(stable, initial=-1))
     peak_step = int(np.argmax(stable)) if steps and most >= before else None
     at = -1 if peak_step is None else peak_step
@@ -74,7 +75,7 @@ def _precedence(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violati
     """Check that no operator runs before the producer of one of its inputs."""
     graph, arrays = problem.graph, problem.graph.arrays
     step = np.empty(len(graph.operators), dtype=np.int64)
-    step[[graph.operator_index[name] for name in solution.order]] = np.arange(len(graph.operators))
+    step[graph.positions(solution.order)] = np.arange(len(graph.operators))
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     producer = arrays.producer[tensor]
     for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import in_order
 from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.rules import judge
 from opweave.problems.problem import Problem, check_constraints
@@ -116,8 +117,7 @@ def given_order(problem: MemoryOrdering) -> Ordering:
     >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
     ('a', 'b')
     """
-    names = problem.graph.operator_ids
-    return Ordering(order=tuple(names[index] for index in problem.graph.listed_order.tolist()))
+    return Ordering.made_of(order=in_order(problem.graph.operator_ids, problem.graph.listed_order))
 
 
 def _check_total(graph: OpGraph) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ EXACT = 2**62
 """Sums and products of sizes up to this are exact in 64 bits; larger ones are computed with Python's integers."""
 
 NO_GEOMETRY = Geometry()
+
+SIDES = attrgetter("channels", "rows", "cell_bytes")
+WINDOW = attrgetter("stride", "padding", "kernel", "dilation", "groups")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,9 +86,9 @@ def columns_of(problem: Slicing) -> Columns:
     graph, arrays = problem.graph, problem.graph.arrays
     cuttings, extents = problem.cuttings.values(), problem.extents.values()  # in the graph's order
     lengths = _lengths(cuttings)
-    channels = np.asarray([each.channels for each in extents], dtype=np.int64)
+    channels, rows, cell = _numbers(map(SIDES, extents), 3)
     forms = [cut.geometry or NO_GEOMETRY for cut in cuttings]
-    groups = np.asarray([each.groups for each in forms], dtype=np.int64)
+    stride, padding, kernel, dilation, groups = _numbers(map(WINDOW, forms), 5)
     reading = {word: position for position, word in enumerate(READINGS)}
     tensor, operator = arrays.reads.items, arrays.reads.heads()
     before = np.concatenate(([0], np.cumsum(channels[tensor])))
@@ -102,12 +106,12 @@ def columns_of(problem: Slicing) -> Columns:
         producer=arrays.producer[tensor],
         offset=before[:-1] - before[arrays.reads.start[operator]],
         channels=channels,
-        rows=np.asarray([each.rows for each in extents], dtype=np.int64),
-        cell=np.asarray([each.cell_bytes for each in extents], dtype=np.int64),
+        rows=rows,
+        cell=cell,
         known=np.asarray([cut.geometry is not None for cut in cuttings], dtype=bool),
-        stride=np.asarray([each.stride for each in forms], dtype=np.int64),
-        padding=np.asarray([each.padding for each in forms], dtype=np.int64),
-        reach=np.asarray([each.reach for each in forms], dtype=np.int64),
+        stride=stride,
+        padding=padding,
+        reach=dilation * (kernel - 1) + 1,
         groups=groups,
         reading=np.asarray([reading[each.channels] for each in forms], dtype=np.int64),
         length=lengths,
@@ -119,16 +123,23 @@ def columns_of(problem: Slicing) -> Columns:
     )
 
 
+def _numbers(found: Iterable[tuple[int, ...]], count: int) -> Iterable[IntArray]:
+    """Several numbers of many objects as columns; every object is looked at once."""
+    table = np.fromiter(chain.from_iterable(found), dtype=np.int64).reshape(-1, count)
+    return np.ascontiguousarray(table.T)
+
+
 def _lengths(cuttings: Iterable[Cutting]) -> IntArray:
     """Length of every operator along every dimension. Shape (operators, dimensions)."""
     whole = {DIMENSIONS[WHOLE]: 1}
     known = [cut.lengths or whole for cut in cuttings]
-    return np.stack([np.asarray([each.get(word, 0) for each in known], dtype=np.int64) for word in DIMENSIONS], axis=1)
+    table = [tuple(map(each.get, DIMENSIONS, repeat(0))) for each in known]
+    return np.fromiter(chain.from_iterable(table), dtype=np.int64).reshape(-1, len(DIMENSIONS))
 
 
 def _fixed(problem: Slicing) -> FloatArray:
     """Seconds that an operator of each kind takes on each device however small its part is."""
-    kind_of = [op.kind for op in problem.graph.operators]
+    kind_of = list(map(attrgetter("kind"), problem.graph.operators))
     kinds = {kind: row for row, kind in enumerate(dict.fromkeys(kind_of))}
     known = {kind: problem.overhead_seconds.get(kind, FrozenDict[str, float]()) for kind in kinds}
     table = [[known[kind].get(each.name, each.launch_seconds) for each in problem.cluster.devices] for kind in kinds]
@@ -156,11 +167,16 @@ class PlanColumns(NamedTuple):
 
 def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
     """A plan as columns; None if it lacks an operator or a cut, or is not one of these operators and devices."""
-    index, count = problem.graph.operator_index, len(problem.graph.operators)
-    if len(solution.order) != count or solution.slices.keys() != index.keys() or set(solution.order) != index.keys():
+    index, names, count = problem.graph.operator_index, problem.graph.operator_ids, len(problem.graph.operators)
+    if solution.order != names and (len(solution.order) != count or set(solution.order) != index.keys()):
         return None
-    slices = list(map(dict(solution.slices.items()).__getitem__, index))
-    wide, rows = len(problem.cluster.devices) + 1, [each.cuts for each in slices]
+    if tuple(solution.slices) == names:
+        slices = list(solution.slices.values())
+    elif solution.slices.keys() == index.keys():
+        slices = list(map(dict(solution.slices.items()).__getitem__, index))
+    else:
+        return None
+    wide, rows = len(problem.cluster.devices) + 1, list(map(attrgetter("cuts"), slices))
     if not {wide}.issuperset(map(len, rows)):
         return None
     try:
@@ -169,7 +185,7 @@ def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
         return None
     word = {dimension: position for position, dimension in enumerate(DIMENSIONS)}
     return PlanColumns(
-        np.asarray([index[name] for name in solution.order], dtype=np.int64),
+        problem.graph.positions(solution.order),
         np.asarray([word[each.dimension] for each in slices], dtype=np.int64),
         cuts,
     )

@@ -7,7 +7,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError
@@ -29,7 +29,9 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import WholeProgram
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -143,10 +145,14 @@ def run_engine(
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         If the problem cannot be written as a model that the engine solves.
     """
+    choices = [formulation] if formulation is not None else _choices(problem, run, engine)
+    every = [choice if engine.separates or choice.whole is None else choice.whole for choice in choices]
+    with suppress(ContradictionError):
+        first = every[0](BuildContext())
+        check_rows(first.least_rows(problem), first.name, first.context.limits)  # nobody waits for a plan to be refused
     known = first_knowledge(problem, run, head_start)
     lacking: UnsupportedFeatureError | None = None
-    for choice in [formulation] if formulation is not None else _choices(problem, run, engine):
-        written = choice if engine.separates or choice.whole is None else choice.whole
+    for written in every:
         try:
             return _Attempt(problem, run, engine, known, Refusals(problem, written, run.asked)).solve(written)
         except UnsupportedFeatureError as error:  # rows need handles that another formulation may have

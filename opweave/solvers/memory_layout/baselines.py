@@ -135,7 +135,9 @@ def size_classes(instance: LayoutInstance) -> Places | None:
     beyond = np.searchsorted(sizes, (LARGER if len(instance.capacity) == 1 else 1) * sizes, side="right").tolist()
     slot, own, size = found.tolist(), found.tolist(), sizes.tolist()
     prefer, capacity, count = fastest_first(instance), instance.capacity.tolist(), len(slot)
-    kinds, kind = np.unique(prefer[rows], axis=0, return_inverse=True)
+    kinds, kind = prefer[rows[:1]], np.zeros(count, dtype=np.int64)
+    if (prefer[rows] != kinds).any():
+        kinds, kind = np.unique(prefer[rows], axis=0, return_inverse=True)
     ways = [[p for p in pools if p != NOWHERE] for pools in kinds.tolist()]
     choices = [ways[each] for each in kind.ravel().tolist()]
     free: list[list[list[int]]] = [[[] for _ in size] for _ in capacity]

@@ -14,10 +14,9 @@ above it. What is driven out waits until it is put back. There are two tempers:
 The second finds lower layouts, if it has many steps. Both are better than the exact search where many storages live
 together, but they prove nothing.
 
-Source: ejection chains, as for other packings; simulated annealing (Kirkpatrick, Gelatt and Vecchi, "Optimization by
-simulated annealing", 1983); offsets as heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres
-and Paulli, "An integrated approach for modeling and solving the general multiprocessor job-shop scheduling problem
-using tabu search" (1997).
+Source: ejection chains, as for other packings; simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983); offsets as
+heads and tails of a disjunctive graph, as in the reinsertions of Dauzere-Peres and Paulli, "An integrated approach for
+modeling and solving the general multiprocessor job-shop scheduling problem using tabu search" (1997).
 """
 
 from __future__ import annotations
@@ -386,9 +385,8 @@ def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int
 
 def steps_of(space: Space, states: int) -> int:
     """Steps instead of states of the exact search: where that is fast because storages live shortly, there are less."""
-    count = len(space.size)
-    reach = len(space.members) ** 2 // (count * max(1, space.sections))
-    return 1 + states * min(WORTH * count, reach) // (WORTH * count)
+    most, reach = WORTH * len(space.size), len(space.members) ** 2 // (len(space.size) * max(1, space.sections))
+    return 1 + states * min(most, reach) // most
 
 
 def ejected(
@@ -398,6 +396,5 @@ def ejected(
     if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
     now = crowd_of(space, offset, height, seed, temper.power)
-    work = 50 * len(space.size) * min(steps, 1000)
-    found = eject.sized(work)(space, now, np.asarray(temper), height, steps) == 0
-    return now.lowest if found else None
+    search = eject.sized(50 * len(space.size) * min(steps, 1000))
+    return now.lowest if search(space, now, np.asarray(temper), height, steps) == 0 else None

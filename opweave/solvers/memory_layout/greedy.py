@@ -323,23 +323,27 @@ class Ranges:
 
     def take(self, j: int, size: int, step: int) -> int:
         """Take a range for storage j at a multiple of a step; return its offset."""
-        start = bisect_left(self._by_size, (size, 0))
-        options: list[tuple[float, int, int]] = []
-        for k in range(start, len(self._by_size)):
-            free, low = self._by_size[k]
+        by_size, end, mine = self._by_size, self._end, self._end[j]
+        below, over, waste, left = self._beneath, self._above, self._waste, self._look
+        best: tuple[float, int, int] | None = None
+        for k in range(bisect_left(by_size, (size, 0)), len(by_size)):  # in most solves the loop with the most turns
+            free, low = by_size[k]
             high = low + free
             at = -(-low // step) * step
             if at + size > high:
                 continue
-            beneath = self._away(self._beneath.get(low), j)
-            above = self._away(self._above.get(high), j)
-            spare = self._waste * (free - size)
-            chosen = (high - size) // step * step if above < beneath else at
-            options.append((min(beneath, above) + spare, low, chosen))
-            if len(options) >= self._look:
+            beneath = abs(end[below[low]] - mine) if low in below else FAR_AWAY
+            above = abs(end[over[high]] - mine) if high in over else FAR_AWAY
+            if above < beneath:
+                beneath, at = above, (high - size) // step * step
+            option = beneath + waste * (free - size), low, at
+            if best is None or option < best:
+                best = option
+            left -= 1
+            if not left:
                 break
-        if options:
-            _, low, at = min(options)
+        if best is not None:
+            _, low, at = best
             self._cut(low, at, at + size)
         else:
             low = self._low.get(self.top, self.top)
@@ -363,14 +367,9 @@ class Ranges:
             high = after
         self._add(low, high)
 
-    def _away(self, other: int | None, j: int) -> int:
-        """How far apart two storages end."""
-        return FAR_AWAY if other is None else abs(self._end[other] - self._end[j])
-
     def _cut(self, low: int, at: int, to: int) -> None:
         """Take a part out of the free range that begins at ``low``."""
-        high = self._high[low]
-        self._drop(low)
+        high = self._drop(low)
         self._add(low, at)
         self._add(to, high)
 
@@ -379,7 +378,9 @@ class Ranges:
             insort(self._by_size, (high - low, low))
             self._high[low], self._low[high] = high, low
 
-    def _drop(self, low: int) -> None:
+    def _drop(self, low: int) -> int:
+        """Forget the free range that begins at ``low``; return where it ends."""
         high = self._high.pop(low)
         del self._low[high]
         del self._by_size[bisect_left(self._by_size, (high - low, low))]
+        return high

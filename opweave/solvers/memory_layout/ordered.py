@@ -54,6 +54,10 @@ UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
 OTHER_SHARE = 0.1
 """Share of the time left for the offsets of another order."""
 
+FIT_SECONDS, FIT_SHARE = 4e-6, 0.5
+"""Seconds that an allocator of best fit takes for each storage, and the share of the time allowed beyond the limit that
+it may take for a first plan; an allocator with size classes takes a fifth of them and half as many bytes more."""
+
 MOVES, LEAST_MOVES, MARGINS = 1, 200, 5
 """Moves in an order before it is laid out again, per operator; the least number of them; and how close to the peak
 steps count, by how far the best arena is above it."""
@@ -237,7 +241,7 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     """The order of the model file, the largest storage first into the lowest gap.
 
     Of many storages, or once the time is up, an allocator comes first: it waits for no compiled loop, its time does not
-    grow with the square of the storages, and no clock stops it.
+    grow with the square of the storages, and no clock stops it. If the time is up, it is one that takes little time.
 
     Raises
     ------
@@ -248,11 +252,11 @@ def as_listed(problem: OrderedLayout, run: Run) -> None:
     layout = problem.layout(order)
     left = run.until_overdue()  # the run's own time may be up; a first plan is built all the same
     scout = Run(time_limit=None if left == math.inf else max(0.0, left))
-    rules: tuple[str, ...] = ("tflm", "nearest_end")
-    if run.remaining() == 0.0 or (layout is not None and layout.size > PROMISED):
-        rules = ("nearest_end", "tflm")
-    if run.remaining() == 0.0:
-        rules = ("size_classes", *rules)
+    size, late = 0 if layout is None else layout.size, run.remaining() == 0.0
+    rules: tuple[str, ...] = ("nearest_end", "tflm") if late or size > PROMISED else ("tflm", "nearest_end")
+    if late:
+        fits = FIT_SECONDS * size <= FIT_SHARE * run.allowance.beyond
+        rules = ("best_fit" if fits else "size_classes", *rules)
     for rule in rules:
         if layout is not None and scout.best is None:
             with scout.at_work():

@@ -71,6 +71,12 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     proof = every_plan(problem, search, run)
     if proof is not None:
         return proof
+    cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
+    if run.best is None and cuts <= ENGINE_CUTS and not run.should_stop():  # perhaps there is none, which it can prove
+        outcome = by_program(problem, run, _engine(problem, cuts), WHOLE_SHARE)
+        if outcome is not None and (outcome.infeasible or run.should_stop()):
+            return outcome
+        search.adopt()
     bounded, steps = bounding(problem, search.instance), cell_steps(run)
     known = quick_bounds(bounded, run)
     if run.time_limit is not None:
@@ -80,7 +86,6 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
             prove_more(bounded, *known, run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
-    cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
     if cuts <= ENGINE_CUTS and not run.should_stop():
         outcome = by_program(problem, run, _engine(problem, cuts), 1.0)
         if outcome is not None and outcome.infeasible:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from benchmarks.generators import layered_dag
+from benchmarks.overrun_cases import DEVICES, residual
 from benchmarks.regret_instances import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import lower
@@ -350,3 +351,23 @@ def test_teams_share_rows_alike_throughout_whatever_each_operator_s_speeds() -> 
         assert (plan.cuts[0] == plan.cuts[1]).all()
     assert plans[0].cuts[0, 2] == plans[0].cuts[0, 3]  # the slowest has no part
     assert plans[1].cuts[0, 2] < plans[1].cuts[0, 3]
+
+
+def test_what_no_device_set_can_hold_is_proved_infeasible() -> None:
+    """Two of four devices, each with half of the memory that the uncut net needs: gathered inputs do not fit."""
+    net = residual(4)
+    graph = net.graph()
+    peak = ow.solve(ow.MemoryOrdering(graph)).objective
+    memory = (sum(parameter.bytes for parameter in graph.parameters) + int(peak)) // 2
+    devices = [
+        ow.Device(name=name, flops_per_second=speed, memory_bandwidth=4e9, launch_seconds=1e-4, memory_bytes=memory)
+        for name, speed in DEVICES
+    ]
+    cluster = ow.Cluster(devices=devices, rates=[12.5e6] * len(devices))
+    costs = ow.Costs.roofline(graph, cluster)
+    problem = ow.Slicing(
+        graph=graph, cluster=cluster, costs=costs, geometry=net.geometry, constraints=[ow.MaxDevices(count=2)]
+    )
+    result = ow.solve(problem, time_limit=15)
+    assert result.status is ow.Status.INFEASIBLE
+    assert "MaxDevices" in result.reason
