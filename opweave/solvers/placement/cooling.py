@@ -1,8 +1,9 @@
-"""One long annealing from high to low temperature: first over chains, then over single operators.
+"""One long annealing from high to low temperature: over trees of light operators, over chains, over single operators.
 
 On networks of wide cells, whose operators take less time than their transfers, one slow cooling finds shorter plans
-than many quick ones: whole branches have to find their device while it is still hot. Chains are contracted, which makes
-moves cheaper and larger. The second phase lets the operators of chains part again.
+than many quick ones: whole branches have to find their device while it is still hot. So the first phases contract what
+seldom profits from two devices, which makes moves cheaper and larger: trees of operators that feed one another, as long
+as they take less time than sending what they make, and chains. The later phases let their operators part again.
 
 Where many small operators lie outside the core of a network (:func:`~opweave.solvers.placement.backbone.core_network`),
 the core is cooled down first, and a last phase moves all operators around its plan.
@@ -19,7 +20,7 @@ import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.narrowing.runs import by_best_way
@@ -45,12 +46,35 @@ class Phase(NamedTuple):
     cold: float
 
 
-CHAINS, OPERATORS = Phase(0.006, 0.0005), Phase(0.0015, 0.0001)
-CORE, AROUND = Phase(0.0015, 0.0002), Phase(0.0006, 0.0001)
-"""Where the core comes first: its operators after its chains, and then all operators around it."""
+class Level(NamedTuple):
+    """A phase over a contracted network.
 
-CHAINS_SHARE, CORE_SHARE = 0.5, 0.6
-"""Shares of the time: of a network or its core for chains, and of the whole cooling for the core."""
+    Attributes
+    ----------
+    light
+        The trees that it joins (:func:`contraction_of`); 0 for chains only.
+    share
+        Its share of the time left of a network or its core.
+    """
+
+    light: float
+    phase: Phase
+    share: float
+
+
+LEVELS = (
+    Level(1.0, Phase(0.006, 0.001), 0.2),
+    Level(0.25, Phase(0.0025, 0.0007), 0.38),
+    Level(0.0, Phase(0.001, 0.0004), 0.4),
+)
+"""From coarse to fine. On some networks only the largest trees are few enough to find out where whole branches run, and
+on others their parallel branches are already joined, and the smaller ones decide."""
+
+OPERATORS = Phase(0.0006, 0.0001)
+"""The last phase, of single operators."""
+
+CORE_SHARE = 0.6
+"""Share of the time of a cooling for the core."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
@@ -59,7 +83,7 @@ Start = tuple[IntArray, IntArray]
 @named_solver(
     Placement,
     "cooling",
-    "one slow simulated annealing from the best list schedule: whole chains first, then operators",
+    "one slow simulated annealing from the best list schedule: trees and chains first, then operators",
     supports=(*SUPPORTS, NARROWED),
 )
 @by_best_way(SUPPORTS, "heft")
@@ -88,10 +112,10 @@ def cool_down(search: LocalSearch) -> None:
     core = core_network(search.instance, search.arrays)
     start = None if core is None else _around_core(search, core, scale, number)
     if start is None:
-        for found in _chains(search, search.arrays, search.instance.cluster, _best(search), scale, number):
+        for found in _coarse(search, search.arrays, search.instance.cluster, _best(search), scale, number):
             search.consider(*found)
-    first, phase = (_best(search), OPERATORS) if start is None else (start, AROUND)
-    for found in _phase(search, search.arrays, search.instance.cluster, first, phase, scale, (number, 1)):
+    first = _best(search) if start is None else start
+    for found in _phase(search, search.arrays, search.instance.cluster, first, OPERATORS, scale, (number, 1)):
         search.consider(*found)
 
 
@@ -106,8 +130,8 @@ def _around_core(search: LocalSearch, core: Backbone, scale: float, number: int)
     order = index[search.order]
     start: Start = (order[order >= 0], search.device[core.operators])
     with search.run.share(CORE_SHARE):
-        start = _last(_chains(search, core.arrays, core.instance.cluster, start, scale, number), start)
-        start = _last(_phase(search, core.arrays, core.instance.cluster, start, CORE, scale, (number, 2)), start)
+        start = _last(_coarse(search, core.arrays, core.instance.cluster, start, scale, number), start)
+        start = _last(_phase(search, core.arrays, core.instance.cluster, start, OPERATORS, scale, (number, 2)), start)
     plan = plan_of(core.arrays, *start)
     found = around_core(search.instance, search.arrays, core, plan.start, plan.device)
     search.consider(*found)
@@ -122,17 +146,21 @@ def _last(found: Iterator[Start], start: Start) -> Start:
     return start
 
 
-def _chains(
+def _coarse(
     search: LocalSearch, arrays: PlacementArrays, cluster: IntArray, start: Start, scale: float, number: int
 ) -> Iterator[Start]:
-    """Cool down whole chains for a share of the time; yield every better plan."""
-    chains = contraction_of(arrays, cluster)
-    contracted = chains.contracted(*start)
-    if not fits(chains.arrays, contracted[1]):
-        return
-    with search.run.share(CHAINS_SHARE):
-        for found in _phase(search, chains.arrays, chains.cluster, contracted, CHAINS, scale, (number, 0)):
-            yield chains.expanded(*found)
+    """Cool down level by level, each from the best plan of the one before; yield every better plan of a level."""
+    for stream, level in enumerate(LEVELS, start=3):
+        joined = contraction_of(arrays, cluster, level.light)
+        order, device = joined.contracted(*start)
+        usable = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
+        if not usable or not fits(joined.arrays, device):
+            continue
+        first, seed = (order, device), (number, stream)
+        with search.run.share(level.share):
+            for found in _phase(search, joined.arrays, joined.cluster, first, level.phase, scale, seed):
+                start = joined.expanded(*found)
+                yield start
 
 
 def _phase(
@@ -165,20 +193,21 @@ def _phase(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
-    """A problem whose chains are single operators.
+    """A problem whose chains, or trees of light operators, are single operators.
 
     An operator with one successor and that successor, if it has no other predecessor, seldom profit from two devices.
-    As one operator they share a device and run one after the other. Networks shrink by half to three quarters, and a
-    search over orders and devices makes as many moves in as much less time.
+    As one operator they share a device and run one after the other. The same holds where there are other predecessors,
+    but the operator takes less time than sending its result. Networks shrink by half to five sixths, and a search over
+    orders and devices makes as many moves in as much less time.
 
     Attributes
     ----------
     arrays, cluster
         Its arrays, and the group of every chain: chains of one group share a device (Colocate).
     chain
-        The chain of every operator of the whole. Shape (operators,).
+        The chain or tree of every operator of the whole. Shape (operators,).
     members
-        The operators of every chain, first to last.
+        The operators of each, first to last.
     """
 
     arrays: PlacementArrays
@@ -205,18 +234,19 @@ def _rows(members: Adjacency, order: IntArray) -> IntArray:
     return np.asarray(first + np.arange(int(length.sum())), dtype=np.int64)
 
 
-def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
-    """Join every operator with its only successor if it is the only predecessor of that."""
+def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.0) -> Contraction:
+    """Join every operator with its only successor if it is the only predecessor of that, or light.
+
+    Parameters
+    ----------
+    light
+        An operator is light if it takes, with all that is joined to it, less than this share of the time that its
+        largest result takes on the fastest link.
+    """
     count = len(arrays.seconds)
-    before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
+    before = np.diff(arrays.before_start)
     order = operator_order(arrays)
-    chain = np.full(count, -1, dtype=np.int64)
-    number = 0
-    for v in order.tolist():
-        if before[v] == 1 and after[u := int(arrays.before[arrays.before_start[v]])] == 1:
-            chain[v] = chain[u]
-        else:
-            chain[v], number = number, number + 1
+    chain, number = _trees(arrays, order, light * _least_sending(arrays))
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     items = np.lexsort((rank, chain)).astype(np.int64)
@@ -228,10 +258,12 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
     np.add.at(memory, chain, arrays.memory)
     heads = np.repeat(np.arange(count), before)
     arcs = chain[heads] != chain[arrays.before]
-    small = with_arcs(arrays, Adjacency.from_pairs(number, chain[heads[arcs]], chain[arrays.before[arcs]]))
+    pairs = np.unique(chain[heads[arcs]] * number + chain[arrays.before[arcs]])
+    small = with_arcs(arrays, Adjacency.from_pairs(number, pairs // number, pairs % number))
     users = np.repeat(chain, np.diff(arrays.parameters_start))
     held = Adjacency.from_pairs(number, users, arrays.parameters)
     flows = np.flatnonzero(chain[arrays.source] != chain[arrays.target])
+    flows = flows[np.argsort(rank[arrays.target[flows]], kind="stable")]  # a tree's inputs are sent as they are read
     source, target, each = chain[arrays.source[flows]], chain[arrays.target[flows]], np.arange(len(flows))
     incoming, outgoing = Adjacency.from_pairs(number, target, each), Adjacency.from_pairs(number, source, each)
     smaller = small._replace(
@@ -249,6 +281,34 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray) -> Contraction:
         parameters=held.items,
     )
     return Contraction(smaller, _joined(cluster, chain, number), chain, members)
+
+
+def _trees(arrays: PlacementArrays, order: IntArray, most: FloatArray) -> tuple[IntArray, int]:
+    """The tree of every operator, and their number; an operator that takes less than ``most`` joins its successor."""
+    before, after = np.diff(arrays.before_start), np.diff(arrays.after_start)
+    work, joins = arrays.seconds.min(axis=1), np.zeros(len(order), dtype=bool)
+    for u in order.tolist():
+        if after[u] == 1:
+            v = arrays.after[arrays.after_start[u]]
+            joins[u] = before[v] == 1 or work[u] < most[u]
+            work[v] += work[u] if joins[u] else 0.0
+    tree, number = np.full(len(order), -1, dtype=np.int64), 0
+    for u in order[::-1].tolist():
+        if joins[u]:
+            tree[u] = tree[arrays.after[arrays.after_start[u]]]
+        else:
+            tree[u], number = number, number + 1
+    return tree, number
+
+
+def _least_sending(arrays: PlacementArrays) -> FloatArray:
+    """Seconds that the largest result of every operator takes on the fastest link; 0 without links."""
+    links = np.isfinite(arrays.latency) & ~np.eye(len(arrays.latency), dtype=bool)
+    size = np.zeros(len(arrays.seconds))
+    np.maximum.at(size, arrays.source, arrays.size)
+    if not links.any():
+        return size * 0.0
+    return np.asarray(arrays.latency[links].min() + size * arrays.per_byte[links].min())
 
 
 def _joined(cluster: IntArray, chain: IntArray, number: int) -> IntArray:
