@@ -56,7 +56,7 @@ def case(seed: int) -> tuple[PlacementArrays, FloatArray]:
 
 def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
     windows, optima = [], []
-    for seed in range(120):
+    for seed in range(60):
         arrays, cost = case(seed)
         best = cheapest(arrays, cost)
         if math.isfinite(best):
@@ -67,7 +67,7 @@ def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
     work = PricedWork(windows, 1.0, 0.002, time() + 300.0)
     hear = found.__setitem__
     run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=lambda news: hear(*news))
-    assert len(windows) > 100
+    assert len(windows) > 50
     for number, (window, best) in enumerate(zip(windows, optima, strict=True)):
         assert found[number] <= best * (1.0 + 1e-9)
         if window.ceiling == best:
