@@ -294,7 +294,7 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
         How the engine ended, if one ran.
     """
     run, operators, outcome = search.run, search.instance.operators, None
-    equal = operators > SMALL and not run.should_stop() and _plan_units(search)
+    equal = operators > SMALL and not run.should_stop() and plan_equal_units(search)
     now = _situation(search, equal, clashing)
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
@@ -313,7 +313,7 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     return outcome
 
 
-def _plan_units(search: LocalSearch) -> bool:
+def plan_equal_units(search: LocalSearch) -> bool:
     """Plan equal units; whether there are any, and their plan is the best so far."""
     before = search.makespan
     with search.run.share(UNITS_SHARE, UNTIMED_SECONDS):

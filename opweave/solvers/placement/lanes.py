@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, UNDELAYED, is_whole, last_word, set_grain
+from opweave.solvers.placement.auto import (
+    ENGINE_SHARE,
+    PROGRAMMED,
+    UNDELAYED,
+    is_whole,
+    last_word,
+    plan_equal_units,
+    set_grain,
+)
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import is_wide
 from opweave.solvers.placement.cooling import cool_down
 from opweave.solvers.placement.decompose import Decomposition
-from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -25,9 +32,9 @@ from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"
 
-UNITS_SHARE, SEARCH_SHARE, COOLING_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 0.8, 20.0
-"""Shares of the time left: for plans of equal units, then for local search, and on wide networks for one more long
-cooling, while the other lane bounds; and seconds when there is no limit."""
+SEARCH_SHARE, COOLING_SHARE, UNTIMED_SECONDS = 0.3, 0.8, 20.0
+"""Shares of the time left: for local search, and on wide networks for one more long cooling, while the other lane
+bounds; and seconds when there is no limit."""
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """Annealing rounds before a lane helps with the modules. They are few when plan and bound are close, because then only
@@ -50,13 +57,8 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
 
 def search(problem: Placement, run: Run) -> Outcome:
     """Search plans: lists, equal units, rounds of annealing; then help with the modules, and anneal to the end."""
-    search, equal = _with_lists(problem, run), False
-    if search.instance.operators and not run.should_stop():
-        with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            equal = plan_units(search.problem, run)
-        before = search.makespan
-        search.consider_solution(run.best)
-        equal = equal and search.makespan < before
+    search = _with_lists(problem, run)
+    equal = search.instance.operators > 0 and not run.should_stop() and plan_equal_units(search)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
