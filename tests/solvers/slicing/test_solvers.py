@@ -368,6 +368,6 @@ def test_what_no_device_set_can_hold_is_proved_infeasible() -> None:
     problem = ow.Slicing(
         graph=graph, cluster=cluster, costs=costs, geometry=net.geometry, constraints=[ow.MaxDevices(count=2)]
     )
-    result = ow.solve(problem, time_limit=15)
+    result = ow.solve(problem, time_limit=60)
     assert result.status is ow.Status.INFEASIBLE
     assert "MaxDevices" in result.reason

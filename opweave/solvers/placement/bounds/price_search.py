@@ -55,7 +55,7 @@ class PriceSearch:
     chain, arrays, memory
         The problem and its milestones.
     price
-        First prices in seconds per byte. Shape (devices,).
+        First prices in seconds per byte; those of devices without a limit do not count. Shape (devices,).
     problem
         The whole problem, by which a search is found again.
     """
@@ -69,9 +69,10 @@ class PriceSearch:
         problem: PlacementInstance | None = None,
     ) -> None:
         self.problem = problem
-        self._priced, self._first = Chain(chain, arrays, memory), price
+        self._priced = Chain(chain, arrays, memory)
+        self._first = np.where(self._priced.limited, price, 0.0)
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
-        self._scale = max(float(price @ self._priced.capacity), 1e-300)
+        self._scale = max(float(self._first @ self._priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
         self._stage = SEARCHED
 
