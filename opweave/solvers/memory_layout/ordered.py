@@ -54,7 +54,7 @@ UNTIMED_ORDERS, UNTIMED_SECONDS = 300, 2.0
 OTHER_SHARE = 0.1
 """Share of the time left for the offsets of another order."""
 
-FIT_SECONDS, FIT_SHARE = 4e-6, 0.5
+FIT_SECONDS, FIT_SHARE = 4e-6, 0.3
 """Seconds that an allocator of best fit takes for each storage, and the share of the time allowed beyond the limit that
 it may take for a first plan; an allocator with size classes takes a fifth of them and half as many bytes more."""
 
