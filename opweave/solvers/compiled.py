@@ -14,6 +14,7 @@ seconds to compile it, and these seconds must not be taken from a user's time li
 * Code on disk is named by a fingerprint of everything that it depends on
   (:mod:`~opweave.solvers.compiling.fingerprint`), including helpers in other files and constants, so it is never out
   of date (:mod:`~opweave.solvers.compiling.store`).
+* Loops copy a row by ``rows[i][:] = row``. For ``rows[i] = row``, numba writes far more code, which checks shapes.
 
 If the environment variable ``OPWEAVE_COMPILE`` is ``never``, all loops stay plain. If it is ``always``, every call
 waits for the compiled version, which this process compiles if necessary. ``OPWEAVE_CACHE_DIR`` names the folder for

@@ -24,21 +24,25 @@ from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 
+def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
+    """The best bound of searches that begin with the prices of counts, and with random ones."""
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    chain, found = milestones_of(arrays), [0.0]
+    first = priced_counts(chain, instance, arrays, 5.0).price
+    for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
+        PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
+    return max(found)
+
+
 @pytest.mark.parametrize("seed", range(80))
 def test_no_price_proves_more_than_the_optimum(seed: int) -> None:
     problem = small_problem(seed, memory=True)
     optimum, _ = best_placement(problem)
     if optimum is None:
         return
-    instance = lower(problem)
-    arrays, memory = arrays_of(instance, problem), memory_of(instance)
-    assert memory is not None
-    chain, found = milestones_of(arrays), [0.0]
-    rng = np.random.default_rng(seed)
-    first = priced_counts(chain, instance, arrays, 5.0).price
-    for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
-        PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
-    assert max(found) <= optimum * (1 + 1e-9) + 1e-12
+    assert best_priced(problem, np.random.default_rng(seed)) <= optimum * (1 + 1e-9) + 1e-12
 
 
 def test_prices_of_whole_windows_prove_more_than_counts() -> None:

@@ -11,12 +11,10 @@ import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
-from opweave.solvers.placement.bounds.chain_bound import milestones_of
-from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.visited import MOST_SETS, equal_before, paths_by_set, sets_of
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
+from tests.solvers.placement.test_prices import best_priced
 
 
 @pytest.mark.parametrize("seed", range(90))
@@ -81,8 +79,4 @@ def test_sets_of_equal_devices_prove_no_more_than_the_optimum(seed: int) -> None
     assert equal_before(arrays, memory.capacity)[2] == next(
         (k for k in (1, 0) if devices[k].memory_bytes == devices[2].memory_bytes), None
     )
-    chain, found = milestones_of(arrays), [0.0]
-    first = priced_counts(chain, instance, arrays, 5.0).price
-    for price in (first, rng.random(3) * rng.choice([0.01, 0.3, 3.0])):
-        PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
-    assert max(found) <= optimum * (1 + 1e-9) + 1e-12
+    assert best_priced(problem, rng) <= optimum * (1 + 1e-9) + 1e-12
