@@ -15,6 +15,7 @@ from opweave.solvers.placement import (
     lanes,
     local,
     moirai,
+    reoptimise,
     small,
     tabu,
 )

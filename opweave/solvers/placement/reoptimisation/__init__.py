@@ -1,0 +1,1 @@
+"""Plans improved window by window with constraint programming, in one child process."""
