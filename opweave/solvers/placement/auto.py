@@ -8,7 +8,6 @@ and local search again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
@@ -16,7 +15,6 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.windows import is_wide, largest_module
 from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
     NEVER_CUT,
@@ -32,11 +30,21 @@ from opweave.solvers.placement.local import (
     search_small_modules,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.situation import (
+    CONSTRAINT_ENGINE,
+    PROGRAMMED,
+    SMALL,
+    TINY,
+    Situation,
+    is_programmed,
+    is_undivided,
+    situation_of,
+)
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
-ENGINE, CONSTRAINT_ENGINE = "highs", "cp-sat"
+ENGINE = "highs"
 
 UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
@@ -75,8 +83,8 @@ REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
 is far ahead of annealing on job shops and random graphs, and equal on networks."""
 
-COOLING_SHARE = 0.7
-"""Share of the last local search for one more long cooling; rounds from the best plan follow."""
+WINDOWS_SHARE = 0.7
+"""Share of the last local search of a wide network for windows that are decided anew; rounds of annealing follow."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
@@ -93,20 +101,6 @@ MOST_GRAINS = 10_000_000
 UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 """Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
 
-TINY = 12
-"""Operators up to which the embedded engine finishes before another process has started. When time is short, it runs
-before the searches too, because it needs less time than they do."""
-
-SMALL = 36
-"""Operators up to which an engine runs last, if nothing else has closed the gap."""
-
-PROVABLE = 60
-"""Operators up to which constraint programming proves most problems that do not split into modules. It then runs right
-after a brief local search and gets most of the time."""
-
-UNDELAYED = 300
-"""The same for problems whose transfers take no time, such as job shops: their programs have no rows for transfers."""
-
 PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
 LARGER_SECONDS = 2.0
 """Shares of the time left: for problems of at most ``SMALL`` operators, and for larger ones if that share is at least
@@ -115,12 +109,6 @@ LARGER_SECONDS = 2.0
 TRIAL_SHARE, TRIAL_GAIN = 0.3, 0.001
 """Larger problems with ports have several messages for each operator. Constraint programming beats local search on some
 of them and is far behind on others. So it first gets a trial, and its whole share only if the trial gains this much."""
-
-PROGRAMMED = 100
-"""Operators up to which constraint programming, where it is installed, shares the time with local search."""
-
-WHOLE = 0.6
-"""Share of operators in one module above which decomposition gains little."""
 
 
 @named_solver(
@@ -241,48 +229,6 @@ def _is_final(outcome: Outcome | None) -> bool:
     return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """What decides how the time is shared.
-
-    Attributes
-    ----------
-    small
-        Constraint programming may prove it.
-    timed
-        There is a time limit, and the problem is not small.
-    whole
-        Constraint programming runs before decomposition.
-    wide
-        Local search ends with a slow cooling.
-    undivided
-        Tabu search is far ahead of all others.
-    clashing
-        Decomposition has searched small modules, and their plans do not fit together.
-    """
-
-    small: bool
-    timed: bool
-    whole: bool
-    wide: bool
-    undivided: bool
-    clashing: bool
-
-
-def _situation(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
-    """``equal`` says whether the best plan is one of equal units, which leaves little to a slow cooling."""
-    small = search.instance.operators <= SMALL
-    timed, whole = search.run.time_limit is not None and not small, is_whole(search)
-    return Situation(
-        small=small,
-        timed=timed,
-        whole=whole,
-        wide=timed and not whole and not equal and is_wide(search.arrays),
-        undivided=timed and not whole and is_undivided(search),
-        clashing=clashing,
-    )
-
-
 def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     """Share the time left among the stages until objective and bound meet.
 
@@ -295,7 +241,7 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     """
     run, operators, outcome = search.run, search.instance.operators, None
     equal = operators > SMALL and not run.should_stop() and plan_equal_units(search)
-    now = _situation(search, equal, clashing)
+    now = situation_of(search, equal, clashing)
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
     if run.should_stop():
@@ -304,7 +250,7 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     left = run.remaining()
     if now.whole and (now.small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
         outcome = last_word(search, PROVABLE_SHARE) if now.small else _on_trial(search)
-    elif now.timed and not now.whole and _is_programmed(search) and not run.should_stop():
+    elif now.timed and not now.whole and is_programmed(search) and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
     if _is_final(outcome) or run.should_stop():
         return outcome
@@ -322,8 +268,9 @@ def plan_equal_units(search: LocalSearch) -> bool:
     return equal and search.makespan < before
 
 
-def _cool_down(search: LocalSearch) -> None:
-    go_on_with(search.problem, "cooling", search.run)
+def _go_on(search: LocalSearch, solver: str) -> None:
+    """Let another search go on from the best plan."""
+    go_on_with(search.problem, solver, search.run)
     search.consider_solution(search.run.best)
 
 
@@ -346,7 +293,7 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
         reinserted = search.makespan
         search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
         if now.wide:
-            _cool_down(search)
+            _go_on(search, "cooling")
     return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
 
 
@@ -360,11 +307,6 @@ def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
     return _decompose(search, share)
 
 
-def _is_programmed(search: LocalSearch) -> bool:
-    """Whether constraint programming may improve the plan."""
-    return search.instance.operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE)
-
-
 def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
     """Search until the time is up. Better plans help a decomposition that is not settled."""
     run = search.run
@@ -373,31 +315,10 @@ def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: b
     with run.share(share, UNTIMED_SECONDS):
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
         if now.wide:
-            with run.share(COOLING_SHARE):
-                _cool_down(search)
+            with run.share(WINDOWS_SHARE):
+                _go_on(search, "reoptimise")
         search_from(search, rounds=None)
     if not run.should_stop():
         go_on_with(search.problem, "decompose", run)
     if not run.should_stop():
         search_from(search, rounds=None)
-
-
-def is_whole(search: LocalSearch) -> bool:
-    """Whether constraint programming should run before decomposition: the problem is small and mostly one module."""
-    operators = search.instance.operators
-    timed = search.run.time_limit is not None
-    most = SMALL if not timed else PROVABLE if search.arrays.size.any() or search.arrays.latency.any() else UNDELAYED
-    if not TINY < operators <= most or not is_available(search.problem, CONSTRAINT_ENGINE):
-        return False
-    return is_one_module(search)
-
-
-def is_undivided(search: LocalSearch) -> bool:
-    """Whether tabu search is far ahead of all others: there are no ports, and most operators are in one module."""
-    timed = search.run.time_limit is not None
-    return timed and search.problem.transfers == "delay" and is_one_module(search)
-
-
-def is_one_module(search: LocalSearch) -> bool:
-    """Whether decomposition gains little, because most operators are in one module."""
-    return largest_module(search.arrays) >= WHOLE * search.instance.operators

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.auto import (
-    ENGINE_SHARE,
-    PROGRAMMED,
-    UNDELAYED,
-    is_whole,
-    last_word,
-    plan_equal_units,
-    set_grain,
-)
+from opweave.solvers.placement.auto import ENGINE_SHARE, last_word, plan_equal_units, set_grain
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.bounds.windows import is_wide
 from opweave.solvers.placement.cooling import cool_down
@@ -25,6 +17,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_whole
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run

@@ -69,7 +69,7 @@ def improve(work: Work, send: Send) -> None:
     draw, ways = random.Random(work.seed), ways_of([each.tolist() for each in work.trees])
     tried = set[tuple[Block, ...]]()
     for number in range(work.windows):
-        if time.time() >= work.until:
+        if time.time() >= work.until or plan.makespan <= 0.0:
             return
         (way,) = draw.choices(ways, [each.worth for each in ways])
         blocks = way.window(plan, draw)

@@ -57,7 +57,7 @@ class Copies:
         for activity in self.window.middle:
             if not isinstance(activity, int) and activity not in decided:
                 self._keep(activity)
-        self._lead_to_late()
+        self._join_the_rest()
 
     def _flows(self) -> list[int]:
         """Flows with an end in the window that are not within one block."""
@@ -143,11 +143,16 @@ class Copies:
         columns.after(columns.finish(self.plan.producer(copy)), {start: 1})
         self._await(self.plan.carried(copy), copy.target, {start: 1, columns.one: lasts})
 
-    def _lead_to_late(self) -> None:
-        """Late transfers start after producers that lie between."""
-        for activity in self.window.late:
-            if not isinstance(activity, int) and self.plan.producer(activity) in self.columns.at:
-                self.columns.after(self.columns.finish(self.plan.producer(activity)), self.columns.begin(activity))
+    def _join_the_rest(self) -> None:
+        """Operators between wait for early transfers, and late transfers for operators between."""
+        columns, window, plan = self.columns, self.window, self.plan
+        for activity in window.middle:
+            for other, _ in plan.waits_for[activity]:
+                if isinstance(activity, int) and not isinstance(other, int) and other in window.early:
+                    columns.after({columns.one: window.ends(other)}, columns.begin(activity))
+        for activity in window.late:
+            if not isinstance(activity, int) and plan.producer(activity) in columns.at:
+                columns.after(columns.finish(plan.producer(activity)), columns.begin(activity))
 
     def sent(self, values: Sequence[int]) -> Iterable[tuple[Activity, int]]:
         """The transfers that a solution decides, with their starts."""

@@ -160,4 +160,4 @@ class WindowProgram:
         for activity, column in columns.at.items():
             wanted[activity] = values[column]
         wanted.update(() if self.copies is None else self.copies.sent(values))
-        return timed(self.network, device, wanted)
+        return timed(self.network, device, wanted, window.tick)

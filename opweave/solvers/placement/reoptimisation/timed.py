@@ -19,6 +19,9 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, durations
 
+ROUNDING = 1e-12
+"""Share of a plan's length that sums of seconds may be off by."""
+
 
 class Copy(NamedTuple):
     """A transfer: of a flow (``one_port_edge``), or of a tensor to a device (``one_port_tensor``)."""
@@ -174,6 +177,10 @@ class Timed:
             return (("device", self.device[activity]),)
         return ("send", self.device[self.producer(activity)]), ("receive", activity.target)
 
+    def place(self, activity: Activity, last: dict[Resource, Activity]) -> None:
+        """Let an activity begin as soon as it can after all that were placed before."""
+        self.start[activity] = max((self.end(other) + lag for other, lag in self._waits(activity, last)), default=0.0)
+
     @cached_property
     def waits_for(self) -> dict[Activity, list[tuple[Activity, float]]]:
         """What every activity waits for, and how long after the end of that."""
@@ -183,20 +190,23 @@ class Timed:
     def _waits(self, activity: Activity, last: dict[Resource, Activity]) -> list[tuple[Activity, float]]:
         """What one activity waits for; ``last`` is the latest activity of every resource."""
         resources = self.resources(activity)
-        waits: list[tuple[Activity, float]] = [(last[each], 0.0) for each in resources if each in last]
+        waits = [(last[each], 0.0) for each in resources if each in last]
         last.update(dict.fromkeys(resources, activity))
+        return [*waits, *self.reads(activity)]
+
+    def reads(self, activity: Activity) -> list[tuple[Activity, float]]:
+        """Whose results an activity needs, and how long after the end of that."""
         if not isinstance(activity, int):
-            waits.append((self.producer(activity), 0.0))
-            return waits
+            return [(self.producer(activity), 0.0)]
         network, here = self.network, self.device[activity]
-        waits += [(u, 0.0) for u in network.before[activity]]
+        reads: list[tuple[Activity, float]] = [(u, 0.0) for u in network.before[activity]]
         for flow in network.incoming[activity]:
             there = self.device[network.source[flow]]
             if there != here and network.model == DELAY:
-                waits.append((network.source[flow], network.lasts[flow][there][here]))
+                reads.append((network.source[flow], network.lasts[flow][there][here]))
             elif there != here:
-                waits.append((network.copy_of(flow, here), 0.0))
-        return waits
+                reads.append((network.copy_of(flow, here), 0.0))
+        return reads
 
     @cached_property
     def tail(self) -> dict[Activity, float]:
@@ -225,23 +235,24 @@ class Timed:
         return np.asarray(self.device, dtype=np.int64), starts, begins
 
 
-def timed(network: Network, device: list[int], wanted: Mapping[Activity, float]) -> Timed:
+def timed(network: Network, device: list[int], wanted: Mapping[Activity, float], tick: float) -> Timed:
     """The plan in which all resources take their activities in the order of ``wanted`` starts.
 
-    Transfers that no operator reads are left out.
+    Of those that start together, the ones that take less than a ``tick`` come first. Transfers that no operator reads
+    are left out.
     """
+    plan, due = Timed(network, device, {}), dict[Activity, float]()
 
-    def place(activity: Activity) -> tuple[float, int, int]:
+    def level(activity: Activity) -> tuple[int, int]:
         if isinstance(activity, int):
-            return wanted[activity], 2 * network.level[activity], activity
-        flow = network.flows(activity)[0]
-        return wanted[activity], 2 * network.level[network.source[flow]] + 1, flow
+            return 2 * network.level[activity], activity
+        return 2 * network.level[plan.producer(activity)] + 1, activity.item
 
-    start: dict[Activity, float] = {}
-    plan = Timed(network, device, start)
+    for activity in sorted(filter(plan.is_needed, wanted), key=level):  # rounding may hide what comes first
+        due[activity] = max([wanted[activity], *(due[other] for other, _ in plan.reads(activity))])
     last: dict[Resource, Activity] = {}
-    for activity in sorted(filter(plan.is_needed, wanted), key=place):
-        start[activity] = max((plan.end(u) + lag for u, lag in plan._waits(activity, last)), default=0.0)
+    for activity in sorted(due, key=lambda each: (due[each], plan.lasts(each) >= tick, *level(each))):
+        plan.place(activity, last)
     return plan
 
 
@@ -251,4 +262,4 @@ def timed_from(network: Network, device: IntArray, starts: FloatArray, begins: F
     where = device.tolist()
     for flow in np.flatnonzero(begins >= 0.0).tolist():
         wanted[network.copy_of(flow, where[network.target[flow]])] = float(begins[flow])
-    return timed(network, where, wanted)
+    return timed(network, where, wanted, ROUNDING * float(starts.max(initial=0.0)))
