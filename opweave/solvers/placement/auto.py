@@ -73,7 +73,7 @@ CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
 
-DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
+DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.6
 ENGINE_SHARE = 0.6
 """Shares of the time left at that point. On wide networks, windows take longer and a second cooling gains little.
 Constraint programming waits only for a brief search, and on small problems for the briefest: it proves small problems
@@ -83,7 +83,7 @@ REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
 is far ahead of annealing on job shops and random graphs, and equal on networks."""
 
-WINDOWS_SHARE = 0.7
+WINDOWS_SHARE = 0.9
 """Share of the last local search of a wide network for windows that are decided anew; rounds of annealing follow."""
 
 FIRST_ROUNDS = 1

@@ -21,7 +21,7 @@ import numpy as np
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance
 from opweave.problems.errors import EngineError
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays
@@ -140,6 +140,7 @@ def _planned(instance: PlacementInstance, arrays: PlacementArrays, schedule: obj
         names = {name: v for v, name in enumerate(instance.names)}
         tensors = {name: t for t, name in enumerate(instance.tensors)}
         devices = {name: k for k, name in enumerate(instance.devices)}
+        known: set[Transfer] = set()
         sent = {
             (tensors[each.tensor], -1 if each.consumer is None else names[each.consumer], devices[each.target]): each
             for each in schedule.transfers
@@ -149,5 +150,7 @@ def _planned(instance: PlacementInstance, arrays: PlacementArrays, schedule: obj
             found = sent.get((int(arrays.tensor[f]), reader, int(device[arrays.target[f]])))
             if found is None:
                 return None
-            begins[f] = found.start
+            if found not in known:  # a tensor is sent once for all readers on a device
+                known.add(found)
+                begins[f] = found.start
     return Times(float((start + lasts).max(initial=0.0)), device, start, begins)
