@@ -36,9 +36,6 @@ from opweave.solvers.run import Outcome, Run
 COOLING_SHARE = 0.3
 """Share of the time for a first cooling."""
 
-LIGHT = (0.0, 0.25)
-"""The trees whose operators may stay together in a window; see :func:`.contraction_of`."""
-
 LEAST = 12
 """Fewest operators for which a child process is worth its start."""
 
@@ -90,7 +87,6 @@ def reoptimise(search: LocalSearch) -> None:
 def _in_child(search: LocalSearch, plan: Times) -> float:
     """Improve a plan until the time is up or another lane has a better one; return the length of the best plan."""
     run, known, left = search.run, plan.makespan, search.run.remaining()
-    trees = tuple(contraction_of(search.arrays, search.instance.cluster, light).chain for light in LIGHT)
 
     def hear(found: Times) -> None:
         nonlocal known
@@ -107,7 +103,7 @@ def _in_child(search: LocalSearch, plan: Times) -> float:
     work = Work(
         search.arrays,
         search.instance.cluster,
-        trees,
+        contraction_of(search.arrays, search.instance.cluster).chain,
         plan,
         run.seed,
         UNTIMED_WINDOWS if left is None else WINDOWS,

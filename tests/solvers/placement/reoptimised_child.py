@@ -6,8 +6,8 @@ from opweave.problems.arrays import IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.reoptimisation import child
-from opweave.solvers.placement.reoptimisation.child import Times, improved
-from opweave.solvers.placement.reoptimisation.choice import Way, at_one_time, blocks_of
+from opweave.solvers.placement.reoptimisation.child import Times, decide
+from opweave.solvers.placement.reoptimisation.choice import blocks_of
 from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, timed_from
 
 Windows = list[list[int]]
@@ -28,7 +28,7 @@ def decide_all(work: list[Task], send: Send) -> None:
         for window in windows:
             if plan.makespan > 0.0:
                 blocks = tuple((v,) for v in window)
-                plan = improved(plan, blocks, Way(at_one_time, ()), 0, 20.0) or plan
+                plan = decide(plan, blocks, 0, 20.0).plan or plan
         send(_told(plan))
 
 
@@ -40,5 +40,5 @@ def decide_blocks(work: list[Task], send: Send) -> None:
             trees = [0 if v in window else -1 - v for v in range(len(arrays.seconds))]
             blocks = tuple(block for block in blocks_of(plan, trees) if set(block) <= set(window))
             if plan.makespan > 0.0 and blocks:
-                plan = improved(plan, blocks, Way(at_one_time, ()), 0, 20.0) or plan
+                plan = decide(plan, blocks, 0, 20.0).plan or plan
         send(_told(plan))

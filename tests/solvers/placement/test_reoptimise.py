@@ -13,14 +13,14 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.placement import reoptimise
+from opweave.solvers.placement import cooling, reoptimise
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.local import empty_search
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, plan_of, solution_of
 from opweave.solvers.placement.reoptimisation.child import Times
-from opweave.solvers.placement.reoptimisation.choice import LEAST_SIZE, Way, at_one_time, blocks_of, in_one_place
+from opweave.solvers.placement.reoptimisation.choice import LEAST_SIZE, Choice, blocks_of
 from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, timed_from
 from opweave.solvers.placement.reoptimisation.window import Window
 from opweave.solvers.run import Progress, Run
@@ -187,36 +187,44 @@ def test_blocks_are_cut_where_a_device_waits_or_changes() -> None:
     assert cut([0, 1], [0.0, 0.0], [7, 7]) == [(0,), (1,)]
 
 
-def test_windows_are_around_the_block_that_was_drawn() -> None:
-    problem = layered_problem(4, 3)
+def test_windows_hold_blocks_of_one_time_and_lie_apart() -> None:
+    problem = layered_problem(10, 3)
     plan = first_plan(problem, 0)
     assert plan is not None
-    again = _timed(problem, plan)
-    blocks = blocks_of(again, list(range(len(plan.device))))
-    for pick in (at_one_time, in_one_place):
-        for focus in range(len(blocks)):
-            picked = pick(again, blocks, focus, 5)
-            assert len(set(picked)) == 5
-            assert blocks[focus] in picked
+    again, choice = _timed(problem, plan), Choice(list(range(len(plan.device))), 0)
+    choice.size = 5.0
+    blocks = blocks_of(again, choice.trees)
+    firsts = []
+    for _ in range(8):
+        window = choice.window(again)
+        firsts.append(blocks.index(window[0]))
+        assert list(window) == blocks[firsts[-1] : firsts[-1] + 5]
+    assert len(set(firsts)) == 8
+    choice.size = 1000.0
+    assert list(choice.window(again)) == blocks
 
 
 def test_windows_grow_while_they_are_easy_and_shrink_when_they_are_hard() -> None:
-    way = Way(at_one_time, ())
-    first, worth = way.size, way.worth
-    way.learn(True, 0.0, 0.1, 1000)
-    assert way.size > first
-    assert way.worth < worth
-    way.learn(False, 0.01, 1.0, 1000)
-    assert way.worth > worth
+    choice = Choice((), 0)
+    first = choice.size
+    choice.learn(settled=True, improved=False, share=0.1)
+    assert choice.size > first
+    grown = choice.size
+    choice.learn(settled=True, improved=True, share=0.9)
+    assert choice.size == grown
     for _ in range(50):
-        way.learn(False, 0.0, 1.0, 1000)
-    assert way.size == LEAST_SIZE
+        choice.learn(settled=False, improved=False, share=1.0)
+    assert choice.size == LEAST_SIZE
 
 
 @needs_cp_sat
 @pytest.mark.parametrize("transfers", MODELS)
-def test_the_solver_is_not_behind_its_cooling_and_repeats_itself(transfers: str) -> None:
-    problem = layered_problem(4, 4, transfers=transfers)
+def test_the_solver_is_not_behind_its_cooling_and_repeats_itself(
+    transfers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = layered_problem(2, 6, transfers=transfers)
+    monkeypatch.setattr(cooling, "UNTIMED_CHUNKS", 5)
+    monkeypatch.setattr(reoptimise, "UNTIMED_WINDOWS", 6)
     found = [ow.solve(problem, solver="reoptimise", seed=3) for _ in range(2)]
     cooled = ow.solve(problem, solver="cooling", seed=3)
     assert found[0].verified
@@ -267,7 +275,7 @@ def test_a_callback_ends_the_windows() -> None:
         seen.append(progress.stage)
         return progress.stage == "windows decided anew"
 
-    result = ow.solve(layered_problem(6, 6), solver="reoptimise", callback=stop)
+    result = ow.solve(layered_problem(6, 6), solver="reoptimise", time_limit=3.0, callback=stop)
     assert result.verified
     assert result.termination == "interrupted"
     assert seen[-1] == "windows decided anew"

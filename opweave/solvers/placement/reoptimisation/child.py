@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,13 +10,13 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.reoptimisation.choice import Way, ways_of
+from opweave.solvers.placement.reoptimisation.choice import Choice
 from opweave.solvers.placement.reoptimisation.columns import HopelessError
 from opweave.solvers.placement.reoptimisation.program import WindowProgram
 from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, timed_from
 from opweave.solvers.placement.reoptimisation.window import Block, Window
 
-WORK = 0.1
+WORK = 0.03
 """Work that a window may take, in CP-SAT's measure; a tenth is one to two seconds."""
 
 SHORTER = 1e-9
@@ -42,7 +41,7 @@ class Work:
     arrays, cluster
         The problem, and the groups of operators that share a device.
     trees
-        The tree of every operator, for every way to join operators.
+        The tree of every operator; those of one may stay together in a window.
     plan
         The plan to begin with.
     seed
@@ -55,7 +54,7 @@ class Work:
 
     arrays: PlacementArrays
     cluster: IntArray
-    trees: tuple[IntArray, ...]
+    trees: IntArray
     plan: Times
     seed: int
     windows: int
@@ -66,28 +65,36 @@ def improve(work: Work, send: Send) -> None:
     """Send every shorter plan."""
     network = network_of(work.arrays, work.cluster)
     plan = timed_from(network, work.plan.device, work.plan.start, work.plan.begins)
-    draw, ways = random.Random(work.seed), ways_of([each.tolist() for each in work.trees])
-    tried = set[tuple[Block, ...]]()
+    choice, tried = Choice(work.trees.tolist(), work.seed), set[tuple[Block, ...]]()
     for number in range(work.windows):
         if time.time() >= work.until or plan.makespan <= 0.0:
             return
-        (way,) = draw.choices(ways, [each.worth for each in ways])
-        blocks = way.window(plan, draw)
-        found = None if blocks in tried else improved(plan, blocks, way, number, work.until - time.time())
+        blocks = choice.window(plan)
+        if blocks in tried:
+            choice.learn(settled=True, improved=False, share=0.0)
+            continue
         tried.add(blocks)
-        if found is not None:
-            plan, tried = found, set()
+        decided = decide(plan, blocks, number, work.until - time.time())
+        choice.learn(decided.settled, decided.plan is not None, decided.share)
+        if decided.plan is not None:
+            plan, tried = decided.plan, set()
             send(Times(plan.makespan, *plan.arrays()))
 
 
-def improved(plan: Timed, blocks: tuple[Block, ...], way: Way, seed: int, seconds: float) -> Timed | None:
-    """A shorter plan that differs in one window; None if none is found."""
-    most = len(plan.network)
+class Decided(NamedTuple):
+    """What came of a window: a shorter plan or None, whether nothing better is left, and its share of the work."""
+
+    plan: Timed | None
+    settled: bool
+    share: float
+
+
+def decide(plan: Timed, blocks: tuple[Block, ...], seed: int, seconds: float) -> Decided:
+    """Decide a window anew."""
     try:
         program = WindowProgram(Window(plan, blocks))
     except HopelessError:
-        way.learn(True, 0.0, 0.0, most)
-        return None
+        return Decided(None, True, 0.0)
     with without_pandas():
         from ortools.sat.python import cp_model
 
@@ -100,11 +107,9 @@ def improved(plan: Timed, blocks: tuple[Block, ...], way: Way, seed: int, second
     solver.parameters.linearization_level = 0
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
-    status = solver.solve(model)
-    found, gain = None, 0.0
+    status, found = solver.solve(model), None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = program.plan_of([solver.value(column) for column in columns])
-        gain = max(0.0, 1.0 - found.makespan / plan.makespan)
+        found = found if found.makespan < plan.makespan * (1.0 - SHORTER) else None
     settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-    way.learn(settled, gain, solver.response_proto.deterministic_time / WORK, most)
-    return found if gain > SHORTER else None
+    return Decided(found, settled, solver.response_proto.deterministic_time / WORK)

@@ -139,7 +139,8 @@ class WindowProgram:
 
     def _parameters(self, v: int) -> list[int]:
         arrays = self.network.arrays
-        return arrays.parameters[arrays.parameters_start[v] : arrays.parameters_start[v + 1]].tolist()
+        held: list[int] = arrays.parameters[arrays.parameters_start[v] : arrays.parameters_start[v + 1]].tolist()
+        return held
 
     def program(self) -> WholeProgram:
         """The program as plain data, with the plan at hand as a hint."""
