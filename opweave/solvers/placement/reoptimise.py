@@ -36,8 +36,8 @@ from opweave.solvers.run import Outcome, Run
 COOLING_SHARE = 0.3
 """Share of the time for a first cooling."""
 
-LEAST = 12
-"""Fewest operators for which a child process is worth its start."""
+LEAST, LEAST_SECONDS = 12, 1.5
+"""Fewest operators, and least seconds that are left, for which a child process is worth its start."""
 
 WINDOWS = 1_000_000
 UNTIMED_WINDOWS = 100
@@ -66,6 +66,7 @@ def solve_reoptimise(problem: Placement, run: Run) -> Outcome:
             cool_down(search)
     reoptimise(search)
     if run.time_limit is not None:
+        search.consider_solution(run.best)
         cool_down(search)
     return ended(problem, run)
 
@@ -73,13 +74,14 @@ def solve_reoptimise(problem: Placement, run: Run) -> Outcome:
 def reoptimise(search: LocalSearch) -> None:
     """Improve the best plan window by window for the time that the run has left."""
     run = search.run
-    if not available() or search.instance.operators < LEAST:
+    left = run.remaining()
+    if not available() or search.instance.operators < LEAST or (left is not None and left < LEAST_SECONDS):
         return
     run.enter("windows decided anew")
     known = math.inf
     while not run.should_stop():
         plan = _best(search)
-        if plan is None or plan.makespan >= known:
+        if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
             return
         known = _in_child(search, plan)
 

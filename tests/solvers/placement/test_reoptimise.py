@@ -13,16 +13,17 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.placement import cooling, reoptimise
+from opweave.solvers.placement import auto, cooling, reoptimise
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.local import empty_search
+from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, plan_of, solution_of
 from opweave.solvers.placement.reoptimisation.child import Times
 from opweave.solvers.placement.reoptimisation.choice import LEAST_SIZE, Choice, blocks_of
 from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, timed_from
 from opweave.solvers.placement.reoptimisation.window import Window
+from opweave.solvers.placement.situation import Situation
 from opweave.solvers.run import Progress, Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
@@ -279,3 +280,18 @@ def test_a_callback_ends_the_windows() -> None:
     assert result.verified
     assert result.termination == "interrupted"
     assert seen[-1] == "windows decided anew"
+
+
+@needs_cp_sat
+def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
+    problem, stages = layered_problem(6, 6), set[str]()
+    run = Run(time_limit=6.0, progress=lambda progress: stages.add(progress.stage))
+    search = empty_search(problem, run)
+    list_plans(search)
+    first = search.makespan
+    now = Situation(small=False, timed=True, whole=False, wide=True, undivided=False, clashing=False)
+    auto._search_last(search, now, settled=True, annealed=False)
+    assert "windows decided anew" in stages
+    assert run.objective is not None
+    assert run.objective <= first
+    assert problem.evaluate(run.best).objective == pytest.approx(run.objective)
