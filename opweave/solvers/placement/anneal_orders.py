@@ -148,6 +148,45 @@ def shifted(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float, lon
 
 
 @inlined
+def make_room(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    at: int,
+    k: int,
+    group: IntArray,
+    old: IntArray,
+    size: int,
+    taken: IntArray,
+    mark: int,
+    first: int,
+) -> tuple[int, int]:
+    """Exchange operators: those nearest in the order leave a device that a move has overfilled, until the rest fits.
+
+    They go where the first operator that moved comes from. ``taken`` holds ``mark`` for the operators that moved.
+    Returns how many operators moved now, and the first position that is concerned.
+    """
+    count, a = len(plan.order), k
+    for i in range(size):
+        if a == k:
+            a = old[i]
+    for i in range(2, 2 * LONGEST_STRETCH):
+        p = at + i // 2 if i % 2 == 0 else at - i // 2
+        if p < 0 or p >= count:
+            continue
+        w = plan.order[p]
+        alone = plan.members_start[plan.cluster[w] + 1] - plan.members_start[plan.cluster[w]] == 1
+        if plan.device[w] == k and taken[w] != mark and alone and arrays.seconds[w, a] < np.inf:
+            taken[w] = mark
+            group[size], old[size] = w, k
+            size += 1
+            settle(arrays, plan, w, a)
+            first = min(first, p)
+            if plan.used[k] <= arrays.capacity[k]:
+                break
+    return size, first
+
+
+@inlined
 def make_move(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -192,13 +231,16 @@ def make_move(
         old[i] = plan.device[w]
         if old[i] != k:
             settle(arrays, plan, w, k)
+    if overfull(arrays, plan):
+        size, first = make_room(arrays, plan, at, k, group, old, size, taken, 2 * row + 1, first)
     if kind == ALONE and draws[row, 3] < SHIFTED:
         to = shifted(arrays, plan, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
         slide(plan, at, to)
         first, last = min(first, to), max(last, at, to)
     for i in range(size):
-        if old[i] != k:
-            last = max(last, last_touched(arrays, plan, group[i], old[i], k))
+        new = plan.device[group[i]]
+        if old[i] != new:
+            last = max(last, last_touched(arrays, plan, group[i], old[i], new))
     return first, last, at, size
 
 

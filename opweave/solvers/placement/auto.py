@@ -79,12 +79,19 @@ ENGINE_SHARE = 0.6
 Constraint programming waits only for a brief search, and on small problems for the briefest: it proves small problems
 in the time that remains."""
 
+TIGHT_SHARE, TIGHT_DECOMPOSITION_SHARE, FIRST_TIGHT_SHARE = 0.5, 0.4, 0.5
+"""Where no device holds everything: shares of the time left for the first search and for decomposition, and of the first
+search for what comes before its slow cooling. A cooling moves whole branches into room that single moves do not find."""
+
 REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
 is far ahead of annealing on job shops and random graphs, and equal on networks."""
 
 WINDOWS_SHARE = 0.9
 """Share of the last local search of a wide network for windows that are decided anew; rounds of annealing follow."""
+
+COOLING_SHARE = 0.7
+"""Share of the last local search for one more slow cooling, where no device holds everything."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
@@ -285,14 +292,18 @@ def _decompose(search: LocalSearch, share: float) -> bool:
 def _search_first(search: LocalSearch, now: Situation) -> bool:
     """Search before decomposition; whether annealing gained more than reinsertion."""
     whole_share = BRIEF_SHARE if now.small else LONGER_SHARE
-    share = whole_share if now.whole else BRIEF_SHARE if now.undivided else LOCAL_SHARE
+    share = whole_share if now.whole else BRIEF_SHARE if now.undivided else TIGHT_SHARE if now.tight else LOCAL_SHARE
     with search.run.share(share, UNTIMED_SECONDS):
         if not now.undivided:
             most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
             _reinsert(search, REINSERTION_SHARE, most)
         reinserted = search.makespan
-        search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
-        if now.wide:
+        if now.tight:
+            with search.run.share(FIRST_TIGHT_SHARE):
+                search.anneal_round()
+        else:
+            search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
+        if now.wide or now.tight:
             _go_on(search, "cooling")
     return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
 
@@ -300,6 +311,7 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
 def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
     """Decompose, unless tabu search gains and that takes too long; whether there is no work left."""
     share = FIRST_DECOMPOSITION_SHARE if now.whole or gaining else WIDE_SHARE if now.wide else DECOMPOSITION_SHARE
+    share = min(share, TIGHT_DECOMPOSITION_SHARE) if now.tight else share
     share = min(share, LONGER_SHARE) if now.undivided or now.clashing else share
     left = search.run.remaining()
     if gaining and left is not None and CHAINS_SECONDS * search.instance.operators**2 > share * left:
@@ -310,13 +322,13 @@ def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
 def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
     """Search until the time is up. Better plans help a decomposition that is not settled."""
     run = search.run
-    mostly = now.whole or now.clashing or (now.undivided and not settled)
+    mostly = now.whole or now.clashing or now.tight or (now.undivided and not settled)
     share = WHOLE_LOCAL_SHARE if mostly else 1.0 if settled else 0.5
     with run.share(share, UNTIMED_SECONDS):
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
-        if now.wide:
-            with run.share(WINDOWS_SHARE):
-                _go_on(search, "reoptimise")
+        if now.wide or now.tight:
+            with run.share(COOLING_SHARE if now.tight else WINDOWS_SHARE):
+                _go_on(search, "cooling" if now.tight else "reoptimise")
         search_from(search, rounds=None)
     if not run.should_stop():
         go_on_with(search.problem, "decompose", run)

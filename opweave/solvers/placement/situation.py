@@ -52,6 +52,9 @@ class Situation:
         Tabu search is far ahead of all others.
     clashing
         Decomposition has searched small modules, and their plans do not fit together.
+    tight
+        No device holds everything. Then modules found alone seldom fit together, so decomposition gives bounds, but few
+        plans.
     """
 
     small: bool
@@ -60,6 +63,7 @@ class Situation:
     wide: bool
     undivided: bool
     clashing: bool
+    tight: bool
 
 
 def situation_of(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
@@ -73,7 +77,15 @@ def situation_of(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
         wide=timed and not whole and not equal and is_wide(search.arrays),
         undivided=timed and not whole and is_undivided(search),
         clashing=clashing,
+        tight=timed and not whole and not equal and is_tight(search),
     )
+
+
+def is_tight(search: LocalSearch) -> bool:
+    """Whether no device has enough memory for everything."""
+    instance = search.instance
+    held = int(instance.memory.sum()) + int(instance.parameter_bytes.sum())
+    return bool((instance.capacity < held).all())
 
 
 def is_programmed(search: LocalSearch) -> bool:

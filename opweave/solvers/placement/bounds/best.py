@@ -49,8 +49,12 @@ BRANCHES = (0, 40, 300)
 OTHER_SHARE = 0.4
 """Share of the time left for raising the windows of each such chain."""
 
-MEMORY_SHARE = 0.8
-"""Share of the time left for bounds with memory at its price."""
+MEMORY_SHARE, UNLIKE_SHARE = 0.8, 0.25
+"""Shares of the time left for bounds with memory at its price: where windows repeat, as equal layers do, and elsewhere.
+Without equal windows, the program over counts is large, and the bound of the area with memory is seldom below it."""
+
+REPEATED = 2
+"""Least windows for each different one in a chain whose windows repeat."""
 
 LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
@@ -128,13 +132,18 @@ def bounds_of_backbone(
                 with run.share(OTHER_SHARE, LONGEST_EXACT):
                     raise_by_refutation(each, run, report)
     if _prices_begun(whole, run) is None:
-        with run.share(MEMORY_SHARE, LONGEST_COUNTS):
+        with run.share(MEMORY_SHARE if _repeats(chain) else UNLIKE_SHARE, LONGEST_COUNTS):
             _begin_prices(chain, instance, arrays, run, report, whole)
     go_on_with_prices(whole, run, report)
     with alone(run):
         for level in (RELAXED, INTEGER) if within is not None else ():
             raise_level(chain, level, run, report)
     return wide and available()
+
+
+def _repeats(chain: Milestones) -> bool:
+    """Whether most windows of a chain are equal to others."""
+    return sum(len(module.blocks) for module in chain.modules) >= REPEATED * len(chain.blocks())
 
 
 def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
