@@ -18,6 +18,7 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.precedence import check_closure
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
@@ -191,6 +192,21 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     def least_rows(self, _problem: ProblemT) -> int:
         """How many rows the model has at least, as far as that is seen before anything is written."""
         return 0
+
+    def compared(self, _problem: ProblemT) -> int:
+        """Number of operators of which the model compares all pairs."""
+        return 0
+
+    def check_problem(self, problem: ProblemT) -> None:
+        """Stop before anything is computed, if the problem itself shows that the model would be too large.
+
+        Raises
+        ------
+        LimitExceededError
+            If it would.
+        """
+        check_rows(self.least_rows(problem), self.name, self.context.limits)
+        check_closure(self.compared(problem), self.name, self.context.limits)
 
     def check_size(self, rows: int) -> None:
         """Stop before writing a model of so many rows, or columns, if it is too large or cannot be written in time.

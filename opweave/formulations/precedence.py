@@ -12,6 +12,9 @@ from opweave.problems.limits import Limits
 ENTRIES_PER_ROW = 64
 """Most entries (bytes) of a closure per row that a model may have."""
 
+TILE = 512
+"""Rows and columns of a closure that fit into the processor's cache."""
+
 
 def ancestors(after: Adjacency) -> BoolArray:
     """Shape (n, n): entry [v, u] says that u must run before v. ``after`` lists direct successors.
@@ -31,6 +34,16 @@ def ancestors(after: Adjacency) -> BoolArray:
             np.logical_or.reduce(closed[direct], axis=0, out=closed[v])
             closed[v, direct] = True
     return closed
+
+
+def transposed(closed: BoolArray) -> BoolArray:
+    """The transpose, with rows in one piece, tile by tile: whole rows would miss the cache at every entry."""
+    turned, starts = np.empty_like(closed), range(0, len(closed), TILE)
+    for row in starts:
+        for column in starts:
+            rows, columns = slice(row, row + TILE), slice(column, column + TILE)
+            turned[columns, rows] = closed[rows, columns].T
+    return turned
 
 
 def reduced_arcs(before: Adjacency, closed: BoolArray) -> tuple[IntArray, IntArray]:

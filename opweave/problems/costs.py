@@ -327,7 +327,7 @@ class Calibration(Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     device: Device
     efficiency: FrozenDict[Name, Efficiency]
-    default: Efficiency = Efficiency()
+    default: Efficiency = Efficiency.model_construct()  # no validator is built by an import
     errors: FrozenDict[Name, Amount] = FrozenDict()
 
     def costs(self, graph: OpGraph) -> Costs:

@@ -126,7 +126,7 @@ class Result(Shown, Played, Generic[SolutionT]):
     seed: int = 0
     options: FrozenDict[str, OptionValue] = FrozenDict()
     assumptions: str = ""
-    timings: Timings = Timings()
+    timings: Timings = Timings.model_construct()  # no validator is built by an import
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
     _answers: Problem[Any, Any] | None = PrivateAttr(default=None)

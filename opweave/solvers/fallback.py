@@ -26,6 +26,7 @@ BASELINES = {
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
     "ordered_layout": ("as_listed",),
+    "serving_flow": ("petals", "swarm"),
     "memory_layout": ("size_classes", "best_fit", "onnxruntime", "tflm", "by_size"),
 }
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""

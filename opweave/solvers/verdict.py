@@ -17,6 +17,7 @@ from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Timeline
 from opweave.solvers.allowance import LEAST_RESERVE
+from opweave.solvers.approved import left_to_ask
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver
 from opweave.solvers.run import Outcome, Run, Setting, Stepping, agree
@@ -35,6 +36,7 @@ SECONDS_PER_OPERATOR = {
     "slicing": 6e-6,
     "memory_layout": 8e-6,
     "ordered_layout": 14e-6,
+    "serving_flow": 150e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
 
@@ -92,7 +94,7 @@ class Referee:
         """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
-            known = self._problem.evaluate(solution)
+            known = left_to_ask(self._run, self._problem, solution).evaluate(solution)
             self._judged.append((solution, known))
         return known
 

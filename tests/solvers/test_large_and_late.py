@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS
+from opweave.formulations.formulation import Formulation, find_formulation
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.model import LinearModel
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import given_order
 from opweave.solvers import fallback, registry
+from opweave.solvers.approved import left_to_ask, note_approval
 from opweave.solvers.engines import engine as engine_module
 from opweave.solvers.fallback import BASELINES
 from opweave.solvers.run import Outcome, Run
@@ -222,6 +230,41 @@ def test_a_late_plan_obeys_a_rule_that_no_baseline_knows() -> None:
     assert problem.evaluate(result.solution).feasible
 
 
+class Counting(ow.Constraint):
+    """A rule that accepts every plan, and counts how often it is asked."""
+
+    def check(self, problem: ow.Problem[Any, Any]) -> None:
+        """Fit every problem."""
+
+    def violations(self, problem: ow.Problem[Any, Any], solution: ow.Solution) -> Iterator[ow.Violation]:
+        """Note the plan."""
+        ASKED.append(solution)
+        yield from ()
+
+
+ASKED: list[ow.Solution] = []
+
+
+@pytest.mark.parametrize("kind", ["batched", "pipeline", "slicing"])
+def test_a_rule_is_asked_once_about_a_late_plan(kind: str) -> None:
+    ASKED.clear()
+    problem = PROBLEMS[kind]("300")
+    result = ow.solve(problem.under((Counting(),)), time_limit=1e-6)
+    assert result.verified
+    assert sum(1 for plan in ASKED if plan is result.solution) == 1
+
+
+def test_a_plan_that_other_rules_have_accepted_is_judged_by_all() -> None:
+    problem = PROBLEMS["placement"]("7")
+    whole = problem.under((*problem.constraints, Counting()))
+    run, plan = Run(), ow.solve(problem).solution
+    note_approval(run, problem, plan, problem.constraints)
+    assert left_to_ask(run, whole, plan) is whole
+    note_approval(run, whole, plan, whole.constraints[-1:])
+    assert left_to_ask(run, whole, plan).constraints == problem.constraints
+    assert left_to_ask(run, whole, plan.model_copy()) is whole
+
+
 @pytest.mark.parametrize("memory", [None, 2**24])
 def test_everything_on_one_device_is_timed_as_by_the_loops(memory: int | None) -> None:
     """Placements, batches and slices on a single device are timed without loops, for the first plan of large models."""
@@ -246,10 +289,37 @@ def test_the_first_plan_of_an_ordered_layout_wastes_little() -> None:
     assert peak <= result.objective <= 1.3 * peak
 
 
-@pytest.mark.parametrize(("kind", "case", "engine"), [("batched", "2000", "highs"), ("ordered_layout", "220", "highs")])
+@pytest.mark.parametrize(
+    ("kind", "case", "engine"),
+    [
+        ("batched", "2000", "highs"),
+        ("ordered_layout", "220", "highs"),
+        ("ordering", "14000", "highs"),
+        ("totals", "14000", "highs"),
+        ("placement", "14000", "highs"),
+        ("layout", "5000", "highs"),
+        ("pools", "3000", "highs"),
+        ("serving", "20000", "highs"),
+    ],
+)
 def test_a_program_that_is_too_large_is_refused_before_a_first_plan_is_sought(
     kind: str, case: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "first_knowledge", lambda *_: pytest.fail("nobody waits for this plan"))
     with pytest.raises(ow.LimitExceededError):
         ow.solve(PROBLEMS[kind](case), solver=engine)
+
+
+@pytest.mark.parametrize("kind", list(PROBLEMS))
+def test_no_program_is_refused_for_more_rows_than_it_counts_when_it_is_written(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, counts = PROBLEMS[kind]("7"), list[int]()
+    monkeypatch.setattr(Formulation, "check_size", lambda _, rows: counts.append(rows))
+    for row in ow.list_formulations(problem):
+        takes = IntervalModel if row.engines == ("cp-sat",) else LinearModel
+        formulation = find_formulation(type(problem), row.name, takes)()
+        counts.clear()
+        with suppress(UnsupportedFeatureError):
+            formulation.build(problem)
+            assert formulation.least_rows(problem) <= max(counts, default=0)

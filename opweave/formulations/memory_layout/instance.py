@@ -107,13 +107,24 @@ class LayoutInstance:
     @cached_property
     def meeting(self) -> tuple[IntArray, IntArray]:
         """Pairs of blocks that take space at the same time, the smaller number first. Both of shape (pairs,)."""
-        rows = np.flatnonzero(self.solid)
-        rows = rows[np.argsort(self.begin[rows], kind="stable")]
-        begin, end, after = self.begin[rows], self.end[rows], np.arange(1, len(rows) + 1)
-        counts = np.maximum(np.searchsorted(begin, end) - after, 0)  # later ones that begin before this one ends
+        rows, counts = self._meeting_later
+        after = np.arange(1, len(rows) + 1)
         first = np.repeat(rows, counts)
         second = rows[np.arange(len(first)) + np.repeat(after - np.cumsum(counts) + counts, counts)]
         return np.minimum(first, second), np.maximum(first, second)
+
+    @property
+    def meetings(self) -> int:
+        """Number of these pairs, which is known before they are listed."""
+        return int(self._meeting_later[1].sum())
+
+    @cached_property
+    def _meeting_later(self) -> tuple[IntArray, IntArray]:
+        """Blocks that take space, by their begin, and how many later ones begin before each of them ends."""
+        rows = np.flatnonzero(self.solid)
+        rows = rows[np.argsort(self.begin[rows], kind="stable")]
+        begin, end, after = self.begin[rows], self.end[rows], np.arange(1, len(rows) + 1)
+        return rows, np.maximum(np.searchsorted(begin, end) - after, 0)
 
     def full_sections(self) -> Iterator[IntArray]:
         """Blocks of each section in which something begins right before something ends; no other set is larger."""

@@ -132,13 +132,19 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         instance = lower(problem)
         if instance.impossible is not None:
             raise InfeasibleError(instance.impossible)
-        pairs = len(instance.meeting[0])
-        self.check_size(len(instance.capacity) * (3 * pairs + 4 * len(instance)))
+        self.check_size(self.least_rows(problem))
         self._step, self._height = instance.grain, instance.height
         if self.context.extended:  # added rows may speak of single bytes, and ask for gaps
             self._step, self._height = 1, GAPS * instance.height
         self._grain = self._step * max(1.0, self._height / self._step / largest)
         return instance
+
+    def least_rows(self, problem: MemoryLayout) -> int:
+        """Those of the blocks, and of the pairs that meet; 0 if a storage fits nowhere, which says more."""
+        instance = lower(problem)
+        if instance.impossible is not None:
+            return 0
+        return len(instance.capacity) * (3 * instance.meetings + 4 * len(instance))
 
     @property
     def unit_bytes(self) -> float:

@@ -15,9 +15,10 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.memory_ordering.facts import Outline, PairFacts, PairProgram
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.pairwise import PairFacts, PairHandles, Pairwise
-from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak
+from opweave.formulations.memory_ordering.pairwise import PairHandles
+from opweave.formulations.memory_ordering.program import least_peak
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -87,7 +88,7 @@ class PairIntervals(PairHandles, IntervalModel):
 
 
 @register_formulation
-class PairSteps(OrderingProgram):
+class PairSteps(PairProgram):
     """The constraint program of pairs and steps."""
 
     name: ClassVar[str] = "pair_steps"
@@ -96,9 +97,7 @@ class PairSteps(OrderingProgram):
 
     def build(self, problem: MemoryOrdering) -> PairIntervals:
         """Write the model: steps, pairs, footprints, and the pairs that precedence settles."""
-        pairwise = Pairwise(self.context)
-        facts = pairwise.prepare(problem)
-        self.check_size(pairwise.count_rows(facts) + 3 * len(facts.pairs))
+        facts = self.prepare(problem)
         model = PairIntervals(facts, facts.instance.granularity())
         _check_sizes(facts.instance, model.bytes_of_unit)
         self._steps(model)
@@ -109,6 +108,10 @@ class PairSteps(OrderingProgram):
         self._arcs(model)
         self.add_constraints(model, problem)
         return model
+
+    def count_rows(self, outline: Outline) -> int:
+        """One row for every critical group and arc, and three for every pair."""
+        return int(outline.critical.sum()) + outline.arcs + 3 * outline.pairs
 
     def _steps(self, model: PairIntervals) -> None:
         """Add a step for every group, after the steps of all groups that must run before it."""

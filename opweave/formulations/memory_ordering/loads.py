@@ -14,7 +14,9 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.precedence import transposed
 from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,44 +34,64 @@ class Footprints:
 
     Attributes
     ----------
+    closed, followed
+        Entry [v, u] of ``closed``: u must run before v. ``followed`` is its transpose, with rows in one piece.
+    sure
+        Bytes that are live during every operator's step in every order, as if it overwrote nothing.
     lower, upper
         Fewest and most bytes that are live during every operator's step.
     """
 
     instance: OrderingInstance
     closed: BoolArray
+    followed: BoolArray
+    sure: IntArray
     lower: IntArray
     upper: IntArray
 
     @classmethod
     def of(cls, instance: OrderingInstance, closed: BoolArray) -> Footprints:
         """Compute the footprints; ``closed[v, u]`` says that u must run before v."""
-        lower = np.zeros(instance.operators, dtype=np.int64)
-        upper = np.zeros(instance.operators, dtype=np.int64)
-        view = cls(instance, closed, lower, upper)
+        sure = instance.stay()
+        lower, upper = np.zeros((2, instance.operators), dtype=np.int64)
+        view = cls(instance, closed, transposed(closed), sure, lower, upper)
+        for s in np.flatnonzero(instance.size).tolist():
+            always, sometimes = view.live(s)
+            size = instance.size[s]
+            sure += always * size
+            upper += sometimes * size
+        lower += sure
+        upper += sure
         for v in range(instance.operators):
-            live, open_ = view.live(v)
-            own = int(instance.size[instance.writes[v]].sum() + instance.workspace[v])
-            lower[v] = upper[v] = own + int(instance.size[live].sum())
-            upper[v] += int(instance.size[open_].sum())
             most, least = view.savings(v)
             lower[v] -= most
             upper[v] -= least
         return view
 
-    def live(self, v: int) -> tuple[BoolArray, BoolArray]:
-        """Storages not made by v that are live during its step: in every order, and in some but not all orders."""
-        instance = self.instance
-        earlier, later = self.closed[v], self.closed[:, v]
-        late_or_v = later.copy()
-        late_or_v[v] = True
-        producer = instance.producer
-        made = (producer < 0) | earlier[producer]
-        never_made = (producer >= 0) & late_or_v[producer]
-        wanted = instance.kept | (_count(instance, late_or_v) > 0)
-        finished = ~instance.kept & (_count(instance, earlier) == np.diff(instance.readers.start))
+    def live(self, s: int) -> tuple[BoolArray, BoolArray]:
+        """Operators, without its producer, in whose steps s is live: in every order, and in some but not all orders."""
+        instance, closed, followed = self.instance, self.closed, self.followed
+        producer, readers = int(instance.producer[s]), instance.readers[s]
+        made, never_made = np.ones(len(closed), dtype=bool), np.zeros(len(closed), dtype=bool)
+        if producer >= 0:
+            made = followed[producer]
+            never_made = closed[producer].copy()
+            never_made[producer] = True
+        if instance.kept[s]:
+            return made, ~(made | never_made)
+        wanted = np.logical_or.reduce(closed[readers], axis=0)
+        wanted[readers] = True
+        finished = np.logical_and.reduce(followed[readers], axis=0)
         sure = made & wanted
         return sure, ~(sure | never_made | finished)
+
+    def unsettled(self) -> Adjacency:
+        """For every operator, the storages that are live during its step in some orders but not in all."""
+        rows: list[list[int]] = [[] for _ in range(self.instance.operators)]
+        for s in np.flatnonzero(self.instance.size).tolist():
+            for v in np.flatnonzero(self.live(s)[1]).tolist():
+                rows[v].append(s)
+        return Adjacency.from_lists(rows)
 
     def savings(self, v: int) -> tuple[int, int]:
         """Most and fewest bytes that v can write over inputs that die in its step."""
@@ -87,13 +109,6 @@ class Footprints:
         if self.closed[others, v].any():
             return False
         return True if self.closed[v, others].all() else None
-
-
-def _count(instance: OrderingInstance, mask: BoolArray) -> IntArray:
-    """Number of readers of every storage that are in ``mask``."""
-    running = np.zeros(len(instance.readers.items) + 1, dtype=np.int64)
-    np.cumsum(mask[instance.readers.items], out=running[1:])
-    return running[instance.readers.start[1:]] - running[instance.readers.start[:-1]]
 
 
 class Loads:
@@ -116,6 +131,7 @@ class Loads:
         self._first = first_column
         self._shared: dict[object, Excess] = {}
         self._last = _last_readers(footprints)
+        self._unsettled = footprints.unsettled()
 
     @property
     def excesses(self) -> list[Excess]:
@@ -125,10 +141,8 @@ class Loads:
     def of(self, v: int) -> Linear:
         """Bytes that are live during the step of v."""
         instance = self._instance
-        sure, open_ = self._view.live(v)
-        own = int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v])
-        parts = [Linear(own)]
-        parts += [self._alive(s, v) * int(instance.size[s]) for s in np.flatnonzero(open_).tolist() if instance.size[s]]
+        parts = [Linear(int(self._view.sure[v]))]
+        parts += [self._alive(s, v) * int(instance.size[s]) for s in self._unsettled[v].tolist()]
         for size, slots, candidates in instance.overwriting(v):
             parts.append(self._overwritten(slots, candidates, v) * -size)
         return total(parts)

@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 
 from opweave.formulations.memory_ordering.groups import Groups
 from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.precedence import transposed
 from opweave.problems.arrays import BoolArray, IntArray
 
 Arc = tuple[int, int]
+
+
+def unsettled(closed: BoolArray) -> BoolArray:
+    """Entry [g, h]: precedence leaves open which of the two groups runs first."""
+    apart: BoolArray = ~(closed | transposed(closed))
+    np.fill_diagonal(apart, val=False)
+    return apart
 
 
 @dataclass(eq=False)
@@ -43,9 +51,7 @@ class Pairs:
     @classmethod
     def around(cls, groups: Groups, closed: BoolArray, wanted: BoolArray) -> Pairs:
         """Make columns for all unsettled pairs with at least one group in ``wanted``."""
-        unsettled = ~(closed | closed.T)
-        np.fill_diagonal(unsettled, val=False)
-        first, second = np.nonzero(np.triu(unsettled & (wanted[:, None] | wanted[None, :])))
+        first, second = np.nonzero(np.triu(unsettled(closed) & (wanted[:, None] | wanted[None, :])))
         column = np.full(closed.shape, -1, dtype=np.int32)
         column[first, second] = column[second, first] = np.arange(len(first), dtype=np.int32)
         return cls(groups, closed, column, first.tolist(), second.tolist())

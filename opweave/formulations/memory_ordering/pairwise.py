@@ -24,7 +24,7 @@ operator ids: ``model.before(a, b)`` is 0 or 1, and ``model.position(a)`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -32,75 +32,14 @@ import numpy as np
 
 from opweave.formulations.expressions import expression, write_out
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
-from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
-from opweave.formulations.memory_ordering.pairs import Pairs
-from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, peak_range, scale_of
+from opweave.formulations.memory_ordering.facts import Outline, PairFacts, PairProgram
+from opweave.formulations.memory_ordering.program import least_peak, peak_range
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.precedence import ancestors, check_closure, reduced_arcs
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.precedence import reduced_arcs
+from opweave.problems.arrays import FloatArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-
-
-@dataclass(frozen=True, eq=False)
-class PairFacts:
-    """The data from which programs over pairs are written.
-
-    Attributes
-    ----------
-    pairs
-        The pairs that have a column.
-    counted
-        Number of pairs that footprints use; handles may ask for more.
-    critical
-        Groups that hold an operator whose footprint precedence does not settle.
-    loads
-        Footprint in bytes of every operator that has a memory row, over pair numbers, then excesses.
-    excesses
-        Columns that follow the pairs.
-    lower_bound
-        Least value of the peak, bytes.
-    """
-
-    instance: OrderingInstance
-    groups: Groups
-    pairs: Pairs
-    counted: int
-    critical: BoolArray
-    loads: dict[int, Linear]
-    excesses: list[Excess]
-    scale: Scale
-    lower_bound: int
-
-    def name(self, group: int) -> str:
-        """The name of a group: that of its centre."""
-        return self.instance.names[int(self.groups.centre[group])]
-
-    def arcs(self) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Every critical group g, with the arcs p -> q of groups whose order relative to g is open."""
-        heads, tails = reduced_arcs(self.groups.before, self.pairs.closed)
-        for g in np.flatnonzero(self.critical).tolist():
-            columns = self.pairs.column[g]
-            beside = (columns[heads] >= 0) & (columns[tails] >= 0)
-            yield g, heads[beside], tails[beside]
-
-    def follow(self, pairs: Sequence[float]) -> list[float]:
-        """Values of the counted pairs, then of all excesses."""
-        known = list(pairs[: self.counted])
-        for excess in self.excesses:
-            known.append(max(0, *(over.at(known) for over in excess.over)))
-        return known
-
-    def order(self, values: FloatArray) -> Ordering:
-        """The order of the groups according to the pairs' values; if these form a cycle, an order close to them."""
-        return self.instance.ordering(self.groups.spread(self.pairs.order(values)))
-
-    def gather(self, solution: Ordering) -> IntArray:
-        """The groups in a solution's order. If it splits groups, it is regrouped, which does not raise its peak."""
-        return self.groups.gather(self.instance.positions(solution))
 
 
 class PairHandles(Handles):
@@ -164,7 +103,7 @@ class PairModel(PairHandles, LinearModel):
 
 
 @register_formulation
-class Pairwise(OrderingProgram):
+class Pairwise(PairProgram):
     """Which operator of a pair runs first; cycles are cut off when they appear."""
 
     name: ClassVar[str] = "pairwise"
@@ -184,42 +123,9 @@ class Pairwise(OrderingProgram):
         self.add_constraints(model, problem)
         return model
 
-    def prepare(self, problem: MemoryOrdering) -> PairFacts:
-        """Contract the operators, find the critical ones, choose the pairs, and write the footprints."""
-        instance = lower(problem)
-        check_closure(instance.operators, self.name, self.context.limits)
-        closed = ancestors(instance.after)
-        self.check_time()
-        contracting = problem.objective == "peak" and not self.context.extended
-        groups = contract(instance, closed) if contracting else single_groups(instance)
-        closed = ancestors(groups.after)
-        self.check_time()
-        footprints = Footprints.of(instance, groups.operator_closure(closed))
-        lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
-        # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the
-        # search goes faster towards a relaxation that is still minimised than among the many of the same value.
-        proved = max(lower_bound, int(self.context.lower_bound or 0)) if problem.objective == "peak" else lower_bound
-        least_peak(problem, proved)
-        shown = proved if self.context.extended else lower_bound
-        undecided = footprints.upper > (proved if problem.objective == "peak" else footprints.lower)
-        wanted = np.zeros(len(groups.after), dtype=bool)
-        wanted[groups.group[undecided]] = True
-        pairs = Pairs.around(groups, closed, wanted)
-        chosen = undecided if problem.objective == "peak" else np.ones(instance.operators, dtype=bool)
-        loads: dict[int, Linear] = {}
-        excesses: list[Excess] = []
-        facts = PairFacts(instance, groups, pairs, len(pairs), wanted, loads, excesses, scale_of(instance), shown)
-        self.check_size(self.count_rows(facts))
-        writer = Loads(footprints, pairs.before, len(pairs))
-        for v in np.flatnonzero(chosen).tolist():
-            self.check_time()
-            loads[v] = writer.of(v)
-        excesses.extend(writer.excesses)
-        return facts
-
-    def count_rows(self, facts: PairFacts) -> int:
+    def count_rows(self, outline: Outline) -> int:
         """Number of rows of the model, without those of the excess columns."""
-        return int(facts.critical.sum()) + sum(len(p) for _, p, _ in facts.arcs())
+        return int(outline.critical.sum()) + outline.arcs
 
     def _columns(self, model: PairModel, problem: MemoryOrdering) -> None:
         """x[k]: first group of pair k before its second; excess; peak in units, lower bound to limit."""
@@ -314,9 +220,9 @@ class PairwisePositions(Pairwise):
             if write is not None and expression(type(constraint), self.name) is None:
                 write_out(constraint, Pairwise.name, write, self, model)
 
-    def count_rows(self, facts: PairFacts) -> int:
+    def count_rows(self, outline: Outline) -> int:
         """As for the base class, plus two rows per pair and one per arc."""
-        return super().count_rows(facts) + 2 * len(facts.pairs) + len(facts.groups.before.items)
+        return super().count_rows(outline) + 2 * outline.pairs + len(outline.groups.before.items)
 
     def order_rows(self, model: PairModel) -> None:
         """(C') begin[g], the step in which group g begins, lies after the end of every group that runs before g."""

@@ -65,6 +65,10 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
     problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
 
+    def compared(self, problem: MemoryOrdering) -> int:
+        """All operators."""
+        return len(problem.graph.operators)
+
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
         """Convert units of the model to bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)

@@ -20,7 +20,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import ancestors, check_closure
+from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
@@ -54,13 +54,14 @@ def add_sets(
     from pyomo.environ import Set
 
     names, steps = instance.names, instance.operators
-    check_closure(steps, formulation, context.limits)
     first, last = windows
-    held = residence(instance, first, last)
     length = last - first + 1
     touched = length[instance.reads.heads()].sum() + length[instance.writes.heads()].sum()
+    rows = int(3 * steps + touched + len(instance.before.items))
+    check_rows(rows, formulation, context.limits)  # before a matrix of storages and steps
+    held = residence(instance, first, last)
     free = np.argwhere(held == FREE)
-    check_rows(int(3 * steps + touched + len(instance.before.items) + len(free)), formulation, context.limits)
+    check_rows(rows + len(free), formulation, context.limits)
     m.instance = instance
     m.OPS, m.STEPS = Set(initialize=names), Set(initialize=range(1, steps + 1))
     span = [range(low, high + 1) for low, high in zip(first.tolist(), last.tolist(), strict=True)]
@@ -146,6 +147,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         from pyomo.environ import Any as AnyKey
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Integers, Objective, Reals, Var
 
+        self.check_problem(problem)
         instance, m = lower(problem), ConcreteModel()
         least, peak, context = instance.start_bytes(), problem.objective == "peak", self.context
         if peak:

@@ -12,7 +12,7 @@ from opweave.formulations.modeling.model import Key
 from opweave.formulations.modeling.rows import Rows, check_rows
 from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
 from opweave.formulations.placement.windows import FIT
-from opweave.formulations.precedence import check_closure
+from opweave.formulations.precedence import check_closure, transposed
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.limits import Limits
 
@@ -64,13 +64,19 @@ class Pairs:
     backward: IntArray
 
 
-def meeting(jobs: Sequence[Job], implied: BoolArray, name: str, limits: Limits) -> tuple[IntArray, IntArray]:
+def meeting(
+    uses: BoolArray, windows: tuple[FloatArray, FloatArray], implied: BoolArray, name: str, limits: Limits
+) -> tuple[IntArray, IntArray]:
     """Pairs of jobs that can occupy the same thing at the same time, with neither implied to be before the other.
 
     Parameters
     ----------
-    jobs, implied
-        The jobs; ``implied[b, a]`` says that a always ends before b starts.
+    uses
+        What every job may use. Shape (jobs, things).
+    windows
+        Earliest start and latest end of every job.
+    implied
+        ``implied[b, a]`` says that a always ends before b starts.
     name, limits
         Name of the formulation, and limits of the model's size.
 
@@ -79,20 +85,24 @@ def meeting(jobs: Sequence[Job], implied: BoolArray, name: str, limits: Limits) 
     LimitExceededError
         If the pairs need more rows than a model may have.
     """
-    check_closure(len(jobs), name, limits)
-    if not jobs:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    width = 1 + max((resource for job in jobs for resource in job.uses), default=0)
-    uses = np.zeros((len(jobs), width), dtype=np.float32)
-    for number, job in enumerate(jobs):
-        uses[number, list(job.uses)] = 1.0
-    shared = uses @ uses.T
-    ready, due = (np.asarray([getattr(job, what) for job in jobs]) for what in ("ready", "due"))
-    apart = due[:, None] <= ready[None, :]
-    open_pairs = np.triu((shared > 0) & ~(implied | implied.T) & ~(apart | apart.T), 1)
+    check_closure(len(uses), name, limits)
+    counts, (ready, due) = uses.astype(np.float32), windows
+    shared = counts @ counts.T
+    before = implied | (due[None, :] <= ready[:, None])  # before[b, a]: a ends before b starts
+    open_pairs = np.triu((shared > 0) & ~(before | transposed(before)), 1)
+    pairs = int(np.count_nonzero(open_pairs))
+    check_rows(2 * pairs + int(shared.sum(where=open_pairs, dtype=np.float64)), name, limits)
     first, second = np.nonzero(open_pairs)
-    check_rows(int((2 + shared[open_pairs]).sum()), name, limits)
     return first.astype(np.int64), second.astype(np.int64)
+
+
+def users(jobs: Sequence[Job]) -> BoolArray:
+    """What every job may use. Shape (jobs, things)."""
+    width = 1 + max((resource for job in jobs for resource in job.uses), default=0)
+    uses = np.zeros((len(jobs), width), dtype=bool)
+    for number, job in enumerate(jobs):
+        uses[number, list(job.uses)] = True
+    return uses
 
 
 def order_columns(

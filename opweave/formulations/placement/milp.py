@@ -39,12 +39,12 @@ from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.cuts import port_rows, work_rows
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders
+from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders, users
 from opweave.formulations.placement.messages import flow_seconds, links, messages_of
 from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, PlacementModel
 from opweave.formulations.placement.program import UNITS, ColumnProgram
 from opweave.formulations.placement.retime import Timetable
-from opweave.formulations.precedence import ancestors, check_closure
+from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
 
@@ -136,7 +136,7 @@ class Disjunctive(ColumnProgram):
     def build(self, problem: Placement) -> DisjunctiveModel:
         """Write the model; row families are in the paper's order."""
         instance = lower_unless_short(problem)
-        check_closure(instance.operators, self.name, self.context.limits)
+        self.check_problem(problem)
         windows = self.windows(problem, instance)
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         model = DisjunctiveModel(instance, problem.transfers, messages, windows)
@@ -144,6 +144,9 @@ class Disjunctive(ColumnProgram):
         model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
         self.check_size(len(instance.source) * (1 + len(instance.devices)) + len(messages))
         model.add_places(model.together(windows.fits))
+        closed = ancestors(instance.after)
+        meet = self._meeting_operators(model, closed)  # before rows are written, in case there are too many
+        self.check_time()
         self._link_columns(model)
         self._route_columns(model)
         model.add_times(self.lower_bound(windows))
@@ -153,12 +156,15 @@ class Disjunctive(ColumnProgram):
         self._marginals(model)
         self._precedence(model)
         self._arrivals(model)
-        closed = ancestors(instance.after)
-        self._no_overlap(model, closed)
+        self._no_overlap(model, meet)
         self._ports(model, closed)
         self._cuts(model)
         self.add_constraints(model, problem)
         return model
+
+    def compared(self, problem: Placement) -> int:
+        """All operators."""
+        return len(problem.graph.operators)
 
     def _link_columns(self, model: DisjunctiveModel) -> None:
         """z[u, v, q, k] for groups that are joined by a flow."""
@@ -234,10 +240,14 @@ class Disjunctive(ColumnProgram):
                     needed = model.runs_on(v, message.target)
                     rows.add(total((sent, job.length, needed * big)) <= model.at(v) + big)
 
-    def _no_overlap(self, model: DisjunctiveModel, closed: BoolArray) -> None:
+    def _meeting_operators(self, model: DisjunctiveModel, closed: BoolArray) -> tuple[IntArray, IntArray]:
+        """Pairs of operators that may run at the same time on a device."""
+        windows = (model.windows.earliest() / model.tick, model.windows.latest_end() / model.tick)
+        return meeting(model.place != ABSENT, windows, closed, self.name, self.context.limits)
+
+    def _no_overlap(self, model: DisjunctiveModel, pairs: tuple[IntArray, IntArray]) -> None:
         """(6) No two operators run at the same time on a device."""
         jobs = model.operator_jobs()
-        pairs = meeting(jobs, closed, self.name, self.context.limits)
         names = [(name,) for name in model.instance.names]
         model.pairs = order_columns(model, "first", names, jobs, pairs)
         apart_rows(model.rows("no_overlap"), jobs, model.pairs)
@@ -250,7 +260,8 @@ class Disjunctive(ColumnProgram):
         producers = [message.producer for message in model.messages]
         for number, message in enumerate(model.messages):
             implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
-        pairs = meeting(jobs, implied, self.name, self.context.limits)
+        windows = (np.asarray([job.ready for job in jobs]), np.asarray([job.due for job in jobs]))
+        pairs = meeting(users(jobs), windows, implied, self.name, self.context.limits)
         model.sent_pairs = order_columns(model, "first_sent", model.message_keys(), jobs, pairs)
         apart_rows(model.rows("ports"), jobs, model.sent_pairs)
 

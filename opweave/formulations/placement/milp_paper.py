@@ -26,7 +26,7 @@ from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.program import UNITS, PlacementProgram
 from opweave.formulations.placement.retime import retimed, timetable
 from opweave.formulations.placement.windows import Windows
-from opweave.formulations.precedence import ancestors, check_closure
+from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.constraints import Colocate, MaxDevices, means
 from opweave.problems.errors import UnsupportedFeatureError
@@ -67,6 +67,7 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
                 f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are "
                 f"{problem.transfers!r}; formulation 'disjunctive' supports all of them"
             )
+        self.check_problem(problem)
         instance = lower_unless_short(problem)
         windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS or 1.0
@@ -94,6 +95,10 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
             m.unused = Constraint(list(m.used), rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
+
+    def compared(self, problem: Placement) -> int:
+        """All operators."""
+        return len(problem.graph.operators)
 
     def makespan(self, m: ConcreteModel, i: str) -> Row:
         """(4) C[i] <= C_max, which is minimised."""
@@ -268,7 +273,6 @@ def add_sets(m: ConcreteModel, problem: Placement, windows: Windows, unit: float
     from pyomo.environ import Set
 
     instance = windows.instance
-    check_closure(instance.operators, "moirai", limits)
     ops, devices = instance.names, instance.devices
     m.instance, m.unit, m.M = instance, unit, windows.horizon / unit
     m.messages = messages_of(instance, problem.transfers, longest=windows.hopeless)

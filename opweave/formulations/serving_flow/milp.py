@@ -122,6 +122,11 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         self.add_constraints(model, problem)
         return model
 
+    def least_rows(self, problem: ServingFlow) -> int:
+        """Those of the links at every place."""
+        linked = int(np.count_nonzero(problem.cluster.direct_bandwidth))
+        return 2 * linked * (len(problem.layers) - 1)
+
     def _columns(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], links: list[Place]) -> None:
         names, count = model.instance.names, len(model.instance.names)
         keys = [(names[k], first, end - first) for k, first, end, _ in blocks]

@@ -59,6 +59,10 @@ class CutCounts(Formulation[Slicing, Slices]):
     supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_counts")
     built_in: ClassVar[tuple[type[Constraint], ...]] = Cuts.built_in
 
+    def least_rows(self, problem: Slicing) -> int:
+        """Those of the linear program."""
+        return Cuts(self.context).least_rows(problem)
+
     def build(self, problem: Slicing) -> WholeCuts:
         """Write the program, and convert it to integers."""
         cuts = Cuts(self.context)

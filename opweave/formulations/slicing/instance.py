@@ -143,15 +143,20 @@ class SlicingInstance:
         return cuts
 
     def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
-        """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1)."""
+        """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1).
+
+        Operators that are cut alike share one slice, which is immutable.
+        """
         words = ("rows", "channels")
         inner = slice(self.first, self.first + len(self.names))
-        chosen = zip(self.whole[inner].tolist(), mode[inner].tolist(), strict=True)
+        which = np.where(self.whole[inner], len(words), mode[inner]).tolist()
+        chosen = list(zip(which, map(tuple, cuts[inner].tolist()), strict=True))
+        known = tuple(dict.fromkeys(chosen))
         slices = Slice.made_of_rows(
-            dimension=["whole" if whole else words[which] for whole, which in chosen],
-            cuts=map(tuple, cuts[inner].tolist()),
+            dimension=[(*words, "whole")[dimension] for dimension, _ in known], cuts=[row for _, row in known]
         )
-        named = FrozenDict(zip(self.names, slices, strict=True))
+        slice_of = dict(zip(known, slices, strict=True))
+        named = FrozenDict(zip(self.names, map(slice_of.__getitem__, chosen), strict=True))
         return Slices.made_of(devices=self.devices, slices=named, order=self.names)
 
     def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:

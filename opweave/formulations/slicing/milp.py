@@ -52,6 +52,10 @@ class Cuts(Formulation[Slicing, Slices]):
         self.add_constraints(model, problem)
         return model
 
+    def least_rows(self, problem: Slicing) -> int:
+        """Those of the operators."""
+        return 20 * len(problem.graph.operators) * len(problem.cluster.devices)
+
     def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
         """Write columns and rows, and the time of every operator."""
         instance = lower(problem)

@@ -127,9 +127,9 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    graph: OpGraph = OpGraph(name="", operators=(), tensors=())
+    graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import
     lifetimes: Many[Lifetime]
-    pools: Many[Pool] = (Pool(name="arena"),)
+    pools: Many[Pool] = (Pool.model_construct(name="arena"),)
     fixed: FrozenDict[Name, Offset] = FrozenDict()
     together: Many[Many[Name]] = ()
     apart: Many[Many[Name]] = ()

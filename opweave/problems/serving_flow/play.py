@@ -127,8 +127,11 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     for pair, (tail, head) in ends.items():
         most_here = links[pair]
         network.add_edge(tail, head, capacity=enough if most_here is None else int(most_here * unit))
-    value, flow = nx.maximum_flow(network, SOURCE, SINK)
-    _, (near, _) = nx.minimum_cut(network, SOURCE, SINK)
+    residual = nx.flow.preflow_push(network, SOURCE, SINK)  # one search for both the flow and the cut
+    value, flow = residual.graph["flow_value"], nx.flow.build_flow_dict(network, residual)
+    full = [(u, v) for u, v, edge in residual.edges(data=True) if edge["flow"] == edge["capacity"]]
+    residual.remove_edges_from(full)
+    near = set(network).difference(nx.shortest_path_length(residual, target=SINK))
     cut = [device for device in speeds if ("in", device) in near and ("out", device) not in near]
     cut += [
         f"{pair[0] or 'coordinator'} to {pair[1] or 'coordinator'}"

@@ -28,7 +28,7 @@ READINGS = ("mixed", "own", "joined")
 EXACT = 2**62
 """Sums and products of sizes up to this are exact in 64 bits; larger ones are computed with Python's integers."""
 
-NO_GEOMETRY = Geometry()
+NO_GEOMETRY = Geometry.model_construct()  # no validator is built by an import
 
 SIDES = attrgetter("channels", "rows", "cell_bytes")
 WINDOW = attrgetter("stride", "padding", "kernel", "dilation", "groups")

@@ -29,7 +29,6 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
-from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
@@ -148,8 +147,7 @@ def run_engine(
     choices = [formulation] if formulation is not None else _choices(problem, run, engine)
     every = [choice if engine.separates or choice.whole is None else choice.whole for choice in choices]
     with suppress(ContradictionError):
-        first = every[0](BuildContext())
-        check_rows(first.least_rows(problem), first.name, first.context.limits)  # nobody waits for a plan to be refused
+        every[0](BuildContext()).check_problem(problem)  # nobody waits for a plan to be refused
     known = first_knowledge(problem, run, head_start)
     lacking: UnsupportedFeatureError | None = None
     for written in every:

@@ -18,6 +18,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Constraint, objections
 from opweave.problems.solution import Solution
+from opweave.solvers.approved import note_approval
 from opweave.solvers.narrowing.narrower import AnyProblem, devices_of, narrower, unknown_rules, without
 from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import go_on_with
@@ -60,6 +61,7 @@ class NarrowerRun(ReducedRun):
         wanted = self.outer.objective is None or objective < self.outer.objective
         if wanted and not any(True for rule in self.rules for _ in objections(rule, self.whole, solution)):
             if self.outer.extend is None:
+                note_approval(self.outer, self.whole, solution, self.rules)
                 self.outer.found(solution, objective)
             elif better:
                 self.outer.offers.append(Found(solution, objective))

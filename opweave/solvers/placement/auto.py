@@ -73,7 +73,7 @@ CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
 
-DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.7
+DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
 ENGINE_SHARE = 0.6
 """Shares of the time left at that point. On wide networks, windows take longer and a second cooling gains little.
 Constraint programming waits only for a brief search, and on small problems for the briefest: it proves small problems

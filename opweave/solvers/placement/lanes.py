@@ -25,10 +25,9 @@ from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"
 
-SEARCH_SHARE, UNTIMED_SECONDS = 0.3, 20.0
-COOLING_SHARE, WINDOWS_SHARE = 0.4, 0.7
-"""Shares of the time left: for local search, and on wide networks for one more long cooling and then for windows that
-are decided anew, while the other lane bounds; and seconds when there is no limit."""
+SEARCH_SHARE, WINDOWS_SHARE, UNTIMED_SECONDS = 0.3, 0.8, 20.0
+"""Shares of the time left: for local search, and on wide networks for one more long cooling with windows that are
+decided anew, while the other lane bounds; and seconds when there is no limit."""
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """Annealing rounds before a lane helps with the modules. They are few when plan and bound are close, because then only
@@ -60,9 +59,6 @@ def search(problem: Placement, run: Run) -> Outcome:
             if wide:
                 cool_down(search)
         if wide and run.time_limit is not None:
-            with run.share(COOLING_SHARE):
-                search.consider_solution(run.best)
-                cool_down(search)
             with run.share(WINDOWS_SHARE):
                 go_on_with(problem, "reoptimise", run)
     _decompose(search)

@@ -33,8 +33,8 @@ from opweave.solvers.placement.reoptimisation.child import Times, Work
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
-COOLING_SHARE = 0.3
-"""Share of the time for a first cooling."""
+COOLING_SHARE, WORTH_COOLING = 0.5, 8.0
+"""Share of the time for a cooling, and seconds from which on that is worth them if another one came before."""
 
 LEAST, LEAST_SECONDS = 12, 1.5
 """Fewest operators, and least seconds that are left, for which a child process is worth its start."""
@@ -55,13 +55,14 @@ ELSEWHERE = 0.002
 )
 @by_best_way(SUPPORTS, "heft")
 def solve_reoptimise(problem: Placement, run: Run) -> Outcome:
-    """Cool down, unless that was done before, and reoptimise windows; solver "reoptimise"."""
+    """Cool down, unless that was done before and time is short, and reoptimise windows; solver "reoptimise"."""
     search = empty_search(problem, run)
     search.consider_solution(run.start)
     search.consider_solution(run.best)
     if not math.isfinite(search.makespan):
         list_plans(search)
-    if "coolings" not in run.kept:
+    left = run.remaining()
+    if "coolings" not in run.kept or (left is not None and COOLING_SHARE * left >= WORTH_COOLING):
         with run.share(COOLING_SHARE):
             cool_down(search)
     reoptimise(search)

@@ -18,6 +18,7 @@ from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePosi
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
@@ -179,6 +180,18 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_built():
         Pairwise(BuildContext(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
     with pytest.raises(LimitExceededError, match="all pairs"):
         Pairwise(BuildContext(limits=ow.Limits(model_rows=0))).build(two_branches())
+
+
+@settings(max_examples=30)
+@given(problem=memory_orderings(7), extended=st.booleans())
+def test_the_outline_counts_what_is_written(problem, extended):
+    program = Pairwise(BuildContext(extended=extended))
+    try:
+        outline, facts = program.outline(problem), program.prepare(problem)
+    except (InfeasibleError, ContradictionError):
+        return
+    assert outline.pairs == len(facts.pairs)
+    assert outline.arcs == sum(len(heads) for _, heads, _ in facts.arcs())
 
 
 def test_writing_stops_when_the_time_is_up():

@@ -70,8 +70,22 @@ def tied(problem: Placement) -> Placement:
     )
 
 
+def one_way(problem: Placement) -> Placement:
+    """The same problem, with links from earlier to later devices only."""
+    devices = problem.cluster.devices
+    bandwidth = np.triu(np.ones((len(devices), len(devices))), 1).tolist()
+    return Placement(
+        graph=problem.graph,
+        cluster=ow.Cluster(devices=devices, bandwidth=bandwidth),
+        costs=problem.costs,
+        transfers=problem.transfers,
+    )
+
+
 def _problem(seed: int) -> Placement:
     problem = small_problem(seed, most_operators=5, memory=seed % 2 == 0, scale=10.0 ** (seed % 5 - 2))
+    if seed % 7 == 3:
+        return one_way(problem)
     return tied(problem) if seed % 4 == 1 and len(problem.graph.operators) > 2 else problem
 
 
@@ -88,7 +102,7 @@ def _begun(seeds: range) -> list[tuple[Placement, Times, random.Random]]:
     return begun
 
 
-BEGUN = _begun(range(36))
+BEGUN = _begun(range(45))
 
 
 def _task(problem: Placement, plan: Times, windows: list[list[int]]) -> Task:
@@ -269,14 +283,15 @@ def test_without_cp_sat_cooling_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @needs_cp_sat
-def test_a_callback_ends_the_windows() -> None:
+def test_a_callback_ends_the_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reoptimise, "COOLING_SHARE", 0.1)
     seen: list[str] = []
 
     def stop(progress: Progress) -> bool:
         seen.append(progress.stage)
         return progress.stage == "windows decided anew"
 
-    result = ow.solve(layered_problem(6, 6), solver="reoptimise", time_limit=3.0, callback=stop)
+    result = ow.solve(layered_problem(6, 6), solver="reoptimise", time_limit=10.0, callback=stop)
     assert result.verified
     assert result.termination == "interrupted"
     assert seen[-1] == "windows decided anew"
@@ -286,6 +301,7 @@ def test_a_callback_ends_the_windows() -> None:
 def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
     problem, stages = layered_problem(6, 6), set[str]()
     run = Run(time_limit=6.0, progress=lambda progress: stages.add(progress.stage))
+    run.kept["coolings"] = 1
     search = empty_search(problem, run)
     list_plans(search)
     first = search.makespan

@@ -17,7 +17,7 @@ from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, ti
 from opweave.solvers.placement.reoptimisation.window import Block, Window
 
 WORK = 0.03
-"""Work that a window may take, in CP-SAT's measure; a tenth is one to two seconds."""
+"""Work that a window may take, in CP-SAT's measure: about half a second."""
 
 SHORTER = 1e-9
 """Relative gain that is no rounding."""

@@ -38,12 +38,16 @@ class Network:
     ----------
     seconds
         Run times, by operator and device.
-    before
-        The predecessors of every operator.
+    cluster
+        The group of every operator; those of one group share a device.
+    before, after
+        The predecessors and successors of every operator.
     incoming, outgoing
         The flows into and out of every operator.
+    source, target, tensor
+        Both ends of every flow, and what it carries.
     lasts
-        Seconds of every flow, by source and target device.
+        Seconds of every flow, by source and target device; inf without a link.
     flows_of
         The flows of every tensor that is sent.
     level
@@ -103,7 +107,7 @@ def network_of(arrays: PlacementArrays, cluster: IntArray) -> Network:
         arrays.source.tolist(),
         arrays.target.tolist(),
         arrays.tensor.tolist(),
-        durations(arrays).tolist(),
+        np.where(np.isfinite(arrays.latency), durations(arrays), np.inf).tolist(),
         flows_of,
         _levels(before, after),
     )
