@@ -78,7 +78,7 @@ def size_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for cluster in CLUSTERS[: 1 if smoke else None]:
         for size in (SMALL,) if smoke else TABLE_IV:
             with ProcessPoolExecutor(1, mp_context=context) as pool:
-                found = pool.submit(measure, size, cluster, 5.0 if smoke else LIMIT_SECONDS).result()
+                found = pool.submit(measure, size, cluster, 2.0 if smoke else LIMIT_SECONDS).result()
             paper = f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-"
             yield (
                 size.name,
