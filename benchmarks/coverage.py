@@ -185,7 +185,7 @@ ZOOS: dict[str, Callable[..., Iterator[Case]]] = {
     "transformers": partial(zoo, "benchmarks.models.transformer_zoo", "transformer_cases", (1, 30)),
     "transformers more": partial(zoo, "benchmarks.models.transformer_zoo", "more_cases", (0,)),
     "diffusers": partial(zoo, VISION, "diffusers_cases", (3,)),
-    "keras": partial(zoo, VISION, "keras_cases", (29,)),
+    "keras": partial(zoo, VISION, "keras_cases", (28,)),
 }
 
 

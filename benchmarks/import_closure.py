@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,17 +49,26 @@ def modules() -> dict[str, Path]:
 def imported_by(path: Path, known: Mapping[str, Path]) -> list[str]:
     """Modules of the package that a file imports, in the order of the file."""
     found: dict[str, None] = {}
-    for node in _running(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if name in known else node.module for name in submodules]
-        for name in names:
-            if name in known:
-                found.update(dict.fromkeys([*_packages_of(name, known), name]))
+    for name, package in _imports(path):
+        module = name if name in known else package
+        if module in known:
+            found.update(dict.fromkeys([*_packages_of(module, known), module]))
     return list(found)
+
+
+@cache
+def _imports(path: Path) -> list[tuple[str, str]]:
+    """What a file imports: full names, each with the module that it is imported from, or with itself.
+
+    Files are read once, although the closures of problems share most of them.
+    """
+    found = []
+    for node in _running(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
+    return found
 
 
 def _running(tree: ast.AST) -> Iterator[ast.AST]:
@@ -78,8 +88,14 @@ def _packages_of(name: str, known: Mapping[str, Path]) -> Iterator[str]:
     parts = name.split(".")
     for length in range(2, len(parts)):
         package = ".".join(parts[:length])
-        if package in known and len(ast.parse(known[package].read_text(encoding="utf-8")).body) > 1:
+        if package in known and _runs_code(known[package]):
             yield package
+
+
+@cache
+def _runs_code(path: Path) -> bool:
+    """Whether a file holds more than a docstring."""
+    return len(ast.parse(path.read_text(encoding="utf-8")).body) > 1
 
 
 def closure(module: str) -> dict[str, str]:

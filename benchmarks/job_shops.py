@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="only small graphs and short limits")
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of each instance")
     given = parser.parse_args()
-    seconds = 2.0 if given.smoke else given.seconds
+    seconds = 1.0 if given.smoke else given.seconds
     ow.solve(random_shop(10, 5, 1), time_limit=1.0 if given.smoke else 10.0)  # load or compile every loop
     columns = ("operations", "machines", "plan", "best known", "above best known", "bound", "gap", "proof")
     show(

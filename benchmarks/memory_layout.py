@@ -70,7 +70,7 @@ def public_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         problem = ow.load_lifetimes(path, capacity=CAPACITY)
         timed = [seconds_until(problem, seed, 20.0, CAPACITY) for seed in range(1 if smoke else 5)]
         packed = all(result.solution is not None for _, result in timed)
-        best = ow.solve(problem, time_limit=2.0 if smoke else 60.0)
+        best = ow.solve(problem, time_limit=1.0 if smoke else 60.0)
         tflm = ow.solve(ow.load_lifetimes(path), solver="tflm").objective
         yield (
             name,
@@ -100,7 +100,7 @@ def graph_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         problem = ow.layout_of(ordering, ow.solve(ordering, time_limit=10.0))
         rules = [ow.solve(problem, solver=rule).objective for rule in RULES]
         began = time.process_time()
-        result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+        result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
         yield (
             f"{path.parent.name}/{ordering.graph.name}",
             len(problem.lifetimes),
@@ -176,7 +176,7 @@ def large_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for count in (1_000,) if smoke else (1_000, 10_000, 60_000):
         problem = random_layout(count, count // 2, seed=0)
         began = time.process_time()
-        result = ow.solve(problem, time_limit=5.0 if smoke else 60.0)
+        result = ow.solve(problem, time_limit=2.0 if smoke else 60.0)
         yield count, problem.live_peak, result.objective, percent(result.gap), f"{time.process_time() - began:.1f}"
 
 
@@ -206,7 +206,7 @@ def pool_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for seed in range(1 if smoke else 5):
         problem = pooled(40 if smoke else 200, seed)
         greedy = ow.solve(problem, solver="tflm").objective
-        result = ow.solve(problem, time_limit=2.0 if smoke else 30.0)
+        result = ow.solve(problem, time_limit=1.0 if smoke else 30.0)
         assert result.objective is not None
         yield (
             len(problem.lifetimes),

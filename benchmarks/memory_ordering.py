@@ -83,7 +83,7 @@ def scale_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         problem = ow.MemoryOrdering(graph=graph)
         ow.solve(problem, solver="lpmf")
         with timed() as clock:
-            result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+            result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
         yield (
             graph.name,
             len(graph.operators),
@@ -112,7 +112,7 @@ def total_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         problem = ow.MemoryOrdering(graph=ow.load(path), objective="total")
         baselines = [ow.solve(problem, solver=name).objective for name in BASELINES]
         with timed() as clock:
-            result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+            result = ow.solve(problem, time_limit=1.0 if smoke else 10.0)
         yield (
             problem.graph.name,
             kilobytes(ow.solve(problem, solver="definition").objective),

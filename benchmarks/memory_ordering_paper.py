@@ -58,7 +58,7 @@ def programs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     yield from ((*row, "", "") for row in PUBLISHED_PROGRAM)
     whole = ow.MemoryOrdering(graph=ow.load(GRAPHS / "nas/paper_hrnet_w18_small_v1_256_cut.json.gz"))
     fused = fuse(whole).problem
-    limit = 2.0 if smoke else 30.0
+    limit = 1.0 if smoke else 30.0
     for what, problem, formulation in (
         ("whole graph", whole, "time_indexed_unpruned"),
         ("with pruning", whole, "time_indexed"),

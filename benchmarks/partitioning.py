@@ -103,7 +103,7 @@ def apart_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Parts that need not be contiguous."""
     for name, problem in instances(smoke=smoke):
         free = type(problem).model_validate({**problem.model_dump(), "max_visits": None})
-        result = ow.solve(free, time_limit=3 if smoke else 60)
+        result = ow.solve(free, time_limit=1 if smoke else 60)
         value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
         yield name, THEIRS.get(name, "-"), value
 
@@ -154,11 +154,11 @@ def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             continue
         greedy = ow.solve(problem, solver="fill_calls")
         began = time.process_time()
-        result = ow.solve(problem, time_limit=3 if smoke else 60)
+        result = ow.solve(problem, time_limit=1 if smoke else 60)
         spent = time.process_time() - began
         again = "-" if result.solution is None else f"{counted_anew(path, result.solution):.3f}"
         twice = ow.Placement.model_validate({**problem.model_dump(), "max_calls": 2})
-        more = ow.solve(twice, time_limit=3 if smoke else 60, start=result.solution)
+        more = ow.solve(twice, time_limit=1 if smoke else 60, start=result.solution)
         figures = (greedy.objective, result.objective, result.bound, more.objective)
         shown = ["-" if value is None else f"{1e3 * value:.3f}" for value in figures]
         known = KNOWN_LATENCY.get(name, "-")
@@ -254,7 +254,7 @@ def ties_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for visits, rules in ((1, ()), (2, ()), (2, (tied,))):
             problem = single.model_copy(update={"max_visits": visits, "constraints": rules})
             began = time.process_time()
-            result = ow.solve(problem, time_limit=3 if smoke else 20)
+            result = ow.solve(problem, time_limit=1 if smoke else 20)
             spent = time.process_time() - began
             value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
             bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"

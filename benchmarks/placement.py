@@ -87,7 +87,7 @@ def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository and a randomly wired network on both clusters."""
     graphs = [ow.load(GRAPHS / f"torch/{name}.export.json.gz") for name in REAL[: 1 if smoke else None]]
     for graph in [*graphs, randomly_wired(3, 32, seed=0)]:
-        seconds = 2.0 if smoke else 60.0 if len(graph.operators) < 400 else 90.0
+        seconds = 1.0 if smoke else 60.0 if len(graph.operators) < 400 else 90.0
         for cluster, efficiency in product(CLUSTERS[: 1 if smoke else None], (SHEET, REACHED)):
             problem = on_cluster(graph, cluster, efficiency=efficiency)
             times = "sheet" if efficiency is SHEET else "reached"
@@ -112,7 +112,7 @@ def home_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Graphs of the repository on four machines of a home network."""
     for name in HOME[: 1 if smoke else None]:
         graph = ow.load(GRAPHS / f"torch/{name}.export.json.gz")
-        cells = result_cells(on_cluster(graph, "home"), 2.0 if smoke else 15.0)
+        cells = result_cells(on_cluster(graph, "home"), 1.0 if smoke else 15.0)
         yield graph.name, len(graph.operators), *cells
 
 
@@ -125,7 +125,7 @@ def measured_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """The two measured profiles next to the best known values."""
     for known in KNOWN[: 1 if smoke else None]:
         problem = measured(known.name)
-        seconds = 2.0 if smoke else 90.0
+        seconds = 1.0 if smoke else 90.0
         cells = result_cells(problem, seconds)
         yield known.name, len(problem.graph.operators), f"{known.best:g}", f"{known.bound:g}", known.others, *cells
 
@@ -143,7 +143,7 @@ def profiles(*, smoke: bool) -> None:
 def proof_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Random instances for the engines: tasks x 3 devices."""
     cases = (("highs", 36, 20.0), ("cp-sat", 36, 20.0), ("cp-sat", 60, 60.0))
-    for engine, tasks, seconds in (("highs", 10, 5.0),) if smoke else cases:
+    for engine, tasks, seconds in (("highs", 10, 2.0),) if smoke else cases:
         if engine not in known_solvers():
             continue
         for seed in range(1 if smoke else 3):

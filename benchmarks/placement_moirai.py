@@ -67,7 +67,7 @@ def solved_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Small transformers by the paper's way and by "auto", in the same time."""
     for layers, heads in SMALL[: 1 if smoke else None]:
         problem = posed(layers, heads, 64 * heads)
-        seconds = 5.0 if smoke else LIMIT_SECONDS
+        seconds = 2.0 if smoke else LIMIT_SECONDS
         seen: list[ow.Progress] = []
         result = ow.solve(problem, solver="moirai", time_limit=seconds, progress=seen.append)
         auto = ow.solve(problem, time_limit=seconds)

@@ -51,7 +51,7 @@ class Measured:
 def measure(size: Size, cluster: str, seconds: float) -> Measured:
     """Plan one size; loops are compiled or loaded before the clock starts."""
     small = on_cluster(transformer(SMALL.layers, SMALL.heads, SMALL.width, tokens=64), cluster, memory="parameters")
-    ow.solve(small, time_limit=10.0)
+    ow.solve(small, time_limit=min(10.0, seconds))
     graph = transformer(size.layers, size.heads, size.width, name=size.name)
     problem = on_cluster(graph, cluster, memory="parameters", efficiency=REACHED)
     alone = ow.solve(problem, solver="one_device").objective
@@ -78,7 +78,7 @@ def size_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for cluster in CLUSTERS[: 1 if smoke else None]:
         for size in (SMALL,) if smoke else TABLE_IV:
             with ProcessPoolExecutor(1, mp_context=context) as pool:
-                found = pool.submit(measure, size, cluster, 5.0 if smoke else LIMIT_SECONDS).result()
+                found = pool.submit(measure, size, cluster, 2.0 if smoke else LIMIT_SECONDS).result()
             paper = f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-"
             yield (
                 size.name,

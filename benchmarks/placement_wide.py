@@ -66,7 +66,7 @@ def rotary_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         for cluster in ("moirai-inter", "moirai-intra")[: 1 if smoke else None]:
             for times, efficiency in (("sheet", SHEET), ("reached", REACHED))[: 1 if smoke else None]:
                 problem = on_cluster(graph, cluster, efficiency=efficiency)
-                yield name, cluster.removeprefix("moirai-"), times, *result_cells(problem, 2.0 if smoke else 60.0)
+                yield name, cluster.removeprefix("moirai-"), times, *result_cells(problem, 1.0 if smoke else 60.0)
 
 
 def rotary(*, smoke: bool) -> None:
@@ -83,7 +83,7 @@ def wide_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for name, make in list(WIDE.items())[: 1 if smoke else None]:
         for cluster in ("moirai-inter", "moirai-intra")[: 1 if smoke else None]:
             problem = on_cluster(make(), cluster, efficiency=REACHED)
-            yield name, cluster.removeprefix("moirai-"), *result_cells(problem, 2.0 if smoke else 40.0)
+            yield name, cluster.removeprefix("moirai-"), *result_cells(problem, 1.0 if smoke else 40.0)
 
 
 def wide(*, smoke: bool) -> None:

@@ -149,7 +149,7 @@ def random_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for seed in range(2 if smoke else 8):
         problem = random_case(seed)
         began = time.process_time()
-        result = ow.solve(problem, time_limit=2.0 if smoke else 20.0)
+        result = ow.solve(problem, time_limit=1.0 if smoke else 20.0)
         took = time.process_time() - began
         rules = [
             ow.solve(problem, solver=rule).objective for rule in ("equal_layers", "by_capacity", "swarm", "petals")

@@ -343,7 +343,8 @@ def __getattr__(name: str) -> object:
         home = importlib.import_module(f"opweave.adapters.{namespace}")
         if name in home.__all__:
             return getattr(home, name)
-    raise AttributeError(f"module 'opweave' has no attribute {name!r}{did_you_mean(name, _PUBLIC)}")
+    hint = "" if name.startswith("_") else did_you_mean(name, _PUBLIC)  # tools ask for such names, people do not
+    raise AttributeError(f"module 'opweave' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -41,6 +41,11 @@ def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest, so that none of them runs alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Collect garbage again, but not among what was imported."""
     gc.freeze()

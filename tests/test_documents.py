@@ -218,6 +218,7 @@ def run_example(path: Path) -> None:
     assert out.getvalue(), f"{path} prints nothing"
 
 
+@pytest.mark.slow
 def test_the_blocks_and_the_examples_run() -> None:
     """All in one test, because importing what they import takes longer than most of them."""
     examples, known = sorted((ROOT / "examples").glob("*.py")), importlib.util.find_spec("pandas") is not None
@@ -226,6 +227,7 @@ def test_the_blocks_and_the_examples_run() -> None:
         pytest.skip("the examples ran; pages need pandas")
 
 
+@pytest.mark.slow
 @pytest.mark.frameworks
 def test_the_blocks_that_need_frameworks_run() -> None:
     pages = [page for page in PAGES if any(block.needs & FRAMEWORKS for block in blocks_of(page))]

@@ -259,7 +259,7 @@ class Spec(BaseModel, metaclass=LeanMeta):
         known = set(names)  # nothing changes it: objects are frozen, and copies have their own
         rows = list(map(dict, map(zip, repeat(names), zip(*columns.values(), strict=True))))
         made = list(map(cls.__new__, repeat(cls, len(rows))))
-        values = (rows, repeat(known), repeat(None), repeat(None))
+        values: tuple[Iterable[Any], ...] = (rows, repeat(known), repeat(None), repeat(None))
         for write, value in zip(_WRITERS, values, strict=True):  # no loop of Python's own over thousands of objects
             deque(map(write, made, value), maxlen=0)
         return made

@@ -168,9 +168,15 @@ _register(ABOUT, "formulations", formulations_command, "opweave formulations --p
 _register(ABOUT, "warm", warm_command, "opweave warm --jobs 2")
 
 
+@functools.cache
+def _command_line() -> Callable[[], object]:
+    """All commands, built once: typer builds them again at every call of an app, which takes longer than most calls."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command line; the exit status is 0 for a verified solution, 1 for none, 2 for bad input."""
-    app()
+    _command_line()()
 
 
 if __name__ == "__main__":

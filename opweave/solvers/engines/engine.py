@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from opweave.formulations.formulation import (
@@ -41,6 +41,7 @@ from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
+_installed_version = cache(version)  # to read it from the disk takes as long as many a small solve
 
 LOADING_SECONDS = 0.8
 """Seconds that loading Pyomo takes, once per process; it cannot be interrupted."""
@@ -90,7 +91,7 @@ class Engine(ABC):
     def version(self) -> str | None:
         """Name and version of the package; None if it is not installed."""
         try:
-            return f"{self.package} {installed_version(self.package)}"
+            return f"{self.package} {_installed_version(self.package)}"
         except PackageNotFoundError:
             return None
 

@@ -202,8 +202,9 @@ def test_values_that_do_not_fit_are_one_sentence(
 
 def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, cluster: Path, tmp_path: Path) -> None:
     told = {name: {"kernel": 3, "padding": 1} for name in ("p", "r")}
-    arguments = ["plan", model, *on("slicing", cluster), "--time-limit", 1, "--report", tmp_path / "report"]
-    cut = opweave(*arguments, "--json", "--geometry", write(tmp_path / "geometry.json", told))
+    arguments = ["plan", model, *on("slicing", cluster), "--time-limit", 0.5]
+    report = ["--report", tmp_path / "report"]
+    cut = opweave(*arguments, *report, "--json", "--geometry", write(tmp_path / "geometry.json", told))
     assert cut.status == 0
     problem = load_problem(tmp_path / "report" / "problem.json").model_dump()
     assert {name: (problem["geometry"][name]["kernel"]) for name in problem["geometry"]} == {"p": 3, "r": 3}

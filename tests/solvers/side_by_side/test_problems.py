@@ -22,7 +22,7 @@ SEARCHES = {
 def test_two_threads_are_not_worse_than_the_baselines_and_verified(name):
     problem = HARD[name]()
     alone = ow.solve(problem, time_limit=0.5)
-    both = ow.solve(problem, threads=2, time_limit=2, start=alone.solution)
+    both = ow.solve(problem, threads=2, time_limit=1, start=alone.solution)
     assert both.verified
     assert both.objective <= alone.objective
     assert both.bound is not None
@@ -34,7 +34,7 @@ def test_searches_take_threads_and_executors(name):
     problem = HARD[name]()
     with ThreadPoolExecutor(1) as pool:
         for more in ({"threads": 2}, {"executor": pool}):
-            result = ow.solve(problem, solver=SEARCHES[name], time_limit=1.0, **more)
+            result = ow.solve(problem, solver=SEARCHES[name], time_limit=0.5, **more)
             assert result.verified
 
 
