@@ -27,7 +27,7 @@ COUNTED = ("opweave.solvers.", "opweave.formulations.")
 TOOL = "opweave.solvers.compiling."
 AT_MOST = {
     "memory_ordering": 36,
-    "placement": 46,
+    "placement": 47,
     "batched_mapping": 64,
     "pipeline": 38,
     "slicing": 40,

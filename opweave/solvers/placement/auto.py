@@ -80,8 +80,8 @@ Constraint programming waits only for a brief search, and on small problems for 
 in the time that remains."""
 
 TIGHT_SHARE, TIGHT_DECOMPOSITION_SHARE, FIRST_TIGHT_SHARE = 0.5, 0.4, 0.5
-"""Where no device holds everything: shares of the time left for the first search and for decomposition, and of the first
-search for what comes before its slow cooling. A cooling moves whole branches into room that single moves do not find."""
+"""Where no device holds everything: shares of the time left for the first search and for decomposition, and of the
+first search for what comes before its slow cooling."""
 
 REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
@@ -298,9 +298,9 @@ def _search_first(search: LocalSearch, now: Situation) -> bool:
             most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
             _reinsert(search, REINSERTION_SHARE, most)
         reinserted = search.makespan
-        if now.tight:
+        if now.tight and math.isfinite(search.makespan) and not search.run.should_stop():
             with search.run.share(FIRST_TIGHT_SHARE):
-                search.anneal_round()
+                search.anneal_round()  # without hub descent, which looks at every group alone and finds little room
         else:
             search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
         if now.wide or now.tight:

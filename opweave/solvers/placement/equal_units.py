@@ -26,7 +26,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations
 from opweave.solvers.placement.backbone import Backbone, backbone_of, whole_plan
-from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.area import PRICES, memory_of
 from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
@@ -119,7 +119,7 @@ class EqualUnits:
 
         if memory is not None:
             search = PriceSearch(self.chain, self.arrays, memory, price, self.whole_instance)
-            self.run.kept["prices of memory"] = search
+            self.run.kept[PRICES] = search
             with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
                 search.go_on(seconds, lambda value: best.report(value, "priced memory"))
 

@@ -17,7 +17,7 @@ from opweave.solvers.placement.local import (
     search_from,
 )
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_whole
+from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_tight, is_whole
 from opweave.solvers.registry import go_on_with, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -56,7 +56,7 @@ def search(problem: Placement, run: Run) -> Outcome:
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
             wide = not equal and is_wide(search.arrays)
-            if wide:
+            if wide or (not equal and is_tight(search)):
                 cool_down(search)
         if wide and run.time_limit is not None:
             with run.share(WINDOWS_SHARE):

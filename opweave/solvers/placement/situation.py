@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opweave.solvers.placement.bounds.area import PRICES
 from opweave.solvers.placement.bounds.windows import is_wide, largest_module
 from opweave.solvers.placement.local import LocalSearch
 from opweave.solvers.registry import is_available
@@ -53,8 +54,8 @@ class Situation:
     clashing
         Decomposition has searched small modules, and their plans do not fit together.
     tight
-        No device holds everything. Then modules found alone seldom fit together, so decomposition gives bounds, but few
-        plans.
+        No device holds everything, and there are no equal units that share its memory at a price. Then modules that are
+        planned alone seldom fit together, so decomposition gives bounds, but few plans.
     """
 
     small: bool
@@ -82,10 +83,10 @@ def situation_of(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
 
 
 def is_tight(search: LocalSearch) -> bool:
-    """Whether no device has enough memory for everything."""
+    """Whether no device has enough memory for everything, and equal units have not begun to price it."""
     instance = search.instance
     held = int(instance.memory.sum()) + int(instance.parameter_bytes.sum())
-    return bool((instance.capacity < held).all())
+    return bool((instance.capacity < held).all()) and PRICES not in search.run.kept
 
 
 def is_programmed(search: LocalSearch) -> bool:

@@ -195,3 +195,35 @@ def test_where_time_is_short_tiny_problems_go_to_the_engine_first(monkeypatch: p
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(best_placement(problem)[0])
     assert searched == []
+
+
+@METHODS
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_operators_change_places_where_memory_is_full(method, pairs: int) -> None:
+    """Every operator begins on its slow device, and no device has room for one more."""
+    names = [f"{kind}{index}" for index in range(pairs) for kind in "ab"]
+    problem = ow.Placement(
+        graph=ow.OpGraph(
+            operators=[ow.Operator(id=name, outputs=[f"{name}.out"]) for name in names],
+            tensors=[ow.Tensor(id=f"{name}.out", bytes=1) for name in names],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name=name, memory_bytes=pairs) for name in "ab"], shared=1.0),
+        costs=ow.Costs.from_table({name: {"a": 1.0 + (name[0] == "b"), "b": 1.0 + (name[0] == "a")} for name in names}),
+    )
+    slow = np.asarray([1, 0] * pairs, dtype=np.int64)
+    assert best_of(method, problem, slow, 0.1) == pairs
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exchanges_keep_ties_and_memory(seed: int) -> None:
+    """Tied operators move together or not at all, whatever a move overfills."""
+    problem = small_problem(seed, most_operators=8, memory=True)
+    first, second, *_ = (op.id for op in problem.graph.operators)
+    problem = problem.model_copy(update={"constraints": (ow.Colocate(ops=(first, second)),)})
+    optimum, plan = best_placement(problem)
+    if optimum is None:
+        return
+    instance = lower(problem)
+    assert plan is not None
+    device = np.asarray([instance.devices.index(plan.device[name]) for name in instance.names], dtype=np.int64)
+    assert best_of(anneal, problem, device, 1.0) >= optimum - 1e-9

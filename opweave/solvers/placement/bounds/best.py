@@ -18,7 +18,7 @@ from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.backbone import backbone_of, core_of
-from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.area import PRICES, memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.chains import MOST_OPERATORS
 from opweave.solvers.placement.bounds.counts import binding, priced_counts
@@ -197,7 +197,7 @@ def alone(run: Run) -> Iterator[None]:
 
 def _prices_begun(instance: PlacementInstance, run: Run) -> PriceSearch | None:
     """The search for prices of memory that has begun on this problem, here or by plans of equal units."""
-    search = run.kept.get("prices of memory")
+    search = run.kept.get(PRICES)
     return search if isinstance(search, PriceSearch) and search.problem is instance else None
 
 
@@ -232,7 +232,7 @@ def _begin_prices(
     counts = priced_counts(chain, instance, arrays, _seconds_left(run), ceiling)
     report(counts.bound, "counts with memory")
     if counts.price.any():
-        run.kept["prices of memory"] = PriceSearch(chain, arrays, memory, counts.price, whole)
+        run.kept[PRICES] = PriceSearch(chain, arrays, memory, counts.price, whole)
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
