@@ -53,6 +53,9 @@ MEMORY_SHARE, UNLIKE_SHARE = 0.8, 0.25
 """Shares of the time left for bounds with memory at its price: where windows repeat, as equal layers do, and elsewhere.
 Without equal windows, the program over counts is large, and the bound of the area with memory is seldom below it."""
 
+DECIDED_BY_MEMORY = 1.1
+"""A bound with memory that is so much larger than that of the chain is raised first: windows know no memory."""
+
 REPEATED = 2
 """Least windows for each different one in a chain whose windows repeat."""
 
@@ -123,6 +126,8 @@ def bounds_of_backbone(
         report(chain.value(), "milestones")
     widest = max((len(window.inner) for window in chain.windows), default=0)
     wide = widest > WIDE and len(arrays.seconds) <= MOST_OPERATORS
+    if run.bound is not None and run.bound > DECIDED_BY_MEMORY * chain.value():
+        go_on_with_prices(whole, run, report)
     if wide:
         if available():
             with run.share(SETTLED_SHARE, LONGEST_SETTLED):
