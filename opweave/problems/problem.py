@@ -108,17 +108,25 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         """
         if isinstance(solution, Played):  # a result
             solution = cast("SolutionT", solution_of(solution, Solution))
+        return self.judge(cast("SolutionT", solution), self.constraints)
+
+    def judge(self, solution: SolutionT, asked: Iterable[Constraint]) -> Evaluation[DetailsT]:
+        """Replay a solution, and ask some of the side constraints, because it is known to obey the others.
+
+        Replay and constraints see the whole problem.
+
+        Raises
+        ------
+        TypeError
+            When ``solution`` is not of this problem's solution type.
+        """
         if not isinstance(solution, self.solution_type):
             needed, given = self.solution_type.__name__, type(solution).__name__
             raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
         with collector_paused():
-            return self._judge(solution)
-
-    def _judge(self, solution: SolutionT) -> Evaluation[DetailsT]:
-        """Replay a solution, and ask the side constraints."""
-        replayed = self._replay(solution)
-        broken = [violation for constraint in self.constraints for violation in objections(constraint, self, solution)]
-        return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
+            replayed = self._replay(solution)
+            broken = [violation for constraint in asked for violation in objections(constraint, self, solution)]
+            return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
     @abstractmethod
     def play(self, solution: SolutionT) -> Timeline | None:

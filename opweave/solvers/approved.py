@@ -32,10 +32,13 @@ def note_approval(run: Run, problem: Problem[Any, Any], solution: Solution, rule
     run.kept[KEPT_AS] = _Approval(problem, solution, tuple(rules))
 
 
-def left_to_ask(run: Run, problem: Problem[Any, Any], solution: Solution) -> Problem[Any, Any]:
-    """The problem without the rules that have accepted this very plan of this very problem."""
+def left_to_ask(run: Run, problem: Problem[Any, Any], solution: Solution) -> tuple[Constraint, ...]:
+    """The rules of a problem without those that have accepted this very plan of this very problem.
+
+    They have to be asked about the whole problem: what they say may depend on the others.
+    """
     approval = run.kept.get(KEPT_AS)
     if not isinstance(approval, _Approval) or approval.problem is not problem or approval.solution is not solution:
-        return problem
+        return problem.constraints
     asked = {id(rule) for rule in approval.rules}
-    return problem.under(rule for rule in problem.constraints if id(rule) not in asked)
+    return tuple(rule for rule in problem.constraints if id(rule) not in asked)

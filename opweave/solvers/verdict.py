@@ -94,7 +94,7 @@ class Referee:
         """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
-            known = left_to_ask(self._run, self._problem, solution).evaluate(solution)
+            known = self._problem.judge(solution, left_to_ask(self._run, self._problem, solution))
             self._judged.append((solution, known))
         return known
 

@@ -11,6 +11,7 @@ import pytest
 
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS
+from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, find_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
@@ -259,10 +260,44 @@ def test_a_plan_that_other_rules_have_accepted_is_judged_by_all() -> None:
     whole = problem.under((*problem.constraints, Counting()))
     run, plan = Run(), ow.solve(problem).solution
     note_approval(run, problem, plan, problem.constraints)
-    assert left_to_ask(run, whole, plan) is whole
+    assert left_to_ask(run, whole, plan) == whole.constraints
     note_approval(run, whole, plan, whole.constraints[-1:])
-    assert left_to_ask(run, whole, plan).constraints == problem.constraints
-    assert left_to_ask(run, whole, plan.model_copy()) is whole
+    assert left_to_ask(run, whole, plan) == problem.constraints
+    assert left_to_ask(run, whole, plan.model_copy()) == whole.constraints
+
+
+class WhereFew(ow.Constraint):
+    """Where the problem limits the number of devices, an operator stays off one."""
+
+    op: str
+    device: str
+
+    def check(self, problem: ow.Problem[Any, Any]) -> None:
+        """Fit every problem."""
+
+    def violations(self, problem: ow.Problem[Any, Any], solution: ow.Solution) -> Iterator[ow.Violation]:
+        """Look at the other rules of the problem."""
+        if (
+            any(isinstance(rule, ow.MaxDevices) for rule in problem.constraints)
+            and solution.device[self.op] == self.device
+        ):
+            yield self.broken(f"{self.op!r} is on {self.device!r}")
+
+
+@express(WhereFew, "order_arcs")
+def _says_nothing(_problem: ow.Problem[Any, Any], _rule: WhereFew) -> tuple[tuple[int, int], ...]:
+    return ()
+
+
+@pytest.mark.parametrize("device", "abcd")
+def test_rules_that_are_left_are_asked_about_the_whole_problem(device: str) -> None:
+    """HEFT knows the second rule by a wrong translation; MaxDevices accepts its plans before the referee sees them."""
+    problem = PROBLEMS["placement"]("20")
+    first = problem.graph.operators[0].id
+    ruled = problem.under((ow.MaxDevices(count=2), WhereFew(op=first, device=device)))
+    result = ow.solve(ruled, solver="heft")
+    assert result.verified == (result.solution is not None)
+    assert result.solution is None or ruled.evaluate(result.solution).feasible
 
 
 @pytest.mark.parametrize("memory", [None, 2**24])

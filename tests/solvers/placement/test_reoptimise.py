@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -19,7 +20,7 @@ from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, plan_of, solution_of
-from opweave.solvers.placement.reoptimisation.child import Times
+from opweave.solvers.placement.reoptimisation.child import Times, Work
 from opweave.solvers.placement.reoptimisation.choice import LEAST_SIZE, Choice, blocks_of
 from opweave.solvers.placement.reoptimisation.timed import Timed, network_of, timed_from
 from opweave.solvers.placement.reoptimisation.window import Window
@@ -311,3 +312,47 @@ def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
     assert run.objective is not None
     assert run.objective <= first
     assert problem.evaluate(run.best).objective == pytest.approx(run.objective)
+
+
+def _improved(problem: Placement, plan: Times) -> list[Times]:
+    """The plans that the child sends, which ends by itself."""
+    instance, found = lower(problem), list[Times]()
+    work = Work(
+        arrays_of(instance, problem), instance.cluster, np.arange(instance.operators), plan, 0, 1_000_000, math.inf
+    )
+    run_in_child(
+        "cp-sat", "opweave.solvers.placement.reoptimisation.child:improve", work, ChildLimits(), hear=found.append
+    )
+    return found
+
+
+@needs_cp_sat
+def test_the_child_ends_when_no_window_is_left() -> None:
+    plan = Times(1.0, np.array([0, 1]), np.zeros(2), np.zeros(0))
+    assert _improved(two_at_once(), plan) == []
+
+
+@needs_cp_sat
+def test_a_device_may_be_far_too_slow() -> None:
+    """On c, an operator takes more ticks of the plan than 64 bits hold."""
+    problem = two_at_once()
+    devices = [ow.Device(name=name) for name in "abc"]
+    slow = Placement(
+        graph=problem.graph,
+        cluster=ow.Cluster(devices=devices, shared=1e-9),
+        costs=ow.Costs.from_table({name: {"a": 1e-9, "b": 1e-9, "c": 1e14} for name in "xy"}),
+    )
+    found = _improved(slow, Times(2e-9, np.array([0, 0]), np.array([0.0, 1e-9]), np.zeros(0)))
+    assert sorted(found[-1].device.tolist()) == [0, 1]
+    assert _judge(slow, found[-1]) == pytest.approx(1e-9)
+
+
+def test_windows_do_not_grow_without_end() -> None:
+    problem = layered_problem(3, 3)
+    plan = first_plan(problem, 0)
+    assert plan is not None
+    again, choice = _timed(problem, plan), Choice(list(range(len(plan.device))), 0)
+    for _ in range(10_000):
+        choice.window(again)
+        choice.learn(settled=True, improved=False, share=0.0)
+    assert choice.window(again) == tuple(blocks_of(again, choice.trees))

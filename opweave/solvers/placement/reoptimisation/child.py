@@ -22,6 +22,9 @@ WORK = 0.03
 SHORTER = 1e-9
 """Relative gain that is no rounding."""
 
+MOST_REPEATS = 1_000
+"""Windows in a row that were tried before on the same plan; after these, hardly any is left."""
+
 
 class Times(NamedTuple):
     """A plan: its length, devices, starts of operators, and starts of flows' transfers (-1: none)."""
@@ -65,15 +68,17 @@ def improve(work: Work, send: Send) -> None:
     """Send every shorter plan."""
     network = network_of(work.arrays, work.cluster)
     plan = timed_from(network, work.plan.device, work.plan.start, work.plan.begins)
-    choice, tried = Choice(work.trees.tolist(), work.seed), set[tuple[Block, ...]]()
+    choice, tried, repeats = Choice(work.trees.tolist(), work.seed), set[tuple[Block, ...]](), 0
     for number in range(work.windows):
-        if time.time() >= work.until or plan.makespan <= 0.0:
+        if time.time() >= work.until or plan.makespan <= 0.0 or repeats > MOST_REPEATS:
             return
         blocks = choice.window(plan)
         if blocks in tried:
             choice.learn(settled=True, improved=False, share=0.0)
+            repeats += 1
             continue
         tried.add(blocks)
+        repeats = 0
         decided = decide(plan, blocks, number, work.until - time.time())
         choice.learn(decided.settled, decided.plan is not None, decided.share)
         if decided.plan is not None:

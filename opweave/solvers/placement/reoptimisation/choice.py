@@ -59,6 +59,7 @@ class Choice:
     def window(self, plan: Timed) -> tuple[Block, ...]:
         """The blocks of the next window."""
         blocks = blocks_of(plan, self.trees)
+        self.size = min(self.size, max(LEAST_SIZE, LARGER * len(blocks)))  # it would grow without end
         size = min(round(self.size), len(blocks))
         drawn = [self._draw.randint(0, len(blocks) - size) for _ in range(DRAWS)]
         count = max(1, len(blocks))

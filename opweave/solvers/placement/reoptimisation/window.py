@@ -22,6 +22,9 @@ from opweave.solvers.placement.reoptimisation.timed import Activity, Timed
 TICKS = 2**26
 """Ticks of the plan at hand; see :data:`opweave.solvers.placement.module_intervals.TICKS`."""
 
+TOO_LONG = 2 * TICKS
+"""Ticks of what takes longer than the plan at hand: engines count in 64 bits."""
+
 ALMOST = 1e-13
 """Relative allowance of whole ticks for the rounding of sums of seconds."""
 
@@ -42,8 +45,8 @@ class Window:
         return self.plan.makespan / TICKS
 
     def ticks(self, seconds: float) -> int:
-        """Whole ticks in a duration."""
-        return int(seconds / self.tick * (1.0 + ALMOST))
+        """Whole ticks in a duration, or some number that no plan has room for."""
+        return int(min(seconds / self.tick * (1.0 + ALMOST), TOO_LONG))
 
     @cached_property
     def block_of(self) -> dict[int, int]:
