@@ -94,7 +94,9 @@ class Referee:
         """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
-            known = self._problem.judge(solution, left_to_ask(self._run, self._problem, solution))
+            asked = left_to_ask(self._run, self._problem, solution)
+            whole = len(asked) == len(self._problem.constraints)
+            known = self._problem.evaluate(solution) if whole else self._problem.judge(solution, asked)
             self._judged.append((solution, known))
         return known
 

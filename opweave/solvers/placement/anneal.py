@@ -351,11 +351,11 @@ def anneal_assignment(
             w = group[i]
             old[i] = plan.device[w]
             settle(arrays, plan, w, a if kind == SWAP and old[i] == k else k)
-        value = np.inf
-        if not overfull(arrays, plan):
+        value, room = np.inf, not overfull(arrays, plan)
+        if room:
             fill_order(arrays, plan.device, order)
             value = makespan_below(arrays, order, plan.device, threshold)
-        if value > threshold:
+        if not room or value > threshold:
             for i in range(size):
                 settle(arrays, plan, group[i], old[i])
             continue

@@ -302,10 +302,10 @@ def anneal(
             first, last, at, size = make_move(arrays, plan, v, kind, draws, row, group, old, taken)
         if first > last:
             continue
-        value = np.inf
+        value, room = np.inf, move < 0 or not overfull(arrays, plan)
         if move < 0:
             value = threshold
-        elif not overfull(arrays, plan):
+        elif room:
             if last < stale:
                 stale, reach = look_back(arrays, plan, kept.copy, left, trial, stale, reach, last + 1)
                 reach = min(reach, first)
@@ -313,7 +313,7 @@ def anneal(
                 ahead, until = look_ahead(arrays, plan, kept, trial, ahead, until, first - 1)
                 until = max(until, last)
             value = time_between(arrays, plan, kept, left, trial, first, last, move, threshold)
-        if value <= threshold:
+        if room and value <= threshold:
             forget(arrays, plan, kept.copy, first, last)
             known, beyond = ahead, until
             ahead, until = look_ahead(

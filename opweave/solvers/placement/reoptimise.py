@@ -12,8 +12,8 @@ programming and local search methods to solve vehicle routing problems", 1998 (l
 
 from __future__ import annotations
 
+import logging
 import math
-from contextlib import suppress
 from time import time
 
 import numpy as np
@@ -32,6 +32,8 @@ from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of,
 from opweave.solvers.placement.reoptimisation.child import Times, Work
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
+
+logger = logging.getLogger(__name__)
 
 COOLING_SHARE, WORTH_COOLING = 0.5, 8.0
 """Share of the time for a cooling, and seconds from which on that is worth them if another one came before."""
@@ -112,9 +114,11 @@ def _in_child(search: LocalSearch, plan: Times) -> float:
         UNTIMED_WINDOWS if left is None else WINDOWS,
         math.inf if left is None else time() + left,
     )
-    with suppress(EngineError):  # the plans that were heard before still hold
-        function = "opweave.solvers.placement.reoptimisation.child:improve"
+    function = "opweave.solvers.placement.reoptimisation.child:improve"
+    try:
         run_in_child("cp-sat", function, work, ChildLimits(), hear=hear, should_stop=should_stop)
+    except EngineError as error:  # the plans that were heard before still hold
+        logger.info("windows end early: %s", error)
     return known
 
 

@@ -227,3 +227,33 @@ def test_exchanges_keep_ties_and_memory(seed: int) -> None:
     assert plan is not None
     device = np.asarray([instance.devices.index(plan.device[name]) for name in instance.names], dtype=np.int64)
     assert best_of(anneal, problem, device, 1.0) >= optimum - 1e-9
+
+
+@METHODS
+def test_a_start_over_a_missing_link_is_no_reason_to_overfill(method) -> None:
+    """Nothing is longer than a plan that never ends, but a plan that does not fit is none."""
+    names = ("p", "q", "r")
+    problem = ow.Placement(
+        graph=ow.OpGraph(
+            operators=[
+                ow.Operator(id=name, inputs=["p.out"] if name == "q" else [], outputs=[f"{name}.out"]) for name in names
+            ],
+            tensors=[ow.Tensor(id=f"{name}.out", bytes=4) for name in names],
+        ),
+        cluster=ow.Cluster(
+            devices=[ow.Device(name="a", memory_bytes=4), ow.Device(name="b", memory_bytes=8)],
+            bandwidth=[[0, 0], [1.0, 0]],
+        ),
+        costs=ow.Costs.from_table({name: {"a": 1.0, "b": 2.0} for name in names}),
+    )
+    instance = lower(problem)
+    arrays = arrays_of(instance, problem)
+    device, order = np.asarray([0, 1, 1], dtype=np.int64), np.arange(3)
+    assert plan_of(arrays, order, device).makespan == np.inf
+    for seed in range(20):
+        plan = counted_plan(arrays, order, device, instance.cluster)
+        best_order, best_device = order.copy(), device.copy()
+        draws = np.random.default_rng(seed).random((50, DRAWS))
+        method.plain(arrays, plan, draws, np.full(50, 0.1), never(), best_order, best_device)
+        assert fits(arrays, best_device)
+        assert fits(arrays, plan.device)
