@@ -102,9 +102,9 @@ INSTANCES = (
 )
 
 SMOKE = (
-    Instance("placement, 40 tasks on 4", lambda: scattered(40, 4, seed=1), 2),
-    Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 2),
-    Instance("batches of 8, 3 modules", lambda: stacked(Stack(modules=3, nodes=8), 8), 2),
+    Instance("placement, 40 tasks on 4", lambda: scattered(40, 4, seed=1), 1),
+    Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 1),
+    Instance("batches of 8, 3 modules", lambda: stacked(Stack(modules=3, nodes=8), 8), 1),
 )
 
 HARDEST = 10
