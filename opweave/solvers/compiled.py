@@ -185,15 +185,6 @@ def kernel(function: Callable[Arguments, Value]) -> Kernel[Arguments, Value]:
     return Kernel(function)
 
 
-def whole(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorator below :func:`kernel` for a loop that runs faster with all of its helpers inside.
-
-    It takes longer to compile, so it is for loops in which that was measured.
-    """
-    function.__dict__["__whole__"] = True
-    return function
-
-
 def imported_kernels(prefix: str) -> list[Kernel[..., Any]]:
     """Every loop of the imported modules whose names begin with ``prefix``."""
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith(prefix)]

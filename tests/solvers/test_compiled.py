@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 import opweave as ow
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
-from opweave.solvers.compiled import WORTH_COMPILING, WORTH_LOADING, Kernel, kernel, whole
+from opweave.solvers.compiled import WORTH_COMPILING, WORTH_LOADING, Kernel, kernel
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import BESIDE, Beside
 from opweave.solvers.compiling.build import signature_of
@@ -84,16 +84,6 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 @kernel
 def doubled(x: int) -> int:
     return 2 * x
-
-
-@kernel
-@whole
-def tripled(x: int) -> int:
-    return 3 * x
-
-
-def test_a_whole_loop_returns_the_same(cache: Path) -> None:
-    assert Kernel(tripled.plain).compiled(7) == tripled.plain(7) == 21
 
 
 def test_small_work_runs_as_it_is(cache: Path) -> None:

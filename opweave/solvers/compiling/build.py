@@ -48,12 +48,8 @@ OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 HELPER_OPTIONS: dict[str, Any] = {"nopython": True, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 """Options of numba's ``jit`` for the helpers that loops call."""
 
-WHOLE = "__whole__"
-"""Attribute of functions that :func:`~opweave.solvers.compiled.whole` marks."""
-
-INLINED, ALL_INLINED = 225, 1000
-"""Size of helpers that become part of their callers: LLVM's own, and nearly all, for loops that are marked
-:func:`~opweave.solvers.compiled.whole`. With all of them in every loop, compiling takes a tenth longer."""
+INLINED = 1000
+"""Size of helpers that become part of their callers, nearly all: with LLVM's own 225, one loop takes 12 % longer."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
@@ -85,8 +81,6 @@ class _LoopCode(_HelperCode):
     several times: eight loops of five problems run as fast without, and the backend needs half the time.
     """
 
-    inlined = INLINED
-
     def finalize(self) -> None:
         for library in self._linking_libraries:  # grows on the way
             self._linking_libraries += [
@@ -101,33 +95,20 @@ class _LoopCode(_HelperCode):
         wanted = llvmlite.binding.create_pipeline_tuning_options(speed_level=2)
         wanted.loop_vectorization = wanted.slp_vectorization = False
         wanted.loop_interleaving = wanted.loop_unrolling = False
-        wanted.inlining_threshold = self.inlined
+        wanted.inlining_threshold = INLINED
         builder = llvmlite.binding.create_pass_builder(self._codegen._tm, wanted)
         passes = builder.getModulePassManager()
         passes.add_refprune_pass()
         passes.run(self._final_module, builder)
 
 
-class _WholeLoopCode(_LoopCode):
-    """The same with nearly all helpers inside."""
-
-    inlined = ALL_INLINED
-
-
 class _LoopCompiler(LeanCompiler):
     """The stages of helpers, with :class:`_LoopCode` as the library for the generated code."""
 
-    code: Any = _LoopCode
-
     def __init__(self, typing_context: Any, target: Any, library: Any, *rest: Any) -> None:
+        code: Any = _LoopCode
         start: Any = super().__init__
-        start(typing_context, target, self.code(target.codegen(), "loop"), *rest)
-
-
-class _WholeLoopCompiler(_LoopCompiler):
-    """The same for loops that are marked as whole."""
-
-    code = _WholeLoopCode
+        start(typing_context, target, code(target.codegen(), "loop"), *rest)
 
 
 @contextmanager
@@ -229,8 +210,7 @@ def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
     flat = _FLATTENER.loop(function)
     taken = tuple(_field_type(signature[number], fields) for number, fields in flat.paths)
     with compiler_lock.global_compiler_lock:
-        pipeline = _WholeLoopCompiler if getattr(function, WHOLE, False) else _LoopCompiler
-        made = _jit(pipeline_class=pipeline, **OPTIONS)(flat.function)
+        made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(flat.function)
         target.refresh()
         with _lean(target.codegen()):
             made.compile(taken)

@@ -14,7 +14,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel, whole
+from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
 from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
 
@@ -190,7 +190,6 @@ def _timed(
 
 
 @kernel
-@whole
 def anneal(
     arrays: SlicingArrays,
     span: Span,
