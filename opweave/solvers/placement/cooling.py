@@ -89,13 +89,19 @@ Start = tuple[IntArray, IntArray]
 @by_best_way(SUPPORTS, "heft")
 def solve_cooling(problem: Placement, run: Run) -> Outcome:
     """Long cooling from the best plan so far, or from the list schedulers' plans; solver "cooling"."""
+    search = search_from_best(problem, run)
+    cool_down(search)
+    return ended(problem, run)
+
+
+def search_from_best(problem: Placement, run: Run) -> LocalSearch:
+    """A local search that starts from the best plan so far, or from the list schedulers' plans if there is none."""
     search = empty_search(problem, run)
     search.consider_solution(run.start)
     search.consider_solution(run.best)
     if not math.isfinite(search.makespan):
         list_plans(search)
-    cool_down(search)
-    return ended(problem, run)
+    return search
 
 
 def cool_down(search: LocalSearch) -> None:

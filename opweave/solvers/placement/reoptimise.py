@@ -25,8 +25,8 @@ from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays
-from opweave.solvers.placement.cooling import contraction_of, cool_down
-from opweave.solvers.placement.local import LocalSearch, empty_search, ended, list_plans
+from opweave.solvers.placement.cooling import contraction_of, cool_down, search_from_best
+from opweave.solvers.placement.local import LocalSearch, ended
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.reoptimisation.child import Times, Work
@@ -58,11 +58,7 @@ ELSEWHERE = 0.002
 @by_best_way(SUPPORTS, "heft")
 def solve_reoptimise(problem: Placement, run: Run) -> Outcome:
     """Cool down, unless that was done before and time is short, and reoptimise windows; solver "reoptimise"."""
-    search = empty_search(problem, run)
-    search.consider_solution(run.start)
-    search.consider_solution(run.best)
-    if not math.isfinite(search.makespan):
-        list_plans(search)
+    search = search_from_best(problem, run)
     left = run.remaining()
     if "coolings" not in run.kept or (left is not None and COOLING_SHARE * left >= WORTH_COOLING):
         with run.share(COOLING_SHARE):
