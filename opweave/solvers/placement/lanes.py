@@ -16,7 +16,7 @@ from opweave.solvers.placement.local import (
     more_list_plans,
     search_from,
 )
-from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_tight, is_whole
 from opweave.solvers.registry import go_on_with, run_side_by_side
 from opweave.solvers.rounding import Best
@@ -63,7 +63,7 @@ def search(problem: Placement, run: Run) -> Outcome:
                 go_on_with(problem, "reoptimise", run)
     _decompose(search)
     _anneal(search)
-    return _ended(problem, run)
+    return ended(problem, run)
 
 
 def bound(problem: Placement, run: Run) -> Outcome:
@@ -77,7 +77,7 @@ def bound(problem: Placement, run: Run) -> Outcome:
             return outcome
     _decompose(search)
     _anneal(search)
-    return _ended(problem, run)
+    return ended(problem, run)
 
 
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
@@ -121,10 +121,6 @@ def _is_close(run: Run) -> bool:
     run.take_in()
     known, bound = run.objective, run.bound
     return known is not None and bound is not None and known - bound <= CLOSE * known
-
-
-def _ended(problem: Placement, run: Run) -> Outcome:
-    return Outcome(run.termination(), reason=None if run.best is not None else no_plan_found(problem))
 
 
 run_side_by_side(Placement.kind, "auto", lanes)

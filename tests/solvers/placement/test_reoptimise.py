@@ -306,7 +306,7 @@ def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
     search = empty_search(problem, run)
     list_plans(search)
     first = search.makespan
-    now = Situation(small=False, timed=True, whole=False, wide=True, undivided=False, clashing=False, tight=False)
+    now = Situation(small=False, timed=True, whole=False, wide=True, undivided=False, begun=False, tight=False)
     auto._search_last(search, now, settled=True, annealed=False)
     assert "windows decided anew" in stages
     assert run.objective is not None
