@@ -175,12 +175,14 @@ SMALL_MODULE = 20
 
 FIRST_SHARE, JOINED_SHARE, SETTLING_SHARE = 0.6, 0.4, 0.8
 """Decomposition's share of the time left: usually, and where memory or a rule may join modules, so that their plans may
-not fit together. If most modules are settled then, only the proof may be missing, and it gets another share of what is
-left."""
+not fit together; and another share of what is left where plan and bound are close or most modules are settled."""
 
 TURN_SHARE = 0.45
 """Share of that time for each turn of decomposition. In a shorter first turn, linear programs would leave no time for
 plans."""
+
+CLOSE = 0.02
+"""Relative gap below which plan and bound count as close."""
 
 WORTH_GOING_ON = 0.0025
 """Relative gain that a search must promise to get another turn (:meth:`Turn.promises`)."""
@@ -242,8 +244,14 @@ def search_small_modules(search: LocalSearch) -> bool:
             with run.share(1.0 if work.is_mostly_settled() else TURN_SHARE):
                 go_on_with(problem, "decompose", run)
             worth = work.open() and not run.should_stop() and turn.promises() >= WORTH_GOING_ON
-    if work.fits() and work.is_mostly_settled() and work.open() and not run.should_stop():
+    if work.fits() and (work.is_mostly_settled() or is_close(run)) and work.open() and not run.should_stop():
         with run.share(SETTLING_SHARE):
             go_on_with(problem, "decompose", run)
     search.consider_solution(run.best)
     return True
+
+
+def is_close(run: Run) -> bool:
+    """Whether the gap between the best plan and the bound is small, so that mainly the proof is missing."""
+    known, bound = run.objective, run.bound
+    return known is not None and bound is not None and known - bound <= CLOSE * known
