@@ -66,7 +66,7 @@ class Shares:
 PROVED = Shares(first=0.08, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.0)
 WHOLE_SHARES = Shares(first=0.12, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.6)
 UNDIVIDED = Shares(first=0.08, annealed=1.0, decomposed=0.2, last=0.9, cooled=0.0)
-TIGHT = Shares(first=0.55, annealed=0.2, decomposed=0.4, last=0.9, cooled=0.7)
+TIGHT = Shares(first=0.5, annealed=0.5, decomposed=0.4, last=0.9, cooled=0.7)
 BEGUN = Shares(first=0.5, annealed=0.4, decomposed=0.2, last=0.9, cooled=0.5)
 WIDE = Shares(first=0.4, annealed=0.25, decomposed=0.6, last=0.6, cooled=0.9)
 DIVIDED = Shares(first=0.5, annealed=0.3, decomposed=0.5, last=0.7, cooled=0.5)
