@@ -2,7 +2,7 @@
 
 It runs every list scheduler, so it is never worse than any of them; the first of them places everything on one device.
 The remaining time is shared among plans of equal units, local search, decomposition at cut vertices with its bounds,
-and local search again.
+and local search again; :mod:`.situation` has a table of the shares.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ENGINE_SHARE = 0.6
 LOCAL_SHARE = 0.3
 FIRST_DECOMPOSITION_SHARE = 0.1
 """Shares of the time left at that point: for layers, for equal units, for an engine on the smallest problems, for a
-turn of tabu search, and for decomposition while tabu search gains. :class:`Shares` says what the others get."""
+turn of tabu search, and for decomposition while tabu search gains. :class:`.Shares` says what the others get."""
 
 CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
@@ -270,18 +270,18 @@ def _decompose(search: LocalSearch, share: float) -> bool:
 
 def _search_first(search: LocalSearch, now: Situation) -> bool:
     """Search before decomposition; whether annealing gained more than reinsertion."""
-    shares = now.shares
-    with search.run.share(shares.first, UNTIMED_SECONDS):
+    annealed = now.shares.annealed if now.timed else 1.0
+    with search.run.share(now.shares.first, UNTIMED_SECONDS):
         if not now.undivided:
             most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
             _reinsert(search, REINSERTION_SHARE, most)
         reinserted = search.makespan
-        with search.run.share(shares.annealed):
+        with search.run.share(annealed):
             if now.tight and math.isfinite(search.makespan) and not search.run.should_stop():
                 search.anneal_round()  # without hub descent, which looks at every group alone and finds little room
             else:
                 search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
-        if now.timed and shares.annealed < 1.0:
+        if annealed < 1.0:
             _go_on(search, "cooling")
     return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
 

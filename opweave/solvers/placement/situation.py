@@ -65,15 +65,16 @@ class Shares:
 
 PROVED = Shares(first=0.08, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.0)
 WHOLE_SHARES = Shares(first=0.12, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.6)
-UNDIVIDED = Shares(first=0.08, annealed=1.0, decomposed=0.2, last=0.9, cooled=0.0)
+UNDIVIDED = Shares(first=0.08, annealed=1.0, decomposed=0.2, last=0.9, cooled=0.7)
 TIGHT = Shares(first=0.5, annealed=0.5, decomposed=0.4, last=0.9, cooled=0.7)
+EQUAL = Shares(first=0.3, annealed=1.0, decomposed=0.6, last=0.5, cooled=0.0)
 BEGUN = Shares(first=0.5, annealed=0.4, decomposed=0.2, last=0.9, cooled=0.5)
-WIDE = Shares(first=0.4, annealed=0.25, decomposed=0.6, last=0.6, cooled=0.9)
+WIDE = Shares(first=0.35, annealed=0.25, decomposed=0.7, last=0.6, cooled=0.9)
 DIVIDED = Shares(first=0.5, annealed=0.3, decomposed=0.5, last=0.7, cooled=0.5)
 """The shares of every situation. Tabu search is far ahead of all others where most operators are in one module and
 there are no ports. Elsewhere, a slow cooling and rounds of annealing are ahead of each other by turns. Windows take
 longer on wide networks. Where modules that are planned alone seldom fit together, decomposition gives bounds, but few
-plans."""
+plans. Without a time limit, and on small problems, nothing is cooled slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,13 @@ class Situation:
         Local search ends with a slow cooling, and the last one with windows that are decided anew.
     undivided
         Tabu search is far ahead of all others.
-    begun
-        All modules are small, and decomposition came first.
     tight
         No device holds everything, and there are no equal units that share its memory at a price. Then modules that are
         planned alone seldom fit together, so decomposition gives bounds, but few plans.
+    equal
+        The best plan is one of equal units, which leaves little to a slow cooling.
+    begun
+        All modules are small, and decomposition came first.
     """
 
     small: bool
@@ -104,8 +107,9 @@ class Situation:
     whole: bool
     wide: bool
     undivided: bool
-    begun: bool
     tight: bool
+    equal: bool
+    begun: bool
 
     @property
     def shares(self) -> Shares:
@@ -114,6 +118,7 @@ class Situation:
             (self.whole, PROVED if self.small else WHOLE_SHARES),
             (self.undivided, UNDIVIDED),
             (self.tight, TIGHT),
+            (self.equal, EQUAL),
             (self.begun, BEGUN),
             (self.wide, WIDE),
         )
@@ -121,7 +126,7 @@ class Situation:
 
 
 def situation_of(search: LocalSearch, equal: bool, begun: bool) -> Situation:
-    """``equal`` says whether the best plan is one of equal units, which leaves little to a slow cooling."""
+    """What is known once equal units have been planned; ``equal`` and ``begun`` as in :class:`Situation`."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
     return Situation(
@@ -130,8 +135,9 @@ def situation_of(search: LocalSearch, equal: bool, begun: bool) -> Situation:
         whole=whole,
         wide=timed and not whole and not equal and is_wide(search.arrays),
         undivided=timed and not whole and is_undivided(search),
-        begun=begun,
         tight=timed and not whole and not equal and is_tight(search),
+        equal=equal,
+        begun=begun,
     )
 
 

@@ -13,6 +13,7 @@ from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.situation import (
     BEGUN,
     DIVIDED,
+    EQUAL,
     PROVED,
     TIGHT,
     UNDIVIDED,
@@ -29,7 +30,7 @@ from opweave.solvers.run import Run
 from tests.solvers.placement.examples import layered, topcuoglu
 from tests.solvers.placement.instances import layered_problem
 
-ROWS = (PROVED, WHOLE_SHARES, UNDIVIDED, TIGHT, BEGUN, WIDE, DIVIDED)
+ROWS = (PROVED, WHOLE_SHARES, UNDIVIDED, TIGHT, EQUAL, BEGUN, WIDE, DIVIDED)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -44,13 +45,14 @@ def test_shares_are_shares(row: Shares) -> None:
         (("small", "whole"), PROVED),
         (("whole", "undivided", "tight"), WHOLE_SHARES),
         (("undivided", "tight"), UNDIVIDED),
-        (("tight", "begun", "wide"), TIGHT),
+        (("tight", "equal", "begun", "wide"), TIGHT),
+        (("equal", "begun"), EQUAL),
         (("begun", "wide"), BEGUN),
         (("wide",), WIDE),
     ],
 )
 def test_the_first_row_that_holds_counts(holds: tuple[str, ...], row: Shares) -> None:
-    names = ("small", "timed", "whole", "wide", "undivided", "begun", "tight")
+    names = ("small", "timed", "whole", "wide", "undivided", "tight", "equal", "begun")
     assert Situation(**{name: name in holds for name in names}).shares is row
 
 
