@@ -2,7 +2,7 @@
 
 It runs every list scheduler, so it is never worse than any of them; the first of them places everything on one device.
 The remaining time is shared among plans of equal units, local search, decomposition at cut vertices with its bounds,
-and local search again.
+and local search again; :mod:`.situation` has a table of the shares.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from opweave.solvers.placement.local import (
     FIRST_ROUNDS_OVER,
     NEVER_CUT,
     UNTIMED_ROUNDS,
-    WORTH_GOING_ON,
     LocalSearch,
-    Turn,
     empty_search,
-    ended,
     list_plans,
     more_list_plans,
     search_from,
-    search_small_modules,
 )
-from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.placement.plans import ended, no_plan_found
 from opweave.solvers.placement.situation import (
     CONSTRAINT_ENGINE,
     PROGRAMMED,
     SMALL,
     TINY,
+    WORTH_GOING_ON,
     Situation,
+    Turn,
     is_programmed,
     is_undivided,
+    search_small_modules,
     situation_of,
 )
 from opweave.solvers.registry import go_on_with, is_available, named_solver
@@ -62,36 +61,19 @@ dozen devices."""
 
 CHAIN_SHARE = 0.6
 UNITS_SHARE = 0.45
+ENGINE_SHARE = 0.6
 LOCAL_SHARE = 0.3
-BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
-WHOLE_LOCAL_SHARE = 0.9
-"""Share of the time left when most operators are in one module, after the engine or the first bounds: decomposition
-then gains little."""
+"""Shares of the time left at that point: for layers, for equal units, for an engine on the smallest problems, for a
+turn of tabu search, and for decomposition while tabu search gains. :class:`.Shares` says what the others get."""
 
 CHAINS_SECONDS = 2.5e-7
 """Seconds for each pair of operators that decomposition takes before it can be stopped. While tabu search gains, it
 does not begin where that is too long."""
 
-DECOMPOSITION_SHARE, WIDE_SHARE = 0.6, 0.8
-ENGINE_SHARE = 0.6
-"""Shares of the time left at that point. On wide networks, windows take longer and a second cooling gains little.
-Constraint programming waits only for a brief search, and on small problems for the briefest: it proves small problems
-in the time that remains."""
-
-TIGHT_SHARE, TIGHT_DECOMPOSITION_SHARE, FIRST_TIGHT_SHARE = 0.5, 0.4, 0.5
-"""Where no device holds everything: shares of the time left for the first search and for decomposition, and of the
-first search for what comes before its slow cooling."""
-
 REINSERTION_SHARE = 0.8
 """Share of a local search that tabu search gets where there are no ports and annealing gains, too; else it gets all. It
 is far ahead of annealing on job shops and random graphs, and equal on networks."""
-
-WINDOWS_SHARE = 0.9
-"""Share of the last local search of a wide network for windows that are decided anew; rounds of annealing follow."""
-
-COOLING_SHARE = 0.7
-"""Share of the last local search for one more slow cooling, where no device holds everything."""
 
 FIRST_ROUNDS = 1
 """Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
@@ -109,9 +91,7 @@ UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, Max
 """Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
 
 PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
-LARGER_SECONDS = 2.0
-"""Shares of the time left: for problems of at most ``SMALL`` operators, and for larger ones if that share is at least
-``LARGER_SECONDS``."""
+"""Shares of the time left for an engine: on problems of at most ``SMALL`` operators, and on larger ones."""
 
 TRIAL_SHARE, TRIAL_GAIN = 0.3, 0.001
 """Larger problems with ports have several messages for each operator. Constraint programming beats local search on some
@@ -144,9 +124,9 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if counted.infeasible or run.closed():
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
-    clashing = False
+    begun = False
     if run.time_limit is not None and instance.operators > SMALL and not run.should_stop():
-        clashing = search_small_modules(search)
+        begun = search_small_modules(search)
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -162,7 +142,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
     if not _is_final(outcome) and not run.should_stop():
-        outcome = _improve_and_bound(search, clashing)
+        outcome = _improve_and_bound(search, begun)
     if instance.operators <= SMALL and outcome is None and not run.should_stop():
         outcome = last_word(search, 1.0)
     if outcome is not None and _is_final(outcome):
@@ -236,10 +216,10 @@ def _is_final(outcome: Outcome | None) -> bool:
     return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
 
 
-def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
+def _improve_and_bound(search: LocalSearch, begun: bool) -> Outcome | None:
     """Share the time left among the stages until objective and bound meet.
 
-    ``clashing`` says that modules were searched and their plans do not fit together.
+    ``begun`` says that all modules are small and decomposition came first.
 
     Returns
     -------
@@ -248,17 +228,16 @@ def _improve_and_bound(search: LocalSearch, clashing: bool) -> Outcome | None:
     """
     run, operators, outcome = search.run, search.instance.operators, None
     equal = operators > SMALL and not run.should_stop() and plan_equal_units(search)
-    now = situation_of(search, equal, clashing)
+    now = situation_of(search, equal, begun)
     gaining = now.undivided and _reinsert_first(search)
     annealed = not gaining and _search_first(search, now)
     if run.should_stop():
         return None
     settled = _decompose_next(search, now, gaining)
-    left = run.remaining()
-    if now.whole and (now.small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
-        outcome = last_word(search, PROVABLE_SHARE) if now.small else _on_trial(search)
-    elif now.timed and not now.whole and is_programmed(search) and not run.should_stop():
-        outcome = last_word(search, ENGINE_SHARE)
+    if now.whole and now.small and not run.should_stop():
+        outcome = last_word(search, PROVABLE_SHARE)
+    elif now.timed and is_programmed(search, now) and not run.should_stop():
+        outcome = _on_trial(search)
     if _is_final(outcome) or run.should_stop():
         return outcome
     if now.timed or (now.whole and run.time_limit is not None):
@@ -291,28 +270,25 @@ def _decompose(search: LocalSearch, share: float) -> bool:
 
 def _search_first(search: LocalSearch, now: Situation) -> bool:
     """Search before decomposition; whether annealing gained more than reinsertion."""
-    whole_share = BRIEF_SHARE if now.small else LONGER_SHARE
-    share = whole_share if now.whole else BRIEF_SHARE if now.undivided else TIGHT_SHARE if now.tight else LOCAL_SHARE
-    with search.run.share(share, UNTIMED_SECONDS):
+    annealed = now.shares.annealed if now.timed else 1.0
+    with search.run.share(now.shares.first, UNTIMED_SECONDS):
         if not now.undivided:
             most = min(FIRST_REINSERTION, REINSERTION_PER_OPERATOR * search.instance.operators)
             _reinsert(search, REINSERTION_SHARE, most)
         reinserted = search.makespan
-        if now.tight and math.isfinite(search.makespan) and not search.run.should_stop():
-            with search.run.share(FIRST_TIGHT_SHARE):
+        with search.run.share(annealed):
+            if now.tight and math.isfinite(search.makespan) and not search.run.should_stop():
                 search.anneal_round()  # without hub descent, which looks at every group alone and finds little room
-        else:
-            search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
-        if now.wide or now.tight:
+            else:
+                search_from(search, rounds=FIRST_ROUNDS if now.timed or now.whole else UNTIMED_ROUNDS)
+        if annealed < 1.0:
             _go_on(search, "cooling")
     return search.makespan < reinserted * (1.0 - TRIAL_GAIN)
 
 
 def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
     """Decompose, unless tabu search gains and that takes too long; whether there is no work left."""
-    share = FIRST_DECOMPOSITION_SHARE if now.whole or gaining else WIDE_SHARE if now.wide else DECOMPOSITION_SHARE
-    share = min(share, TIGHT_DECOMPOSITION_SHARE) if now.tight else share
-    share = min(share, LONGER_SHARE) if now.undivided or now.clashing else share
+    share = FIRST_DECOMPOSITION_SHARE if gaining else now.shares.decomposed
     left = search.run.remaining()
     if gaining and left is not None and CHAINS_SECONDS * search.instance.operators**2 > share * left:
         return True
@@ -321,14 +297,12 @@ def _decompose_next(search: LocalSearch, now: Situation, gaining: bool) -> bool:
 
 def _search_last(search: LocalSearch, now: Situation, settled: bool, annealed: bool) -> None:
     """Search until the time is up. Better plans help a decomposition that is not settled."""
-    run = search.run
-    mostly = now.whole or now.clashing or now.tight or (now.undivided and not settled)
-    share = WHOLE_LOCAL_SHARE if mostly else 1.0 if settled else 0.5
-    with run.share(share, UNTIMED_SECONDS):
+    run, shares = search.run, now.shares
+    with run.share(1.0 if settled and not now.whole else shares.last, UNTIMED_SECONDS):
         _reinsert(search, REINSERTION_SHARE if annealed or not now.undivided else 1.0)
-        if now.wide or now.tight:
-            with run.share(COOLING_SHARE if now.tight else WINDOWS_SHARE):
-                _go_on(search, "cooling" if now.tight else "reoptimise")
+        if shares.cooled:
+            with run.share(shares.cooled):
+                _go_on(search, "reoptimise" if now.wide and not now.tight else "cooling")
         search_from(search, rounds=None)
     if not run.should_stop():
         go_on_with(search.problem, "decompose", run)

@@ -30,8 +30,8 @@ from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
 from opweave.solvers.placement.backbone import Backbone, core_network
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.idle import around_core
-from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch, empty_search, ended, list_plans
-from opweave.solvers.placement.plans import fits, plan_of
+from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch, empty_search, list_plans
+from opweave.solvers.placement.plans import ended, fits, plan_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 

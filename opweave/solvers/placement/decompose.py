@@ -23,7 +23,6 @@ import numpy as np
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
@@ -44,7 +43,7 @@ from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_lengths import NO_MORE, Known, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -391,6 +390,4 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
-    if run.best is None:
-        return Outcome(run.termination(), reason=no_plan_found(problem))
-    return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+    return ended(problem, run)

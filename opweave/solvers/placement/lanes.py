@@ -16,8 +16,8 @@ from opweave.solvers.placement.local import (
     more_list_plans,
     search_from,
 )
-from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_tight, is_whole
+from opweave.solvers.placement.plans import ended
+from opweave.solvers.placement.situation import PROGRAMMED, UNDELAYED, is_close, is_tight, is_whole
 from opweave.solvers.registry import go_on_with, run_side_by_side
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -32,9 +32,6 @@ decided anew, while the other lane bounds; and seconds when there is no limit.""
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
 """Annealing rounds before a lane helps with the modules. They are few when plan and bound are close, because then only
 the proof is missing."""
-
-CLOSE = 0.02
-"""Relative gap below which plan and bound count as close."""
 
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
@@ -54,7 +51,8 @@ def search(problem: Placement, run: Run) -> Outcome:
     equal = search.instance.operators > 0 and not run.should_stop() and plan_equal_units(search)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
-            _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
+            run.take_in()
+            _anneal(search, FIRST_ROUNDS if is_close(run) else MORE_ROUNDS)
             wide = not equal and is_wide(search.arrays)
             if wide or (not equal and is_tight(search)):
                 cool_down(search)
@@ -63,7 +61,7 @@ def search(problem: Placement, run: Run) -> Outcome:
                 go_on_with(problem, "reoptimise", run)
     _decompose(search)
     _anneal(search)
-    return _ended(problem, run)
+    return ended(problem, run)
 
 
 def bound(problem: Placement, run: Run) -> Outcome:
@@ -77,7 +75,7 @@ def bound(problem: Placement, run: Run) -> Outcome:
             return outcome
     _decompose(search)
     _anneal(search)
-    return _ended(problem, run)
+    return ended(problem, run)
 
 
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
@@ -114,17 +112,6 @@ def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
         return
     search.consider_solution(search.run.best)
     search_from(search, rounds=UNTIMED_ROUNDS if rounds is None and search.run.time_limit is None else rounds)
-
-
-def _is_close(run: Run) -> bool:
-    """Whether the gap between the best plan and the bound is small."""
-    run.take_in()
-    known, bound = run.objective, run.bound
-    return known is not None and bound is not None and known - bound <= CLOSE * known
-
-
-def _ended(problem: Placement, run: Run) -> Outcome:
-    return Outcome(run.termination(), reason=None if run.best is not None else no_plan_found(problem))
 
 
 run_side_by_side(Placement.kind, "auto", lanes)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile, tee
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,10 +29,9 @@ from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_p
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
-from opweave.solvers.placement.bounds.windows import largest_module
-from opweave.solvers.placement.plans import fits, no_plan_found, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
-from opweave.solvers.registry import go_on_with, named_solver
+from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -233,13 +231,6 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     return ended(problem, run)
 
 
-def ended(problem: Placement, run: Run) -> Outcome:
-    """How a search ends that proves nothing."""
-    if run.best is None:
-        return Outcome(run.termination(), reason=no_plan_found(problem))
-    return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
-
-
 MOST_HUBS = 400
 LARGEST_GROUP = 4_000
 
@@ -326,77 +317,3 @@ def descend(
                 if value < best * (1 - 1e-12):
                     device, best, best_order, improved = candidate, value, order.copy(), True
     return best_order, device, best
-
-
-SMALL_MODULE = 20
-"""Operators of the largest module up to which decomposition comes first."""
-
-FIRST_SHARE, JOINED_SHARE = 0.9, 0.4
-"""Decomposition's share of the time left: usually, and where memory or a rule may join modules, so that their plans may
-not fit together."""
-
-TURN_SHARE = 0.45
-"""Share of that time for each turn of decomposition. In a shorter first turn, linear programs would leave no time for
-plans."""
-
-WORTH_GOING_ON = 0.0025
-"""Relative gain that a search must promise to get another turn (:meth:`Turn.promises`)."""
-
-
-@dataclass(eq=False)
-class Turn:
-    """A turn of a search that has just begun."""
-
-    run: Run
-    began: float = field(init=False)
-    left: float = field(init=False)
-    before: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began, self.left = self.run.elapsed(), self.run.remaining() or 0.0
-        self.before = float(self.run.objective or 0.0)
-
-    def promises(self) -> float:
-        """The relative gain in the time that was left, if the search kept the rate of its turn."""
-        gained = 1.0 - float(self.run.objective or 0.0) / self.before if self.before else 0.0
-        return self.left * gained / max(self.run.elapsed() - self.began, 1e-9)
-
-
-@runtime_checkable
-class Modules(Protocol):
-    """What a run keeps of decomposition."""
-
-    def fits(self) -> bool:
-        """Whether the modules' plans fit together."""
-
-    def is_mostly_settled(self) -> bool:
-        """Whether the lengths of at least half of the modules are known."""
-
-    def open(self) -> bool:
-        """Whether something is left to try."""
-
-
-def search_small_modules(search: LocalSearch) -> bool:
-    """Decompose if all modules are small, and go on while that gains. The run has a time limit.
-
-    Returns whether the modules' plans do not fit together, so that decomposition gives bounds, but no plans.
-    """
-    run, problem, instance = search.run, search.problem, search.instance
-    if largest_module(search.arrays) > SMALL_MODULE:
-        return False
-    held = int(instance.memory.sum()) + int(instance.parameter_bytes.sum())
-    joined = bool(problem.constraints) or bool((instance.capacity < held).any())
-    with run.share(JOINED_SHARE if joined else FIRST_SHARE):
-        go_on_with(problem, "decompose", run, briefly=True)
-        work = run.kept.get("decompose")
-        if not isinstance(work, Modules):
-            return False
-        fits = work.fits()
-        worth = fits and not run.should_stop()
-        while worth:
-            turn = Turn(run)
-            with run.share(1.0 if work.is_mostly_settled() else TURN_SHARE):
-                go_on_with(problem, "decompose", run)
-            worth = work.open() and not run.should_stop() and turn.promises() >= WORTH_GOING_ON
-    search.consider_solution(run.best)
-    return not fits

@@ -11,9 +11,10 @@ from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
+from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, run_plan
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,3 +166,10 @@ def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan)
 def no_plan_found(problem: Placement) -> str:
     """A sentence that says that a search found no plan, and which constraints may be the reason."""
     return f"no plan was found that respects {rules_in_the_way(problem)}"
+
+
+def ended(problem: Placement, run: Run) -> Outcome:
+    """How a search ends: because it has to stop, or because it has nothing left to try."""
+    over = run.closed() or run.should_stop()
+    reason = no_plan_found(problem) if run.best is None else None
+    return Outcome(run.termination() if over else Termination.BUDGET, reason=reason)

@@ -26,9 +26,9 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays
 from opweave.solvers.placement.cooling import contraction_of, cool_down, search_from_best
-from opweave.solvers.placement.local import LocalSearch, ended
+from opweave.solvers.placement.local import LocalSearch
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.reoptimisation.child import Times, Work
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run

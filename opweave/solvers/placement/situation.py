@@ -1,16 +1,19 @@
 """What decides how ``auto`` shares its time: the size and the shape of a placement, and what searches have found.
 
 Networks that are mostly one module gain little from decomposition, and wide networks gain most from slow searches.
+Small modules are decomposed before anything else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from opweave.solvers.placement.bounds.area import PRICES
 from opweave.solvers.placement.bounds.windows import is_wide, largest_module
 from opweave.solvers.placement.local import LocalSearch
-from opweave.solvers.registry import is_available
+from opweave.solvers.registry import go_on_with, is_available
+from opweave.solvers.run import Run
 
 CONSTRAINT_ENGINE = "cp-sat"
 
@@ -31,8 +34,47 @@ UNDELAYED = 300
 PROGRAMMED = 100
 """Operators up to which constraint programming, where it is installed, shares the time with local search."""
 
+PROGRAMMED_SECONDS = 2.0
+"""Least seconds that are left for it then."""
+
 WHOLE = 0.6
 """Share of operators in one module above which decomposition gains little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How ``auto`` shares its time among searches and decomposition.
+
+    Attributes
+    ----------
+    first, decomposed, last
+        Shares of the time left for the first search, for decomposition, and for the last search. Decomposition gets
+        what that leaves.
+    annealed
+        Share of the first search for what comes before its slow cooling; 1 for no cooling.
+    cooled
+        Share of the last search, after tabu search, for a slow cooling, or for windows that are decided anew.
+    """
+
+    first: float
+    annealed: float
+    decomposed: float
+    last: float
+    cooled: float
+
+
+PROVED = Shares(first=0.08, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.0)
+WHOLE_SHARES = Shares(first=0.12, annealed=1.0, decomposed=0.1, last=0.9, cooled=0.6)
+UNDIVIDED = Shares(first=0.08, annealed=1.0, decomposed=0.2, last=0.9, cooled=0.7)
+TIGHT = Shares(first=0.5, annealed=0.5, decomposed=0.4, last=0.9, cooled=0.7)
+EQUAL = Shares(first=0.3, annealed=1.0, decomposed=0.6, last=0.5, cooled=0.0)
+BEGUN = Shares(first=0.5, annealed=0.4, decomposed=0.2, last=0.9, cooled=0.5)
+WIDE = Shares(first=0.35, annealed=0.25, decomposed=0.7, last=0.6, cooled=0.9)
+DIVIDED = Shares(first=0.5, annealed=0.3, decomposed=0.5, last=0.7, cooled=0.5)
+"""The shares of every situation. Tabu search is far ahead of all others where most operators are in one module and
+there are no ports. Elsewhere, a slow cooling and rounds of annealing are ahead of each other by turns. Windows take
+longer on wide networks. Where modules that are planned alone seldom fit together, decomposition gives bounds, but few
+plans. Without a time limit, and on small problems, nothing is cooled slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +93,13 @@ class Situation:
         Local search ends with a slow cooling, and the last one with windows that are decided anew.
     undivided
         Tabu search is far ahead of all others.
-    clashing
-        Decomposition has searched small modules, and their plans do not fit together.
     tight
         No device holds everything, and there are no equal units that share its memory at a price. Then modules that are
         planned alone seldom fit together, so decomposition gives bounds, but few plans.
+    equal
+        The best plan is one of equal units, which leaves little to a slow cooling.
+    begun
+        All modules are small, and decomposition came first.
     """
 
     small: bool
@@ -63,12 +107,26 @@ class Situation:
     whole: bool
     wide: bool
     undivided: bool
-    clashing: bool
     tight: bool
+    equal: bool
+    begun: bool
+
+    @property
+    def shares(self) -> Shares:
+        """How the time is shared here."""
+        table = (
+            (self.whole, PROVED if self.small else WHOLE_SHARES),
+            (self.undivided, UNDIVIDED),
+            (self.tight, TIGHT),
+            (self.equal, EQUAL),
+            (self.begun, BEGUN),
+            (self.wide, WIDE),
+        )
+        return next((shares for holds, shares in table if holds), DIVIDED)
 
 
-def situation_of(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
-    """``equal`` says whether the best plan is one of equal units, which leaves little to a slow cooling."""
+def situation_of(search: LocalSearch, equal: bool, begun: bool) -> Situation:
+    """What is known once equal units have been planned; ``equal`` and ``begun`` as in :class:`Situation`."""
     small = search.instance.operators <= SMALL
     timed, whole = search.run.time_limit is not None and not small, is_whole(search)
     return Situation(
@@ -77,8 +135,9 @@ def situation_of(search: LocalSearch, equal: bool, clashing: bool) -> Situation:
         whole=whole,
         wide=timed and not whole and not equal and is_wide(search.arrays),
         undivided=timed and not whole and is_undivided(search),
-        clashing=clashing,
         tight=timed and not whole and not equal and is_tight(search),
+        equal=equal,
+        begun=begun,
     )
 
 
@@ -89,9 +148,11 @@ def is_tight(search: LocalSearch) -> bool:
     return bool((instance.capacity < held).all()) and PRICES not in search.run.kept
 
 
-def is_programmed(search: LocalSearch) -> bool:
-    """Whether constraint programming may improve the plan."""
-    return search.instance.operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE)
+def is_programmed(search: LocalSearch, now: Situation) -> bool:
+    """Whether constraint programming may improve the plan in the time that is left."""
+    left = search.run.remaining()
+    few = search.instance.operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE)
+    return (few or now.whole) and (left is None or left >= PROGRAMMED_SECONDS)
 
 
 def is_whole(search: LocalSearch) -> bool:
@@ -113,3 +174,90 @@ def is_undivided(search: LocalSearch) -> bool:
 def is_one_module(search: LocalSearch) -> bool:
     """Whether decomposition gains little, because most operators are in one module."""
     return largest_module(search.arrays) >= WHOLE * search.instance.operators
+
+
+SMALL_MODULE = 20
+"""Operators of the largest module up to which decomposition comes first."""
+
+FIRST_SHARE, JOINED_SHARE, SETTLING_SHARE = 0.6, 0.4, 0.8
+"""Decomposition's share of the time left: usually, and where memory or a rule may join modules, so that their plans may
+not fit together; and another share of what is left where plan and bound are close or most modules are settled."""
+
+TURN_SHARE = 0.45
+"""Share of that time for each turn of decomposition. In a shorter first turn, linear programs would leave no time for
+plans."""
+
+CLOSE = 0.02
+"""Relative gap below which plan and bound count as close."""
+
+WORTH_GOING_ON = 0.0025
+"""Relative gain that a search must promise to get another turn (:meth:`Turn.promises`)."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """A turn of a search that has just begun."""
+
+    run: Run
+    began: float = field(init=False)
+    left: float = field(init=False)
+    before: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began, self.left = self.run.elapsed(), self.run.remaining() or 0.0
+        self.before = float(self.run.objective or 0.0)
+
+    def promises(self) -> float:
+        """The relative gain in the time that was left, if the search kept the rate of its turn."""
+        gained = 1.0 - float(self.run.objective or 0.0) / self.before if self.before else 0.0
+        return self.left * gained / max(self.run.elapsed() - self.began, 1e-9)
+
+
+@runtime_checkable
+class Modules(Protocol):
+    """What a run keeps of decomposition."""
+
+    def fits(self) -> bool:
+        """Whether the modules' plans fit together."""
+
+    def is_mostly_settled(self) -> bool:
+        """Whether the lengths of at least half of the modules are known."""
+
+    def open(self) -> bool:
+        """Whether something is left to try."""
+
+
+def search_small_modules(search: LocalSearch) -> bool:
+    """Decompose if all modules are small, and go on while that gains. The run has a time limit.
+
+    Where no device holds everything, the modules' plans seldom fit together, so their bounds can wait.
+
+    Returns whether the modules are small, so that decomposition needs little more time.
+    """
+    run, problem, instance = search.run, search.problem, search.instance
+    if largest_module(search.arrays) > SMALL_MODULE:
+        return False
+    held = int(instance.memory.sum()) + int(instance.parameter_bytes.sum())
+    joined = bool(problem.constraints) or bool((instance.capacity < held).any())
+    with run.share(JOINED_SHARE if joined else FIRST_SHARE):
+        go_on_with(problem, "decompose", run, briefly=True)
+        work = run.kept.get("decompose")
+        if not isinstance(work, Modules):
+            return False
+        worth = work.fits() and not is_tight(search) and not run.should_stop()
+        while worth:
+            turn = Turn(run)
+            with run.share(1.0 if work.is_mostly_settled() else TURN_SHARE):
+                go_on_with(problem, "decompose", run)
+            worth = work.open() and not run.should_stop() and turn.promises() >= WORTH_GOING_ON
+    if work.fits() and (work.is_mostly_settled() or is_close(run)) and work.open() and not run.should_stop():
+        with run.share(SETTLING_SHARE):
+            go_on_with(problem, "decompose", run)
+    search.consider_solution(run.best)
+    return True
+
+
+def is_close(run: Run) -> bool:
+    """Whether the gap between the best plan and the bound is small, so that mainly the proof is missing."""
+    known, bound = run.objective, run.bound
+    return known is not None and bound is not None and known - bound <= CLOSE * known

@@ -10,7 +10,6 @@ import numpy as np
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
-from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import reach_of
@@ -20,7 +19,7 @@ from opweave.solvers.placement.insertion import heft
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.plans import no_plan_found, report
+from opweave.solvers.placement.plans import ended, report
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
@@ -69,7 +68,7 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
         report(instance, arrays, found.plan(), run)
     if found.proved and np.isfinite(found.makespan):
         run.proved(found.makespan, "module search")
-    return _ended(problem, run, over=False)
+    return ended(problem, run)
 
 
 @named_solver(
@@ -95,13 +94,13 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     low = _energetic(arrays, run)
     left = LAST_SECONDS if run.time_limit is None else run.remaining() or 0.0
     if run.objective is None or run.closed() or left == 0.0:
-        return _ended(problem, run, over=True)
+        return ended(problem, run)
     found = solve_intervals(arrays, float(run.objective), low, left, threads=run.threads)
     if found.device[0] >= 0:
         report(search.instance, arrays, found.plan(), run)
     # Constraint programming knows no memory: what it proves is its own length, not that of the plan found before.
     run.proved(found.makespan if found.proved else found.bound, "intervals")
-    return _ended(problem, run, over=run.should_stop())
+    return ended(problem, run)
 
 
 def _energetic(arrays: PlacementArrays, run: Run) -> float:
@@ -110,8 +109,3 @@ def _energetic(arrays: PlacementArrays, run: Run) -> float:
     low = energetic_at_best_prices(arrays, reach, finite_path(arrays, reach))
     run.proved(low * (1.0 - SUMMATION), "energetic")
     return low
-
-
-def _ended(problem: Placement, run: Run, *, over: bool) -> Outcome:
-    reason = no_plan_found(problem) if run.best is None else None
-    return Outcome(run.termination() if over or run.closed() else Termination.BUDGET, reason=reason)

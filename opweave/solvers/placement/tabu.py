@@ -13,14 +13,13 @@ from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import CountedPlan, counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
 from opweave.solvers.placement.earliest import earliest_first
 from opweave.solvers.placement.guided import MOST_COLUMNS, shares_of
 from opweave.solvers.placement.local import FIRST_ROUNDS_OVER, UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
-from opweave.solvers.placement.plans import Plan, no_plan_found
+from opweave.solvers.placement.plans import Plan, ended
 from opweave.solvers.placement.ranks import upward_rank
 from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked
@@ -174,6 +173,4 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     known = tabu_search(problem, run)
     if known is not None:
         known.go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
-    if run.best is None:
-        return Outcome(run.termination(), reason=no_plan_found(problem))
-    return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
+    return ended(problem, run)

@@ -306,7 +306,8 @@ def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
     search = empty_search(problem, run)
     list_plans(search)
     first = search.makespan
-    now = Situation(small=False, timed=True, whole=False, wide=True, undivided=False, clashing=False, tight=False)
+    names = ("small", "timed", "whole", "wide", "undivided", "tight", "equal", "begun")
+    now = Situation(**{name: name in ("timed", "wide") for name in names})
     auto._search_last(search, now, settled=True, annealed=False)
     assert "windows decided anew" in stages
     assert run.objective is not None
