@@ -21,6 +21,9 @@ logger = logging.getLogger("opweave")
 POOLS_SHARE = 0.6
 """Share of the time left for pools before an engine begins."""
 
+FIRST_SHARE = 0.25
+"""Share of the time for annealing before the linear program, which takes long where there are many storages."""
+
 ENGINE_STORAGES = 60
 """Most storages for which an engine is called."""
 
@@ -62,6 +65,8 @@ def _pools(problem: MemoryLayout, run: Run) -> Outcome:
     if pools.decide():
         reason = None if run.best is not None else "no assignment of the storages to pools can be laid out"
         return Outcome(run.termination(), infeasible=reason is not None, reason=reason)
+    with run.share(FIRST_SHARE):
+        pools.annealed.rounds()
     shares = pools.relax()
     if not run.should_stop():
         with run.share(POOLS_SHARE if len(instance) <= ENGINE_STORAGES else 1.0):
