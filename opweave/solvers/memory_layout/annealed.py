@@ -21,8 +21,8 @@ from opweave.solvers.run import Run
 FIRST_MOVES, MOST_MOVES = 100, 4_000
 """Moves of the first round and of the longest ones, per block."""
 
-CHUNKS = 8
-"""Chunks of a round, between which the time is checked."""
+CHUNKS, MOST_DRAWN = 8, 500_000
+"""Chunks of a round, between which the time is checked, and most moves of a chunk: their random numbers take memory."""
 
 PACE, PACE_MEETING = 3e-7, 3e-8
 """Assumed seconds of a move, and for each block that lives at the same time, before the first chunk is measured."""
@@ -92,7 +92,7 @@ class Annealed:
     def _moves_within(self, moves: int, chunks: int) -> int:
         """Moves of a chunk: fewer if time is short for all that are left."""
         left = self.run.remaining()
-        most = moves if left is None else int(left / (self._pace * chunks))
+        most = MOST_DRAWN if left is None else min(MOST_DRAWN, int(left / (self._pace * chunks)))
         return max(1, min(moves, most))
 
     def _scale(self) -> float:

@@ -25,7 +25,7 @@ DRAWS = 5
 MOST_MOVED = 16
 """Most blocks that one move may move."""
 
-MOST_MEETINGS = 4_000_000
+MOST_MEETINGS = 1_000_000
 """Most pairs of blocks that live at the same time with which layouts are annealed."""
 
 
