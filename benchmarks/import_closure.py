@@ -31,7 +31,7 @@ AT_MOST = {
     "batched_mapping": 64,
     "pipeline": 38,
     "slicing": 40,
-    "memory_layout": 30,
+    "memory_layout": 32,
     "serving_flow": 30,
 }
 """Largest number of files in the closure of a problem's ``auto``: lower it with every file that a plan can spare."""

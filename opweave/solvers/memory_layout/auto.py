@@ -21,8 +21,11 @@ logger = logging.getLogger("opweave")
 POOLS_SHARE = 0.6
 """Share of the time left for pools before an engine begins."""
 
+FIRST_SHARE = 0.25
+"""Share of the time for annealing before the linear program, which takes long where there are many storages."""
+
 ENGINE_STORAGES = 60
-"""Most storages for which an engine is called."""
+"""Most storages for which an engine is called, and for which the linear program comes first."""
 
 ENGINE_SECONDS = 10.0
 """Time for an engine if there is no time limit."""
@@ -62,6 +65,9 @@ def _pools(problem: MemoryLayout, run: Run) -> Outcome:
     if pools.decide():
         reason = None if run.best is not None else "no assignment of the storages to pools can be laid out"
         return Outcome(run.termination(), infeasible=reason is not None, reason=reason)
+    if len(instance) > ENGINE_STORAGES:
+        with run.share(FIRST_SHARE):
+            pools.annealed.rounds()
     shares = pools.relax()
     if not run.should_stop():
         with run.share(POOLS_SHARE if len(instance) <= ENGINE_STORAGES else 1.0):

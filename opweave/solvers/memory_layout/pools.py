@@ -3,8 +3,9 @@
 A layout keeps within a pool only if the live bytes do in every section, which is linear. The linear program's optimum
 is a lower bound. Rounded, it says which storages go where; each pool is then stacked. Where a pool cannot be stacked
 within its bytes, the storages that lose least by it move on to another pool. An engine finds a better assignment of
-whole storages; if that cannot be stacked, one that fills less of the pools. Local search forces single storages into a
-better pool and lets others make room.
+whole storages; if that cannot be stacked, one that fills less of the pools. Annealing then moves single storages
+between pools. For the arena, or where storages must share a pool, local search forces some into a better pool and lets
+others make room.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.memory_layout.annealed import Annealed
 from opweave.solvers.memory_layout.bounds.best import best_assignment, height_bound, prove_assignment
 from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.growing import stacked
@@ -99,6 +101,7 @@ class Pools:
         pairs = self.instance.team[self.instance.apart]
         self.apart = np.unique(pairs, axis=0) if len(pairs) else pairs.reshape(0, 2)
         self.noise = np.random.default_rng(run.seed)
+        self.annealed = Annealed(problem, run)
 
     def program(self, filled: float = 1.0) -> LinearProgram | None:
         """Shares of teams in pools, of which a part is filled, and heights if they count; None if it is too large."""
@@ -151,11 +154,14 @@ class Pools:
             self.run.proved(max(0.0, bound * (1.0 - SUMMATION)), source)
 
     def assign(self) -> None:
-        """Lay out the best assignment that an engine finds, and prove what no assignment can undercut."""
+        """Lay out the best assignment that an engine finds, and prove what no assignment can undercut.
+
+        Where annealing moves everything, its layouts are better than those of assignments that leave room.
+        """
         program, whole = self.program(), self.teams.allowed.size
         if program is None or not whole:
             return
-        for filled in FILLED:
+        for filled in FILLED[:1] if self.annealed.moves_all() else FILLED:
             tight = self.program(filled)
             shares = None if tight is None or self.run.should_stop() else best_assignment(tight, whole, self.run)
             if shares is None:
@@ -234,9 +240,10 @@ class Pools:
         return True
 
     def search(self, shares: FloatMatrix | None) -> None:
-        """Round the shares, then improve single storages as long as time is left."""
+        """Round the shares, then improve the layout as long as time is left: by annealing, or by single storages."""
         self.run.enter("pools")
-        self._settle(self._rounded(shares))
+        if not self.annealed.moves_all():
+            self._settle(self._rounded(shares))
         if shares is not None and not self.run.should_stop():
             self.assign()
         if self.run.best is None:
@@ -245,6 +252,11 @@ class Pools:
         rounds = 0
         while not self.run.should_stop() and (self.run.time_limit is not None or rounds < UNTIMED_ROUNDS):
             rounds += 1
+            if self.annealed.applies():
+                self.annealed.round()
+                if self.annealed.moves_all():
+                    continue
+                best = self._known()
             changed = self._forced(best)
             if changed is None:
                 return

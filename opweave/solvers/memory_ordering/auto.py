@@ -29,6 +29,10 @@ its cuts narrow the gap for seconds, while random moves gain little."""
 FIRST_SHARE, FIRST_SECONDS = 0.15, 5.0
 """Limits of a first search before the engine: share of the time left, and states when there is no time limit."""
 
+ENGINE_SECONDS = 4.0
+"""For the peak: least time left with which an engine begins. It may take half a second to start, and gets half of the
+time if it makes no progress; the search over states makes more of two seconds."""
+
 QUICK_STATES, QUICK_KICKS = 3_000, 20
 """Limits for the total: of a first search, which settles narrow graphs, and of local search before it."""
 
@@ -63,6 +67,9 @@ def _minimise_peak(problem: MemoryOrdering, run: Run, most_states: int) -> Outco
             pass
         if peaks.settled():
             return peaks.outcome()
+        left = run.remaining()
+        if left is not None and left < ENGINE_SECONDS:
+            return peaks.finish(most_states)
         outcome = run_while_it_helps(engine, problem, run)
         if outcome.infeasible:
             return outcome

@@ -42,9 +42,6 @@ HURRIED_SHARE = 0.9
 GAIN = 0.001
 """Relative improvement of the latency below which a slice counts as without gain."""
 
-GENETIC_SHARE = 0.25
-"""Share of the time left for generations if memory is limited: they cross regions that annealing does not."""
-
 BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 """For the bounds: share of the time limit, and seconds without one."""
 
@@ -80,7 +77,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     bounded, steps = bounding(problem, search.instance), cell_steps(run)
     known = quick_bounds(bounded, run)
     if run.time_limit is not None:
-        _first_search(problem, search, run)
+        _first_search(search, run)
     if known is not None:
         with run.share(BOUND_SHARE, BOUND_SECONDS):
             prove_more(bounded, *known, run, steps)
@@ -112,8 +109,8 @@ def _engine(problem: Slicing, cuts: int) -> str:
     return "cp-sat" if cuts <= CP_CUTS and is_available(problem, "cp-sat") else ENGINE
 
 
-def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
-    """Anneal in slices while they improve the plan, and run generations if memory is limited."""
+def _first_search(search: LocalSearch, run: Run) -> None:
+    """Anneal in slices while they improve the plan."""
     assert run.time_limit is not None
     limited = is_limited(search.arrays)
     hurried = limited and search.longest() > MOST_SHARE * run.time_limit
@@ -129,7 +126,3 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
             known is not None and run.objective is not None and run.objective > known * (1 - GAIN)
         ):
             break
-    if limited and not hurried and not run.should_stop():
-        with run.share(GENETIC_SHARE):
-            find_solver(problem, "genetic").run(problem, run)
-        search.adopt()

@@ -30,6 +30,11 @@ from opweave.solvers.slicing.plans import Plan, judged, report, running_order
 CHUNKS = 8
 """Chunks of a round, between which the time is checked."""
 
+SOFT = 1e-5
+"""What a byte over memory costs in a round's first chunk, as a share of what it costs in the last one, once a plan
+fits. At first, a device that holds twice as much as it has then costs a tenth of the latency, so that a round passes
+through plans that do not fit."""
+
 MOVES_PER_OPERATOR = 3_000
 MOST_MOVES = 400_000
 LEAST_MOVES = 2_000
@@ -128,7 +133,7 @@ class LocalSearch:
         hottest = FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds
         span = Span(self.instance.first, self.instance.first + movable)
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
-        penalty = self._penalty(origin)
+        penalty, soft = self._penalty(origin), 1.0 if self.best is None else SOFT
         improved = False
         for chunk in range(CHUNKS):
             if self.run.should_stop():
@@ -139,7 +144,7 @@ class LocalSearch:
             found = anneal.sized(60 * moves * len(self.instance.devices))(
                 self.arrays,
                 span,
-                penalty,
+                penalty * soft ** (1.0 - chunk / (CHUNKS - 1)),
                 rng.random((moves, DRAWS)),
                 hottest * (1.0 - (chunk + np.arange(moves) / moves) / CHUNKS),
                 self.run.halt,

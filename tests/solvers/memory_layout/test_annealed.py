@@ -1,0 +1,125 @@
+"""Annealing of layouts in several pools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import opweave as ow
+from opweave.formulations.memory_layout.instance import lower
+from opweave.problems.arrays import NO_LIMIT
+from opweave.problems.memory_layout.spec import Layout
+from opweave.solvers.memory_layout.annealed import Annealed
+from opweave.solvers.memory_layout.displacing import DRAWS, blocks_of, displace
+from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
+from opweave.solvers.memory_layout.plans import contradiction, report, seconds_of
+from opweave.solvers.run import Run, never
+from tests.oracles.memory_layout import best_layout
+from tests.strategies.memory_layout import memory_layouts
+
+
+def small(count: int, seed: int, fast: int = 20) -> ow.MemoryLayout:
+    """Storages of 1 to 12 bytes in a fast pool of a few bytes, one with twice as many, and a slow one without limit."""
+    rng = np.random.default_rng(seed)
+    begins, sizes, traffics = rng.integers(0, count, count), rng.integers(1, 13, count), rng.integers(1, 200, count)
+    lifetimes = [
+        ow.Lifetime(id=f"s{k}", begin=int(begin), end=int(begin) + 1 + k % 5, bytes=int(size), traffic=int(traffic))
+        for k, (begin, size, traffic) in enumerate(zip(begins, sizes, traffics, strict=True))
+    ]
+    pools = [
+        ow.Pool(name="fast", bytes=fast, alignment=2, speed=64.0),
+        ow.Pool(name="medium", bytes=2 * fast, speed=16.0),
+        ow.Pool(name="slow", speed=2.0),
+    ]
+    return ow.MemoryLayout(lifetimes=lifetimes, pools=pools, objective="traffic")
+
+
+def begun(problem: ow.MemoryLayout, seed: int = 0) -> Run:
+    """A run that knows one layout: the storages in the order in which they are listed, each into the first gap."""
+    run, instance = Run(time_limit=None, seed=seed), lower(problem)
+    places = place(instance, np.arange(len(instance)), FIRST_GAP)
+    assert places is not None
+    assert report(problem, instance, places, run)
+    return run
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_change_that_a_move_reports_is_the_change_of_the_objective(seed: int) -> None:
+    problem = small(24, seed)
+    instance = lower(problem)
+    blocks, start = blocks_of(instance), place(instance, np.arange(24), FIRST_GAP)
+    assert blocks is not None
+    assert start is not None
+    rng, pool, offset = np.random.default_rng(seed), start.pool.copy(), start.offset.copy()
+    best_pool, best_offset = pool.copy(), offset.copy()
+    gain = displace.plain(
+        blocks, rng.random((3_000, DRAWS)), np.linspace(20.0, 0.0, 3_000), never(), pool, offset, best_pool, best_offset
+    )
+    best = Places(best_offset, best_pool)
+    assert gain < 0.0
+    assert seconds_of(instance, best) == pytest.approx(seconds_of(instance, start) + gain)
+
+
+@settings(max_examples=60)
+@given(problem=memory_layouts(most=6, pools=3))
+def test_the_referee_accepts_what_annealing_makes(problem: ow.MemoryLayout) -> None:
+    """With teams, pairs that stand apart, given offsets and alignments; never better than the best of all layouts."""
+    if problem.objective != "traffic":
+        return
+    instance = lower(problem)
+    places = None if contradiction(instance) else place(instance, np.arange(len(instance)), FIRST_GAP)
+    if places is None:
+        return
+    run = Run(time_limit=None, seed=1)
+    report(problem, instance, places, run)
+    annealed, before = Annealed(problem, run), run.objective
+    for _ in range(3):
+        annealed.round()
+    assert isinstance(run.best, Layout)
+    judged, least = problem.evaluate(run.best), best_layout(problem)[0]
+    assert judged.feasible
+    assert before is not None
+    assert judged.objective is not None
+    assert least is not None
+    assert least - 1e-9 <= judged.objective <= before + 1e-9
+
+
+def test_what_stands_in_the_way_makes_room() -> None:
+    """The fast pool holds one of the two; the busier one, which comes second, drives the other out."""
+    lifetimes = [ow.Lifetime(id=name, begin=0, end=1, bytes=8, traffic=n) for name, n in (("idle", 1), ("busy", 9))]
+    pools = [ow.Pool(name="fast", bytes=10, speed=9.0), ow.Pool(name="slow", speed=1.0)]
+    problem = ow.MemoryLayout(lifetimes=lifetimes, pools=pools, objective="traffic")
+    run = begun(problem)
+    assert run.objective == pytest.approx(1 / 9 + 9)
+    Annealed(problem, run).rounds()
+    assert run.objective == pytest.approx(9 / 9 + 1)
+
+
+def test_blocks_that_share_a_pool_or_have_an_offset_stay() -> None:
+    problem = small(10, 3)
+    held = problem.model_copy(update={"fixed": {"s0": 0}, "together": (("s1", "s2"),)})
+    blocks = blocks_of(lower(held))
+    assert blocks is not None
+    assert blocks.moves.tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
+    assert not Annealed(held, begun(held)).moves_all()
+    assert Annealed(problem, begun(problem)).moves_all()
+
+
+def test_an_arena_is_not_annealed() -> None:
+    problem = small(10, 3).model_copy(update={"objective": "arena"})
+    run = begun(problem)
+    before = run.best
+    Annealed(problem, run).round()
+    assert run.best is before
+
+
+def test_the_same_seed_gives_the_same_layout() -> None:
+    problem = small(30, 5)
+    found = []
+    for _ in range(2):
+        run = begun(problem, seed=7)
+        Annealed(problem, run).rounds()
+        found.append(run.best)
+    assert found[0] == found[1]
+    assert lower(problem).capacity[-1] == NO_LIMIT
