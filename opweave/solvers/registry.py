@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
@@ -14,12 +14,14 @@ from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, 
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
-from opweave.problems.rows import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.side_by_side.lane import Lanes
+
+if TYPE_CHECKING:
+    from opweave.problems.rows import Rows
+    from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
@@ -263,7 +265,7 @@ def _load_default(kind: str) -> None:
     with WholeImports():
         load_plugins()
         _load_own(kind, "default")
-        importlib.import_module("opweave.solvers.extended").extend_plans(kind)
+        importlib.import_module("opweave.solvers.extending").extend_plans(kind)
 
 
 def _load_own(kind: str | None, *modules: str) -> None:
@@ -272,6 +274,12 @@ def _load_own(kind: str | None, *modules: str) -> None:
         for module in modules or ("default", "registered"):
             if kind in (None, each):
                 importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.{module}")
+
+
+def load_beside(problem: type[Problem[Any, Any]], module: str) -> None:
+    """Import a module of that name beside the solvers of those of opweave's problems that a class is one of."""
+    for kind in {base.kind for base in problem.__mro__ if issubclass(base, Problem)}.intersection(_KINDS):
+        _load_own(kind, module)
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -311,6 +319,8 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     >>> next(row.options for row in list_solvers("slicing") if row.name == "chain")
     {'grid': 'number of equal shares to hand out to the devices; 0 for as many as fit the number of devices'}
     """
+    from opweave.problems.rows import Rows
+
     _load()
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     if kind is not None and kind not in Problem.kinds():
