@@ -73,6 +73,7 @@ from opweave.problems.limits import Limits
 from opweave.problems.problem import Problem
 from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.rows import Rows
 from opweave.problems.shown import shown_by
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
@@ -145,7 +146,6 @@ if TYPE_CHECKING:
     from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
     from opweave.problems.placement.spec import Placement, Schedule, Transfer
-    from opweave.problems.rows import Rows
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
     from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
     from opweave.solvers.compiling.warm import Warmed, warm
@@ -322,7 +322,6 @@ _HOMES = {
     "problems.ordered_layout": ("OrderedLayout", "OrderedOffsets"),
     "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),
     "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
-    "problems.rows": ("Rows",),
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
     "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
     "solvers.compiling.warm": ("Warmed", "warm"),

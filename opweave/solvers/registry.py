@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
@@ -14,14 +14,12 @@ from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, 
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
+from opweave.problems.rows import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
-
-if TYPE_CHECKING:
-    from opweave.problems.rows import Rows
-    from opweave.solvers.side_by_side.lane import Lanes
+from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
@@ -218,7 +216,7 @@ def register_solver(solver: Solver) -> Solver:
     """
     if not isinstance(solver, Solver):
         raise InvalidInputError(f"a solver is an instance of Solver, not of {type(solver).__name__}")
-    _load_own(solver.problem)
+    load_own(solver.problem)
     taken = _SOLVERS.get((solver.problem, solver.name))
     if taken is not None and _home(taken).startswith("opweave.") and not _home(solver).startswith("opweave."):
         raise InvalidInputError(f"opweave has a solver {solver.name!r} for {solver.problem}; choose another name")
@@ -250,7 +248,7 @@ def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
         load_plugins()
-        _load_own(kind)
+        load_own(kind)
         generic = importlib.import_module("opweave.solvers.generic")
         generic.load_packages()
     for each in Problem.kinds() if kind is None else [kind]:
@@ -264,22 +262,16 @@ def _load_default(kind: str) -> None:
         return
     with WholeImports():
         load_plugins()
-        _load_own(kind, "default")
+        load_own(kind, "default")
         importlib.import_module("opweave.solvers.extending").extend_plans(kind)
 
 
-def _load_own(kind: str | None, *modules: str) -> None:
-    """Import opweave's own solvers of one problem kind, or of all kinds: the default ones first, then the others."""
+def load_own(kind: str | None, *modules: str) -> None:
+    """Import modules beside opweave's solvers of one kind, or of all; unless named, the solvers, default ones first."""
     for each in _KINDS:
         for module in modules or ("default", "registered"):
             if kind in (None, each):
                 importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.{module}")
-
-
-def load_beside(problem: type[Problem[Any, Any]], module: str) -> None:
-    """Import a module of that name beside the solvers of those of opweave's problems that a class is one of."""
-    for kind in {base.kind for base in problem.__mro__ if issubclass(base, Problem)}.intersection(_KINDS):
-        _load_own(kind, module)
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -319,8 +311,6 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     >>> next(row.options for row in list_solvers("slicing") if row.name == "chain")
     {'grid': 'number of equal shares to hand out to the devices; 0 for as many as fit the number of devices'}
     """
-    from opweave.problems.rows import Rows
-
     _load()
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     if kind is not None and kind not in Problem.kinds():

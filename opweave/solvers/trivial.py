@@ -14,7 +14,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.problem import Problem
-from opweave.solvers.registry import load_beside
+from opweave.solvers.registry import load_own
 from opweave.solvers.rounding import SUMMATION
 
 
@@ -38,7 +38,8 @@ def trivial_bound(problem: Problem[Any, Any]) -> int | float | None:
     >>> trivial_bound(MemoryOrdering(graph=graph))
     7
     """
-    load_beside(type(problem), "trivial")
+    for kind in {base.kind for base in type(problem).__mro__ if issubclass(base, Problem)}:
+        load_own(kind, "trivial")
     bound = trivial_bound.dispatch(type(problem))
     return None if bound is trivial_bound.dispatch(object) else bound(problem)
 
