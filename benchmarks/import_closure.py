@@ -26,13 +26,13 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
 TOOL = "opweave.solvers.compiling."
 AT_MOST = {
-    "memory_ordering": 36,
+    "memory_ordering": 30,
     "placement": 47,
-    "batched_mapping": 64,
-    "pipeline": 38,
+    "batched_mapping": 59,
+    "pipeline": 37,
     "slicing": 40,
     "memory_layout": 32,
-    "serving_flow": 30,
+    "serving_flow": 18,
 }
 """Largest number of files in the closure of a problem's ``auto``: lower it with every file that a plan can spare."""
 

@@ -45,8 +45,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from opweave import interrupts as _interrupts  # noqa: F401  (before what takes long to import)
-from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
     Colocate,
     Constraint,
@@ -58,7 +56,6 @@ from opweave.problems.constraints import (
     Separate,
     Share,
 )
-from opweave.problems.costs import Calibration, Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
@@ -72,20 +69,12 @@ from opweave.problems.errors import (
     UnsupportedFeatureError,
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.layout_of import layout_of
 from opweave.problems.limits import Limits
-from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
-from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.rows import Rows
-from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
 from opweave.problems.shown import shown_by
-from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
@@ -148,6 +137,17 @@ if TYPE_CHECKING:
     from opweave.formulations.formulation import Formulation, register_formulation
     from opweave.formulations.modeling.linear import Linear
     from opweave.formulations.modeling.model import LinearModel
+    from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
+    from opweave.problems.cluster import Cluster, Device
+    from opweave.problems.costs import Calibration, Costs, Efficiency
+    from opweave.problems.layout_of import layout_of
+    from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
+    from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+    from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
+    from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+    from opweave.problems.placement.spec import Placement, Schedule, Transfer
+    from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
+    from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
     from opweave.solvers.compiling.warm import Warmed, warm
     from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
     from opweave.solvers.engines.listed import FormulationInfo, list_formulations
@@ -313,6 +313,17 @@ _HOMES = {
     "formulations.formulation": ("Formulation", "register_formulation"),
     "formulations.modeling.linear": ("Linear",),
     "formulations.modeling.model": ("LinearModel",),
+    "problems.batched_mapping.spec": ("Batch", "BatchedMapping", "BatchedSchedule", "BatchTransfer"),
+    "problems.cluster": ("Cluster", "Device"),
+    "problems.costs": ("Calibration", "Costs", "Efficiency"),
+    "problems.layout_of": ("layout_of",),
+    "problems.memory_layout.spec": ("Layout", "Lifetime", "MemoryLayout", "Pool"),
+    "problems.memory_ordering.spec": ("MemoryOrdering", "Ordering"),
+    "problems.ordered_layout": ("OrderedLayout", "OrderedOffsets"),
+    "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),
+    "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
+    "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
+    "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
     "solvers.compiling.warm": ("Warmed", "warm"),
     "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
     "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
@@ -325,24 +336,28 @@ _HOMES = {
     "solvers.questions.sweep": ("Sweep", "sweep"),
     "solvers.slicing.pareto": ("pareto_front",),
 }
-"""Names that solving does not need, by the modules that they are imported from on first use."""
+"""Names that not every solve needs, by the modules that they are imported from on first use."""
 
 _LAYERS = ("adapters", "formulations", "problems", "solvers")
 
 
 def __getattr__(name: str) -> object:
-    """Import what solving does not need on first use, so that ``import opweave`` stays fast."""
+    """Import what not every solve needs on first use, so that ``import opweave`` stays fast."""
     if name in _LAZY:
         return importlib.import_module(f"opweave.adapters.{name}")
     if name in _LAYERS:
         return importlib.import_module(f"opweave.{name}")
     for module, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"opweave.{module}"), name)
+            found = globals()[name] = getattr(importlib.import_module(f"opweave.{module}"), name)  # asked for once
+            return found
     for namespace in () if name.startswith("_") else _NAMESPACES:
         home = importlib.import_module(f"opweave.adapters.{namespace}")
         if name in home.__all__:
             return getattr(home, name)
+    if name == "__all__":  # ``from opweave import *`` asks for it first, and then takes the names that are here
+        for module, names in _HOMES.items():
+            globals().update((each, __getattr__(each)) for each in names if module.startswith("problems."))
     hint = "" if name.startswith("_") else did_you_mean(name, _PUBLIC)  # tools ask for such names, people do not
     raise AttributeError(f"module 'opweave' has no attribute {name!r}{hint}")
 

@@ -92,10 +92,47 @@ print([kind.__name__ for kind in every(Spec) if kind.__pydantic_complete__])
 """Names the specs whose validators an import has built."""
 
 
+def printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def test_importing_builds_no_validators_of_data() -> None:
-    """Each takes milliseconds; pydantic builds that of the generic class itself where it gets its parameters."""
-    done = subprocess.run([sys.executable, "-c", BUILT], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() in ("[]", "['Problem']")
+    """Each takes milliseconds."""
+    assert printed(BUILT) == "[]"
+
+
+def test_a_solve_imports_one_problem_and_no_helpers() -> None:
+    code = """
+import sys, opweave as ow
+graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=4)], operators=[ow.Operator(id="p", outputs=["x"])])
+assert ow.solve(ow.MemoryOrdering(graph)).verified
+print([name for name in sys.modules if "spec" in name and ".problems." in name or "side_by_side.lead" in name])
+"""
+    assert printed(code) == "['opweave.problems.spec', 'opweave.problems.memory_ordering.spec']"
+
+
+def test_a_star_import_has_problems_and_solve() -> None:
+    assert printed("from opweave import *; print(Placement.kind, Schedule.kind, solve.__name__)").split() == [
+        "placement",
+        "schedule",
+        "solve",
+    ]
+
+
+def test_all_kinds_are_known_whatever_was_imported() -> None:
+    code = "import opweave as ow; {}; print(list(ow.Problem.kinds()), 'stages' in ow.Solution.kinds())"
+    assert printed(code.format("ow.Placement")) == printed(code.format("pass"))
+    assert "'slicing'] True" in printed(code.format("pass"))
+
+
+def test_a_solution_of_ones_own_may_have_a_word_of_opweaves() -> None:
+    code = """
+import opweave as ow
+class Layout(ow.Solution):
+    rows: int
+print(ow.Solution.kinds()["layout"] is Layout)
+"""
+    assert printed(code) == "True"
 
 
 def test_importing_loads_no_framework_and_no_display() -> None:

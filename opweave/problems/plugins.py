@@ -21,11 +21,13 @@ import logging
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger("opweave")
 
@@ -49,6 +51,8 @@ def load_plugins(group: str = GROUP, register: Callable[[Any], object] = _as_imp
     register
         Receives each object; raises an exception if it is not what the group holds.
     """
+    from importlib.metadata import entry_points  # ``import opweave`` does without it
+
     for point in entry_points(group=group) if _is_extended() else ():
         try:
             register(point.load())
@@ -63,6 +67,8 @@ def _is_extended() -> bool:
 
     To look for a word takes a third of the time in which all entry points of a hundred packages are read.
     """
+    from importlib.metadata import distributions
+
     return any(f"[{GROUP}" in (package.read_text("entry_points.txt") or "") for package in distributions())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
@@ -14,6 +14,7 @@ from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.looks import Bare, brief, changed_fields
+from opweave.problems.own import with_own
 from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
 from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
@@ -50,6 +51,17 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
 
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()
+
+    if not TYPE_CHECKING:  # only type checkers use the types
+
+        def __class_getitem__(cls, types: object) -> type[Problem]:
+            """The class itself: none of its fields depends on the types, and pydantic would make a class of each."""
+            return cls if cls is Problem else super().__class_getitem__(types)
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, type[Tagged]]:
+        """Known classes of problems by their ``kind``."""
+        return with_own(cls._family)
 
     @field_validator("graph", mode="before")
     @classmethod

@@ -14,7 +14,7 @@ from pydantic_core.core_schema import ErrorType
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.words import did_you_mean
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 _NEEDED = {
     "int_type": "should be a whole number",
@@ -83,7 +83,11 @@ def plain(text: str) -> str:
     >>> plain("two\nlines")
     'two\\nlines'
     """
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape", "backslashreplace").decode("ascii"), text)
+    return re.sub(_CONTROL, _escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 def sentences(error: ValidationError, data: object = None) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.looks import Bare
+from opweave.problems.own import with_own
 from opweave.problems.shown import HasHtml, ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
@@ -20,6 +21,11 @@ TIME_TOLERANCE = 1e-9
 
 class Solution(ShownInNotebooks, Tagged):
     """A decision in the problem's own terms; each problem has a subclass."""
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, type[Tagged]]:
+        """Known classes of solutions by their ``kind``."""
+        return with_own(cls._family)
 
 
 class Details(Spec):

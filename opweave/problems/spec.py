@@ -333,7 +333,8 @@ class Tagged(Spec):
         if Tagged in cls.__bases__:
             cls._family = {}
         elif not isabstract(cls):  # neither the base class of a family nor an abstract class can be read back
-            cls._family[cls.kind] = cls
+            later = cls._family.get(cls.kind) if cls.__module__.startswith("opweave.") else None
+            cls._family[cls.kind] = later or cls  # a user's class counts, whichever of the two is imported first
 
     @classmethod
     def kinds(cls) -> Mapping[str, type[Tagged]]:

@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.cluster import Cluster
-from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.moments import explained_first
 from opweave.problems.shown import HasHtml
 from opweave.problems.words import counted
+
+if TYPE_CHECKING:
+    from opweave.problems.cluster import Cluster
+    from opweave.problems.graph import OpGraph
 
 ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
 

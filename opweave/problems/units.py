@@ -17,7 +17,7 @@ TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each unit is 1,024 times the previous one."""
 
-_BITS = re.compile(r"([KMGTP]i?)b|([kKMGTPmgtp]?i?)(?:[bB][iI][tT][sS]?)")
+_BITS = r"([KMGTP]i?)b|([kKMGTPmgtp]?i?)(?:[bB][iI][tT][sS]?)"
 """A unit of bits, with its prefix."""
 
 _BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
@@ -136,7 +136,7 @@ def parse_bytes(text: str) -> int:
     (6291456, 1500000000, 4096)
     """
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
-    in_bits = _BITS.fullmatch(found[2]) if found else None
+    in_bits = re.fullmatch(_BITS, found[2]) if found else None
     if found is not None and in_bits is not None:
         unit = f"{in_bits[1] or in_bits[2]}B"
         raise InvalidInputError(
@@ -174,8 +174,8 @@ def read_size(text: str) -> int:
 _PREFIXES = {"": 1.0} | {letter: 1000.0 ** (power + 1) for power, letter in enumerate("kMGTPE")}
 _PREFIXES |= {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")} | {"K": 1000.0}
 _NUMBER = r"\s*(\d{1,20}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,2})?)\s*([kKMGTPE]i?|)"
-_OPERATIONS = re.compile(_NUMBER + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*", re.ASCII)
-_BYTES_OR_BITS = re.compile(_NUMBER + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*", re.ASCII)
+_OPERATIONS = _NUMBER + r"(?i:FLOPS?|OPS?)(?i:/s|ps)?\s*"
+_BYTES_OR_BITS = _NUMBER + r"(B|Bytes?|bytes?|bits?|b)(/s|ps)\s*"
 
 
 def read_operations(text: str) -> float:
@@ -191,7 +191,7 @@ def read_operations(text: str) -> float:
     >>> read_operations("40 GFLOP/s"), read_operations("1.5 TFLOPS")
     (40000000000.0, 1500000000000.0)
     """
-    found = _OPERATIONS.fullmatch(text)
+    found = re.fullmatch(_OPERATIONS, text, re.ASCII)
     if found is None:
         raise InvalidInputError(f"{text!r:.60} is no number of operations; write it as '40 GFLOP/s' or 40e9")
     return float(found[1]) * _PREFIXES[found[2]]
@@ -210,7 +210,7 @@ def read_rate(text: str) -> float:
     >>> read_rate("10 Gbit/s"), read_rate("5 GB/s"), read_rate("100 Mbps")
     (1250000000.0, 5000000000.0, 12500000.0)
     """
-    found = _BYTES_OR_BITS.fullmatch(text)
+    found = re.fullmatch(_BYTES_OR_BITS, text, re.ASCII)
     if found is None:
         raise InvalidInputError(f"{text!r:.60} is no rate; write it as '10 Gbit/s', '5 GB/s' or 5e9")
     if found[3] == "b" and found[4] == "/s":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 
@@ -43,6 +42,8 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     >>> did_you_mean("memory", ["memory", "memory_bytes"])  # a word that is known elsewhere, but wrong here
     "; did you mean 'memory_bytes'?"
     """
+    import difflib  # few programs make mistakes
+
     by_lower = {name.lower(): name for name, _ in zip(known, range(MOST_COMPARED), strict=False) if name != word}
     near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -17,12 +17,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
-from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
+from opweave.formulations.expressions import expressible
 from opweave.problems.constraints import Constraint, Pin
 from opweave.problems.errors import (
     EngineError,
@@ -40,18 +39,15 @@ from opweave.solvers.engines.device_rules import allowed_devices, simple_ways
 from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
 from opweave.solvers.narrowing.runs import narrower_run
 from opweave.solvers.registry import (
-    Feature,
     Solver,
     find_solver,
     go_on_with,
     is_available,
     load_solvers,
-    register,
-    registered,
 )
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.alone import run_solver
 from opweave.solvers.side_by_side.exchange import Found
-from opweave.solvers.side_by_side.lead import run_solver
 
 logger = logging.getLogger("opweave")
 
@@ -80,24 +76,8 @@ ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
 EVOLUTION = "pymoo"
 
 
-def extend_plans(kind: str) -> None:
-    """Let engines and the referee honour what the searches of a problem's default solvers do not support."""
-    for solver in registered(kind):
-        if solver.kind == "plan" and VIOLATIONS not in solver.supports:
-            register(
-                replace(
-                    solver,
-                    run=partial(_solve, solver),
-                    features=solver.features | {Feature.EXTEND},
-                    supports=(*solver.supports, MODEL, VIOLATIONS),
-                )
-            )
-
-
-def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
-    """Run a default solver, and engines after it if there are rules or rows that it does not understand."""
-    if run.extend is None and not plan.beyond(problem):
-        return plan.run(problem, run)
+def solve_extended(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run a default solver, and engines after it, because there are rules or rows that it does not understand."""
     searches = _Searches(plan, problem, run, plan.beyond(problem))
     outcome, found = searches.relaxed()
     if outcome.infeasible or run.closed() or run.should_stop():

@@ -16,7 +16,7 @@ from opweave.problems.result import Termination
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.extended import extend_plans
+from opweave.solvers.extending import extend_plans
 from opweave.solvers.registry import Feature, Solver, register, register_solver, registered
 from opweave.solvers.run import Outcome, Run
 

@@ -216,7 +216,7 @@ def register_solver(solver: Solver) -> Solver:
     """
     if not isinstance(solver, Solver):
         raise InvalidInputError(f"a solver is an instance of Solver, not of {type(solver).__name__}")
-    _load_own(solver.problem)
+    load_own(solver.problem)
     taken = _SOLVERS.get((solver.problem, solver.name))
     if taken is not None and _home(taken).startswith("opweave.") and not _home(solver).startswith("opweave."):
         raise InvalidInputError(f"opweave has a solver {solver.name!r} for {solver.problem}; choose another name")
@@ -248,7 +248,7 @@ def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
         load_plugins()
-        _load_own(kind)
+        load_own(kind)
         generic = importlib.import_module("opweave.solvers.generic")
         generic.load_packages()
     for each in Problem.kinds() if kind is None else [kind]:
@@ -262,12 +262,12 @@ def _load_default(kind: str) -> None:
         return
     with WholeImports():
         load_plugins()
-        _load_own(kind, "default")
-        importlib.import_module("opweave.solvers.extended").extend_plans(kind)
+        load_own(kind, "default")
+        importlib.import_module("opweave.solvers.extending").extend_plans(kind)
 
 
-def _load_own(kind: str | None, *modules: str) -> None:
-    """Import opweave's own solvers of one problem kind, or of all kinds: the default ones first, then the others."""
+def load_own(kind: str | None, *modules: str) -> None:
+    """Import modules beside opweave's solvers of one kind, or of all; unless named, the solvers, default ones first."""
     for each in _KINDS:
         for module in modules or ("default", "registered"):
             if kind in (None, each):

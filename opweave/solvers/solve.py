@@ -33,8 +33,7 @@ from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
-from opweave.solvers.side_by_side.lead import run_solver
-from opweave.solvers.side_by_side.ready import READY
+from opweave.solvers.side_by_side.alone import run_solver, start_helpers
 from opweave.solvers.verdict import Referee, judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
@@ -197,8 +196,8 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) 
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     chosen = None
     try:
-        if name == "auto" and run.executor is None:
-            READY.prepare(problem.kind, range(1, run.threads))  # they import while this process does, too
+        if name == "auto":
+            start_helpers(problem.kind, run)
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)

@@ -58,6 +58,14 @@ def test_it_counts_what_must_be_there_by_hand() -> None:
     assert trivial_bound(ow.MemoryOrdering(graph=graph, objective="total", outputs="excluded")) == 17 + 7
 
 
+def test_a_subclass_has_the_bound_of_its_parent() -> None:
+    class Ours(ow.MemoryOrdering):
+        pass
+
+    graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=3)], operators=[ow.Operator(id="p", outputs=["x"])])
+    assert trivial_bound(Ours(graph=graph)) == 3
+
+
 def test_slicing_shares_the_work_of_every_operator() -> None:
     assert trivial_bound(chain()) == pytest.approx(8.0)
 

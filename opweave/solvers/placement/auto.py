@@ -119,6 +119,8 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.arrays, Best(run))
+    if run.closed():
+        return Outcome(run.termination())
     with run.share(CHAIN_SHARE, UNTIMED_SECONDS):
         counted = go_on_with(problem, "layers", run)  # does nothing unless the operators run one after the other
     if counted.infeasible or run.closed():

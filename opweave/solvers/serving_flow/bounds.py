@@ -20,12 +20,10 @@ import math
 
 import numpy as np
 
-from opweave.formulations.serving_flow.instance import ServingInstance, clustered, lower
+from opweave.formulations.serving_flow.instance import ServingInstance, clustered
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
-from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
-from opweave.solvers.trivial import trivial_bound
 
 CLOSE = 1e-4
 """Relative distance of flows at which bisection ends."""
@@ -43,13 +41,6 @@ MOST_LISTED = 1000
 
 ROUNDS = 200
 """Most sets that are priced for one flow."""
-
-
-@trivial_bound.register
-def _(problem: ServingFlow) -> float:
-    """The time of a token if all devices did nothing but their best work."""
-    most = lower(problem).bounded
-    return 1.0 / most * (1.0 - SUMMATION) if 0.0 < most < np.inf else 0.0
 
 
 class Sets:

@@ -25,14 +25,8 @@ LOOK_SECONDS = 0.02
 """Seconds between checks of lanes that are still at work."""
 
 
-def run_solver(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
-    """Run a solver: alone, with ``run.threads`` processes of this machine, with tasks on ``run.executor``, or both.
-
-    Before this returns, lanes elsewhere are killed, or left alone if they cannot be killed.
-    """
-    alone = solver.lanes is None or (run.threads == 1 and run.executor is None)
-    if alone or run.extend is not None or solver.beyond(problem):  # a default solver has lanes for its searches alone
-        return solver.run(problem, run)
+def run_with_helpers(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
+    """Run a solver that has lanes; see :func:`~opweave.solvers.side_by_side.alone.run_solver`."""
     with _exchanging(run) as exchange:
         if run.executor is None:
             outcome = _with_team(problem, solver, run, exchange)

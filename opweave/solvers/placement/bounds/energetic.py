@@ -167,7 +167,8 @@ def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
     """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
 
-    A run that knows them already does not work them out again.
+    A run that knows them already does not work them out again, and one that the path closes needs no others, which
+    solve linear programs.
 
     Raises
     ------
@@ -180,6 +181,8 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
     reach = reach_of(arrays)
     path = finite_path(arrays, reach)
     best.report(path, "critical path")
+    if best.run.closed():
+        return
     best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
     best.report(
         float(arrays.seconds.min(axis=1).sum()) / len(instance.devices), "area"
