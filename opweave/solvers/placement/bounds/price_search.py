@@ -1,20 +1,25 @@
-"""The search for prices of memory: cutting planes, separately for every set of devices that run milestones.
+"""The search for prices of memory: column generation, separately for every set of devices that run milestones.
 
 The linear program over counts (:mod:`.counts`) equals the best bound at any prices (:mod:`.priced_windows`) with
-windows in fractions. Its prices are the first; better ones follow by cutting planes.
+windows in fractions. Its prices are the first.
 
 Plans are divided into classes by the set of devices that run their milestones (:mod:`.visited`). Every plan is in one
 class, so the least bound of all classes is a bound. The class with the least is worked on, at prices of its own. What a
 price proves for other classes is kept.
 
-Source: Kelley, "The cutting-plane method for solving convex programs".
+A bound at new prices takes seconds, because windows have to be solved again. What the known plans of windows promise
+takes milliseconds: the bound that there would be if they were the cheapest. Cutting planes find the prices that promise
+most. Work at these prices proves the bound, or finds cheaper plans, which promise less.
+
+Source: Kelley, "The cutting-plane method for solving convex programs"; Gilmore and Gomory, "A linear programming
+approach to the cutting-stock problem".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,31 +29,49 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import REFUTED, SEARCHED, Chain, Cut
+from opweave.solvers.placement.bounds.priced_windows import STEP, Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
 
-ROUNDS = 40
-"""Most price vectors that are tried."""
+PROMISES, CLOSE = 40, 1e-4
+"""Most price vectors whose promise is worked out before one is chosen, and the relative distance from what the cutting
+planes allow at which that ends."""
 
-PROGRESS = 1e-4
-"""Relative distance between the best bound and what the cuts still allow at which the search for prices ends."""
+PROGRESS = 1.5 * STEP
+"""Relative distance between a class's bound and what prices promise at which its search ends: windows are not raised
+further."""
 
 PASSED = 0.003
 """Relative distance by which the class of plans with the least bound has to pass the second before that is worked on.
 At other prices, windows have to be solved again."""
 
-FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first. It is halved when they are worse, and
-doubled when they are better, so that a set whose devices are far too small is soon out of the way."""
+FIRST_RADIUS, SMALLER, LEAST_RADIUS = 1.0, 0.4, 0.02
+"""Relative distance from the best prices up to which others are tried at first, what it is multiplied by where these
+are worse, and the distance at which the search ends."""
 
-LARGEST_RADIUS = 2.0
-"""Distance up to which it is doubled when nothing near promises more."""
+
+@dataclass(eq=False)
+class _Class:
+    """The plans whose milestones run on one set of devices.
+
+    Attributes
+    ----------
+    centre
+        The best bound so far.
+    price
+        Prices that are worked on; None when the next ones are to be chosen.
+    radius
+        Relative distance of the next prices from those of ``centre``.
+    """
+
+    centre: Cut
+    price: FloatArray | None = None
+    radius: float = FIRST_RADIUS
 
 
 class PriceSearch:
-    """The search for prices by cutting planes; it may stop at any time and go on later.
+    """The search for prices by column generation; it may stop at any time and go on later.
 
     Parameters
     ----------
@@ -74,88 +97,53 @@ class PriceSearch:
         self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
         self._scale = max(float(self._first @ self._priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
-        self._stage = SEARCHED
 
-    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
+    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-        Costs of large windows are refuted when integer programs alone prove no more. The class of plans with the least
-        bound is worked on: no other can raise the bound of all.
+        The class of plans with the least bound is worked on: no other can raise the bound of all. ``ceiling`` is the
+        length of a plan; prices that promise as much are good enough.
         """
         if not self._classes:
-            found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)
-            self._classes = {visited: _Class(cut) for visited, cut in found.items()}
+            found, _ = self._priced.values(self._first, -1, math.inf, seconds)
+            self._classes = {visited: _Class(cut, self._first) for visited, cut in found.items()}
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
-            if worked.done and self._stage == REFUTED:
+            if worked.price is None:
+                worked.price = self._promising(visited, worked, ceiling)
+            if worked.price is None:
                 return
-            if worked.done:  # with more work for every window, the best prices are near these
-                self._stage = REFUTED
-                self._classes = {each: _Class(known.centre) for each, known in self._classes.items()}
-                continue
             second = self._classes[others[0]].centre.value if others else math.inf
-            enough = second + PASSED * abs(second)
-            found, complete = self._priced.values(worked.price, visited, enough, self._stage, seconds)
+            before = worked.centre
+            found, complete = self._priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
             for each, cut in found.items():
-                self._classes[each].take(cut)
+                if cut.value > self._classes[each].centre.value:
+                    self._classes[each].centre = cut
             report(min(each.centre.value for each in self._classes.values()))
             if visited not in found:  # no plan has these devices
                 del self._classes[visited]
             elif complete:
-                worked.learn(found[visited], self._unit, self._scale)
+                worked.price = None
+                if worked.centre is before:
+                    worked.radius *= SMALLER
 
-
-class _Class:
-    """The plans whose milestones run on one set of devices: their best prices so far, and the next ones.
-
-    Attributes
-    ----------
-    centre
-        The best bound so far.
-    price
-        Prices to try next.
-    done
-        Whether no prices promise more.
-    """
-
-    def __init__(self, cut: Cut) -> None:
-        self.centre, self.price, self.done = cut, cut.price, False
-        self._radius, self._cuts = FIRST_RADIUS, list[Cut]()
-
-    def take(self, cut: Cut) -> None:
-        """Take in a bound at some prices."""
-        if cut.value > self.centre.value:
-            self.centre = cut
-
-    def learn(self, cut: Cut, unit: FloatArray, scale: float) -> None:
-        """Choose the next prices after a bound at :attr:`price`.
-
-        The best bound may come from work on another class. Its prices are tried before the search ends.
-        """
-        if self._cuts and cut is not self.centre:
-            self._radius *= 0.5
-        elif self._cuts:
-            self._radius *= 2.0
-        self._cuts.append(cut)
-        centre, found = self.centre, self._promised(unit, scale)
-        while not self._is_worth(found) and self._radius < LARGEST_RADIUS:
-            self._radius *= 2.0  # prices so near promise little even where others are far better
-            found = self._promised(unit, scale)
-        if found is None or not self._is_worth(found) or len(self._cuts) >= ROUNDS:
-            self.done = bool((self.price == centre.price).all())
-            self.price = centre.price
-        else:
-            self.price = found[1]
-
-    def _promised(self, unit: FloatArray, scale: float) -> tuple[float, FloatArray] | None:
-        """The prices near the best at which all cuts together allow most, and that value."""
-        price = self.centre.price
-        room = self._radius * np.maximum(price, 0.1 * float(price.max()))
-        return _highest(self._cuts, unit * scale, (np.maximum(price - room, 0.0), price + room), scale)
-
-    def _is_worth(self, found: tuple[float, FloatArray] | None) -> bool:
-        return found is not None and found[0] > self.centre.value + PROGRESS * abs(self.centre.value)
+    def _promising(self, visited: int, worked: _Class, ceiling: float) -> FloatArray | None:
+        """The prices near the best that promise most for a class; None if that is hardly more than what is proved."""
+        centre = worked.centre.price
+        room = worked.radius * np.maximum(centre, 0.1 * float(centre.max()))
+        box = np.maximum(centre - room, 0.0), centre + room
+        enough = worked.centre.value + PROGRESS * abs(worked.centre.value)
+        cuts, found = [self._priced.promised(centre, visited)], centre
+        best = cuts[0].value
+        while best < ceiling and len(cuts) < PROMISES:
+            next_ = _highest(cuts, self._unit * self._scale, box, self._scale)
+            if next_ is None or next_[0] <= best + CLOSE * abs(best):
+                break
+            cuts.append(self._priced.promised(next_[1], visited))
+            if cuts[-1].value > best:
+                best, found = cuts[-1].value, next_[1]
+        return None if worked.radius < LEAST_RADIUS or best <= enough else found
 
 
 def _highest(

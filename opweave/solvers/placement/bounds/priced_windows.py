@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -49,7 +49,7 @@ from opweave.solvers.placement.bounds.chain_bound import (
     Milestones,
 )
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork
+from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
 from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_intervals import available
@@ -78,11 +78,11 @@ RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
 """Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
 refuted costs of a large one, where constraint programming is available."""
 
-WORK, STEP = 0.4, 0.005
+WORK, STEP = 0.4, 0.002
 """Most work of a try to refute a cost, in CP-SAT's measure, which is about a second, and the relative distance from a
 plan's cost at which a bound is close enough."""
 
-WORTH = 0.3
+WORTH = 0.1
 """Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
 
 LEAST_PART = 0.2
@@ -96,6 +96,17 @@ class _Solved(NamedTuple):
     stage: int
     value: float
     taken: FloatArray
+
+
+class _Known(NamedTuple):
+    """A plan of a window: its length, and the bytes that it takes on every device."""
+
+    length: float
+    taken: FloatArray
+
+    def cost(self, price: FloatArray) -> float:
+        """Its length plus the price of its bytes."""
+        return self.length + float(self.taken @ price)
 
 
 @dataclass(eq=False)
@@ -122,7 +133,7 @@ class PricedBlock:
     stage: IntArray = field(init=False)
     rare: bool = field(init=False, default=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
-    _plans: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = field(init=False, default_factory=dict)
+    _plans: dict[tuple[int, int], list[_Known]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         devices = len(self.price)
@@ -138,16 +149,24 @@ class PricedBlock:
         """Bounds at other prices, from what is known."""
         self.price = price
         self.stage[:] = 0
-        own, bytes_ = self._least_price(price)
-        self.values = self.block.values + own
-        self.used[:] = bytes_
+        self.values, self.used = self._relearned(price)
         for (a, b), solved in self._solved.items():
             for known in solved:
-                now = known.value + self._least_price(price - known.price)[0]
-                if now > self.values[a, b]:
-                    self._set(a, b, now, known.taken)
                 if (known.price == price).all():
                     self.stage[self.block.window.cells(a, b)] = known.stage
+
+    def _relearned(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds at any prices, from what is known, and the bytes of their solutions."""
+        own, bytes_ = self._least_price(price)
+        values, used = self.block.values + own, np.empty_like(self.used)
+        used[:] = bytes_
+        for (a, b), solved in self._solved.items():
+            cells = self.block.window.cells(a, b)
+            for known in solved:
+                now = known.value + self._least_price(price - known.price)[0]
+                if now > values[a, b]:
+                    values[cells], used[cells] = now, known.taken
+        return values, used
 
     def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
         cells = self.block.window.cells(a, b)
@@ -164,18 +183,30 @@ class PricedBlock:
         taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def open(self, a: int, b: int, most: int) -> bool:
-        """Whether the pair can be raised at these prices, up to a stage."""
+    def open(self, a: int, b: int) -> bool:
+        """Whether the pair can be raised at these prices."""
         inner = len(self.block.window.inner)
         sized = inner > 0 and self.block.size <= LARGEST_INTEGER
-        last = SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
-        last = REFUTED if most == REFUTED and self.is_refuted() else last
+        last = REFUTED if self.is_refuted() else SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
     def is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) after its integer program."""
+        """Whether costs of the window are refuted (:mod:`.priced_child`) after its linear program."""
         sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
         return sized and not self.rare and available()
+
+    def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K)."""
+        devices = len(price)
+        if self.rare or not len(self.block.window.inner):  # these are not raised to the cost of a plan
+            return self._relearned(price)
+        values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        for a in range(devices if self.block.window.entry else 1):
+            for b in range(devices if self.block.window.exit else 1):
+                cells = self.block.window.cells(a, b)
+                plan = min(self._known_plans(a, b), key=lambda plan: plan.cost(price))
+                values[cells], used[cells] = plan.cost(price), plan.taken
+        return values, used
 
     def possible_gain(self, a: int, b: int) -> float:
         """How much a pair's bound can rise at most, as far as plans are known."""
@@ -262,21 +293,31 @@ class PricedBlock:
         found = search_module(arrays, ceiling, least, budget, cost=cost)
         if found.device[0] >= 0:
             order = np.argsort(found.start, kind="stable").astype(np.int64)
-            self._plans.setdefault((a, b), []).append((order, found.device))
+            self.keep(a, b, plan_of(arrays, order, found.device).makespan, found.device)
         return min(found.makespan, ceiling) if found.proved else 0.0
 
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of some plans of the window: all on one device, and those that searches found."""
-        arrays = self.block.window.fixed(a, b)
-        order = operator_order(arrays)
-        plans = [*self._plans.get((a, b), [])]
-        for k in range(len(self.price)):
-            alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1))
-            plans.append((order, alone.astype(np.int64)))
-        lengths = [plan_of(arrays, order, device).makespan for order, device in plans]
-        return min(
-            length + float(self.price[device] @ self.bytes) for length, (_, device) in zip(lengths, plans, strict=True)
-        )
+        return min(plan.cost(self.price) for plan in self._known_plans(a, b))
+
+    def taken_by_best(self, a: int, b: int) -> FloatArray:
+        """Bytes on every device of the cheapest plan that is known."""
+        return min(self._known_plans(a, b), key=lambda plan: plan.cost(self.price)).taken
+
+    def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
+        """Keep a plan: it is a ceiling at any prices."""
+        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+        self._known_plans(a, b).append(_Known(length, taken))
+
+    def _known_plans(self, a: int, b: int) -> list[_Known]:
+        if (a, b) not in self._plans:
+            self._plans[a, b] = []
+            arrays = self.block.window.fixed(a, b)
+            order = operator_order(arrays)
+            for k in range(len(self.price)):
+                alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
+                self.keep(a, b, plan_of(arrays, order, alone).makespan, alone)
+        return self._plans[a, b]
 
 
 Pair = tuple[PricedBlock, int, int]
@@ -327,25 +368,26 @@ class Chain:
         self.outside = np.flatnonzero(outside)
 
     def values(
-        self, price: FloatArray, visited: int, enough: float, most: int, seconds: Callable[[], float]
+        self, price: FloatArray, visited: int, enough: float, seconds: Callable[[], float]
     ) -> tuple[dict[int, Cut], bool]:
         """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
 
-        Windows are raised along the path of the set ``visited``, up to the stage ``most``, until its bound is
-        ``enough``. The second result says whether nothing is left to raise on that path.
+        Windows are raised along the path of the set ``visited`` until its bound is ``enough``. The second result says
+        whether nothing is left to raise on that path.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
                 kind.reprice(price)
         own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
+        taken = {kind: kind.used for kind in self.kinds}
         while True:
             tables = [kind.values for kind in self.blocks]
             paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
             steps = self._steps(paths[visited]) if visited in paths else []
-            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b, most)]
-            if not todo or seconds() <= 0.0 or self._cut(paths[visited], price).value >= enough:
+            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
+            if not todo or seconds() <= 0.0 or self._cut(paths[visited], price, taken).value >= enough:
                 break
-            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= INTEGER]
+            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
             for kind, a, b in todo:
                 if (kind, a, b) not in open_costs:
                     kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
@@ -353,32 +395,43 @@ class Chain:
             gains = [times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in open_costs]
             worth = [gain >= WORTH * max(gains) for gain in gains]
             self._refute(list(compress(open_costs, worth)), seconds)
-        return {path.visited: self._cut(path, price) for path in paths.values()}, not todo
+        return {path.visited: self._cut(path, price, taken) for path in paths.values()}, not todo
+
+    def promised(self, price: FloatArray, visited: int) -> Cut:
+        """The bound of a set at prices if the known plans of windows are the cheapest."""
+        tables = {kind: kind.promised(price) for kind in self.kinds}
+        own = self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
+        paths = paths_by_set([tables[kind][0] for kind in self.blocks], own, self._sets)
+        path = next(path for path in paths if path.visited == visited)
+        return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
         found = [float(kind.values[a, b]) for kind, a, b in pairs]
         windows = [kind.priced(a, b) for kind, a, b in pairs]
 
-        def hear(news: tuple[int, float]) -> None:
-            found[news[0]] = news[1]
+        def hear(news: Raised) -> None:
+            found[news.number] = news.bound
+            kind, a, b = pairs[news.number]
+            for plan in news.plans:
+                kind.keep(a, b, plan.length, plan.device)
 
         if any(math.isfinite(window.ceiling) for window in windows):
             work = PricedWork(windows, WORK, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
         for (kind, a, b), value in zip(pairs, found, strict=True):
-            kind.learn(a, b, REFUTED, value, kind.used[a, b].copy())
+            kind.learn(a, b, REFUTED, value, kind.taken_by_best(a, b))
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
 
-    def _cut(self, path: Path, price: FloatArray) -> Cut:
+    def _cut(self, path: Path, price: FloatArray, taken: Mapping[PricedBlock, FloatArray]) -> Cut:
         """The bound of a path, and the bytes that it takes beyond every device's memory."""
         bytes_ = self.memory.bytes[self.milestones]
         used = np.bincount(path.devices[: len(bytes_)], weights=bytes_, minlength=len(price)).astype(np.float64)
         for kind, a, b in self._steps(path):
-            used += kind.used[a, b]
+            used += taken[kind][a, b]
         cost = np.where(np.isfinite(self.arrays.seconds), self.memory.bytes[:, None] * price, np.inf)[self.outside]
         total = path.value
         if len(cost):
