@@ -64,7 +64,7 @@ def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
             ceilings = best, 1.5 * best + HOSTILE[seed % 4]
             windows += [PricedWindow(arrays, cost, 0.0, ceiling) for ceiling in ceilings]
     found: list[Raised] = []
-    work = PricedWork(windows, 1.0, 0.002, time() + 300.0)
+    work = PricedWork(windows, [1.0] * len(windows), 0.002, time() + 300.0)
     run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=found.append)
     assert len(windows) > 50
     assert [news.number for news in found] == list(range(len(windows)))

@@ -34,6 +34,9 @@ from opweave.solvers.placement.bounds.priced_windows import STEP, Chain, Cut
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
 
+ROUNDS = 40
+"""Most price vectors that are tried for a class."""
+
 PROMISES, CLOSE = 40, 1e-4
 """Most price vectors whose promise is worked out before one is chosen, and the relative distance from what the cutting
 planes allow at which that ends."""
@@ -63,11 +66,14 @@ class _Class:
         Prices that are worked on; None when the next ones are to be chosen.
     radius
         Relative distance of the next prices from those of ``centre``.
+    rounds
+        Number of price vectors that were tried.
     """
 
     centre: Cut
     price: FloatArray | None = None
     radius: float = FIRST_RADIUS
+    rounds: int = 0
 
 
 class PriceSearch:
@@ -81,6 +87,11 @@ class PriceSearch:
         First prices in seconds per byte; those of devices without a limit do not count. Shape (devices,).
     problem
         The whole problem, by which a search is found again.
+
+    Attributes
+    ----------
+    priced
+        The windows, with their bounds and plans.
     """
 
     def __init__(
@@ -92,10 +103,10 @@ class PriceSearch:
         problem: PlacementInstance | None = None,
     ) -> None:
         self.problem = problem
-        self._priced = Chain(chain, arrays, memory)
-        self._first = np.where(self._priced.limited, price, 0.0)
-        self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
-        self._scale = max(float(self._first @ self._priced.capacity), 1e-300)
+        self.priced = Chain(chain, arrays, memory)
+        self._first = np.where(self.priced.limited, price, 0.0)
+        self._unit = np.where(self.priced.limited, 1.0 / np.maximum(self.priced.capacity, 1.0), 0.0)
+        self._scale = max(float(self._first @ self.priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
@@ -105,7 +116,7 @@ class PriceSearch:
         length of a plan; prices that promise as much are good enough.
         """
         if not self._classes:
-            found, _ = self._priced.values(self._first, -1, math.inf, seconds)
+            found, _ = self.priced.values(self._first, -1, math.inf, seconds)
             self._classes = {visited: _Class(cut, self._first) for visited, cut in found.items()}
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
@@ -113,10 +124,14 @@ class PriceSearch:
             if worked.price is None:
                 worked.price = self._promising(visited, worked, ceiling)
             if worked.price is None:
-                return
+                if not self.priced.wait_no_longer():
+                    return
+                for known in self._classes.values():
+                    known.price, known.radius = known.centre.price, FIRST_RADIUS
+                continue
             second = self._classes[others[0]].centre.value if others else math.inf
             before = worked.centre
-            found, complete = self._priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
+            found, complete = self.priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
             for each, cut in found.items():
                 if cut.value > self._classes[each].centre.value:
                     self._classes[each].centre = cut
@@ -124,9 +139,14 @@ class PriceSearch:
             if visited not in found:  # no plan has these devices
                 del self._classes[visited]
             elif complete:
-                worked.price = None
-                if worked.centre is before:
+                worked.price, worked.rounds = None, worked.rounds + 1
+                if worked.centre.value <= before.value + CLOSE * abs(before.value):
                     worked.radius *= SMALLER
+
+    def prices(self) -> list[FloatArray]:
+        """The best prices of every class of plans, those with the least bounds first; each once."""
+        classes = sorted(self._classes.values(), key=lambda each: each.centre.value)
+        return list({each.centre.price.tobytes(): each.centre.price for each in classes}.values())
 
     def _promising(self, visited: int, worked: _Class, ceiling: float) -> FloatArray | None:
         """The prices near the best that promise most for a class; None if that is hardly more than what is proved."""
@@ -134,16 +154,17 @@ class PriceSearch:
         room = worked.radius * np.maximum(centre, 0.1 * float(centre.max()))
         box = np.maximum(centre - room, 0.0), centre + room
         enough = worked.centre.value + PROGRESS * abs(worked.centre.value)
-        cuts, found = [self._priced.promised(centre, visited)], centre
+        cuts, found = [self.priced.promised(centre, visited)], centre
         best = cuts[0].value
         while best < ceiling and len(cuts) < PROMISES:
             next_ = _highest(cuts, self._unit * self._scale, box, self._scale)
             if next_ is None or next_[0] <= best + CLOSE * abs(best):
                 break
-            cuts.append(self._priced.promised(next_[1], visited))
+            cuts.append(self.priced.promised(next_[1], visited))
             if cuts[-1].value > best:
                 best, found = cuts[-1].value, next_[1]
-        return None if worked.radius < LEAST_RADIUS or best <= enough else found
+        spent = worked.rounds >= ROUNDS or worked.radius < LEAST_RADIUS
+        return None if spent or best <= enough else found
 
 
 def _highest(

@@ -69,7 +69,7 @@ class PricedWork(NamedTuple):
     windows
         The windows.
     most
-        Most work of a try, in CP-SAT's measure.
+        Most work of a try for each window, in CP-SAT's measure.
     step
         Relative distance of a bound from the best plan below which nothing is tried.
     end
@@ -77,18 +77,18 @@ class PricedWork(NamedTuple):
     """
 
     windows: list[PricedWindow]
-    most: float
+    most: list[float]
     step: float
     end: float
 
 
 def raise_windows(work: PricedWork, send: Send) -> None:
     """Raise the bounds of windows one after the other, and send what was found."""
-    for number, window in enumerate(work.windows):
+    for number, (window, most) in enumerate(zip(work.windows, work.most, strict=True)):
         left = work.end - time()
         if left <= 0.0:
             return
-        send(Raised(number, *raised(window, work.most, work.step, left)))
+        send(Raised(number, *raised(window, most, work.step, left)))
 
 
 def raised(window: PricedWindow, work: float, step: float, seconds: float) -> tuple[float, tuple[PricedPlan, ...]]:
