@@ -61,7 +61,7 @@ SPREAD = 2.0
 """Largest factor by which random prices differ from the current ones."""
 
 STALE_ROUNDS = 8
-"""Number of consecutive rounds without progress after which the search ends."""
+"""Number of consecutive rounds without progress after which the search ends; half as many where memory has no price."""
 
 PROGRESS = 1e-4
 """Relative improvement that counts as progress."""
@@ -210,7 +210,8 @@ class EqualUnits:
                 self.assemble()
             now = prices.seconds, np.inf if self.run.objective is None else float(self.run.objective)
             progress = any(new < old * (1.0 - PROGRESS) for new, old in zip(now, last, strict=True))
-            stale = 0 if progress or (found is None and number <= MOST_DOUBLINGS) else stale + 1
+            unchanged = 1 if prices.memory.any() else 2  # without prices every round is alike
+            stale = 0 if progress or (found is None and number <= MOST_DOUBLINGS) else stale + unchanged
             last = min(last[0], now[0]), min(last[1], now[1])
         self.assemble()
 
