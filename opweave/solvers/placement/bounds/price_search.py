@@ -4,8 +4,9 @@ The linear program over counts (:mod:`.counts`) equals the best bound at any pri
 windows in fractions. Its prices are the first.
 
 Plans are divided into classes by the set of devices that run their milestones (:mod:`.visited`). Every plan is in one
-class, so the least bound of all classes is a bound. The class with the least is worked on, at prices of its own. What a
-price proves for other classes is kept.
+class, so the least bound of all classes is a bound. First come the prices that are best for all plans together: with
+eight devices there are hundreds of classes, and most of them have nearly the same bound. Then the class with the least
+is worked on, at prices of its own. What a price proves for other classes is kept.
 
 A bound at new prices takes seconds, because windows have to be solved again. What the known plans of windows promise
 takes milliseconds: the bound that there would be if they were the cheapest. Cutting planes find the prices that promise
@@ -75,6 +76,11 @@ class _Class:
     radius: float = FIRST_RADIUS
     rounds: int = 0
 
+    def take(self, cut: Cut) -> None:
+        """Take in a bound at some prices."""
+        if cut.value > self.centre.value:
+            self.centre = cut
+
 
 class PriceSearch:
     """The search for prices by column generation; it may stop at any time and go on later.
@@ -108,6 +114,7 @@ class PriceSearch:
         self._unit = np.where(self.priced.limited, 1.0 / np.maximum(self.priced.capacity, 1.0), 0.0)
         self._scale = max(float(self._first @ self.priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
+        self._all = _Class(Cut(-math.inf, np.zeros(len(price)), self._first), self._first)
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
@@ -115,9 +122,7 @@ class PriceSearch:
         The class of plans with the least bound is worked on: no other can raise the bound of all. ``ceiling`` is the
         length of a plan; prices that promise as much are good enough.
         """
-        if not self._classes:
-            found, _ = self.priced.values(self._first, -1, math.inf, seconds)
-            self._classes = {visited: _Class(cut, self._first) for visited, cut in found.items()}
+        self._search_for_all(seconds, report, ceiling)
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
@@ -133,9 +138,8 @@ class PriceSearch:
             before = worked.centre
             found, complete = self.priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
             for each, cut in found.items():
-                if cut.value > self._classes[each].centre.value:
-                    self._classes[each].centre = cut
-            report(min(each.centre.value for each in self._classes.values()))
+                self._classes[each].take(cut)
+            report(self.bound())
             if visited not in found:  # no plan has these devices
                 del self._classes[visited]
             elif complete:
@@ -143,12 +147,36 @@ class PriceSearch:
                 if worked.centre.value <= before.value + CLOSE * abs(before.value):
                     worked.radius *= SMALLER
 
+    def _search_for_all(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float) -> None:
+        """Search for the prices that are best for all plans together; from there, every class has to go less far."""
+        every = self._all
+        while every.price is not None and seconds() > 0.0:
+            found, complete = self.priced.values(every.price, None, math.inf, seconds)
+            for each, cut in found.items():
+                self._classes.setdefault(each, _Class(cut, cut.price)).take(cut)
+            if not found or not complete:
+                break
+            before, least = every.centre.value, min(found.values(), key=lambda cut: cut.value)
+            every.take(least)
+            every.radius *= SMALLER if every.centre.value <= before + CLOSE * abs(before) else 1.0
+            every.rounds += 1
+            every.price = self._promising(None, every, ceiling)
+            if every.price is None:
+                for known in self._classes.values():
+                    known.price = known.centre.price
+            report(self.bound())
+        report(self.bound())
+
+    def bound(self) -> float:
+        """The least bound of all classes."""
+        return min((each.centre.value for each in self._classes.values()), default=0.0)
+
     def prices(self) -> list[FloatArray]:
         """The best prices of every class of plans, those with the least bounds first; each once."""
         classes = sorted(self._classes.values(), key=lambda each: each.centre.value)
         return list({each.centre.price.tobytes(): each.centre.price for each in classes}.values())
 
-    def _promising(self, visited: int, worked: _Class, ceiling: float) -> FloatArray | None:
+    def _promising(self, visited: int | None, worked: _Class, ceiling: float) -> FloatArray | None:
         """The prices near the best that promise most for a class; None if that is hardly more than what is proved."""
         centre = worked.centre.price
         room = worked.radius * np.maximum(centre, 0.1 * float(centre.max()))

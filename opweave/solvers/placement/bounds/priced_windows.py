@@ -119,12 +119,12 @@ class Chain:
         return self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
 
     def values(
-        self, price: FloatArray, visited: int, enough: float, seconds: Callable[[], float]
+        self, price: FloatArray, visited: int | None, enough: float, seconds: Callable[[], float]
     ) -> tuple[dict[int, Cut], bool]:
         """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
 
-        Windows are raised along the path of the set ``visited`` until its bound is ``enough``. The second result says
-        whether nothing is left to raise on that path.
+        Windows are raised along the path of the set ``visited``, or the shortest of all for None, until its bound is
+        ``enough``. The second result says whether nothing is left to raise on that path.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
@@ -134,9 +134,10 @@ class Chain:
         while True:
             tables = [kind.values for kind in self.blocks]
             paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
-            steps = self._steps(paths[visited]) if visited in paths else []
+            path = _chosen(paths, visited)
+            steps = [] if path is None else self._steps(path)
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
-            if not todo or seconds() <= 0.0 or self._cut(paths[visited], price, taken).value >= enough:
+            if path is None or not todo or seconds() <= 0.0 or self._cut(path, price, taken).value >= enough:
                 break
             open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
             for kind, a, b in todo:
@@ -157,12 +158,13 @@ class Chain:
             kind.waits = False
         return bool(waiting)
 
-    def promised(self, price: FloatArray, visited: int) -> Cut:
-        """The bound of a set at prices if the known plans of windows are the cheapest."""
+    def promised(self, price: FloatArray, visited: int | None) -> Cut:
+        """The bound of a set, or of all plans, at prices if the known plans of windows are the cheapest."""
         tables = {kind: kind.promised(price) for kind in self.kinds}
         own = self.own_costs(price)
         paths = paths_by_set([tables[kind][0] for kind in self.blocks], own, self._sets)
-        path = next(path for path in paths if path.visited == visited)
+        path = _chosen({path.visited: path for path in paths}, visited)
+        assert path is not None, "a set that has a path keeps it"
         return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
@@ -201,3 +203,8 @@ class Chain:
         room = float(self.capacity @ price)
         over = np.where(self.limited, used - self.capacity, 0.0)
         return Cut(total - room - SUMMATION * (total + room), over, price)
+
+
+def _chosen(paths: Mapping[int, Path], visited: int | None) -> Path | None:
+    """The path of a set, or the shortest of all for None, if there is one."""
+    return min(paths.values(), key=lambda path: path.value, default=None) if visited is None else paths.get(visited)
