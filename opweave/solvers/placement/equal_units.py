@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -35,7 +34,8 @@ from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
-from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
+from opweave.solvers.placement.unit_counts import Choice, Kinds, Prices, best_counts, prices_of, walked
+from opweave.solvers.placement.unit_crossings import crossings
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import Unit, units_of
 from opweave.solvers.registry import Feature, named_solver
@@ -57,8 +57,11 @@ HEATS = (0.02, 0.02, 0.004)
 MOST_DOUBLINGS = 12
 """Number of rounds that may double the price of the round before while no plan fits."""
 
-STALE_ROUNDS = 4
-"""Number of consecutive rounds without progress after which the search ends."""
+SPREAD = 2.0
+"""Largest factor by which random prices differ from the current ones."""
+
+STALE_ROUNDS = 8
+"""Number of consecutive rounds without progress after which the search ends; half as many where memory has no price."""
 
 PROGRESS = 1e-4
 """Relative improvement that counts as progress."""
@@ -67,20 +70,21 @@ NEAR = (0.1, 0.03)
 """Homes whose best plan costs more than the best of all by this relative amount are skipped, in the first cycle of
 rounds and in later ones."""
 
-BOUND_SHARE, MEMORY_SHARE = 0.35, 0.55
+BOUND_SHARE, MEMORY_SHARE = 0.35, 0.65
 BOUND_SECONDS = 20.0
 """Shares of the time for bounds of windows, without and with memory at its price; seconds when there is no limit."""
 
-COUNTS_SECONDS = 20.0
+COUNTS_SECONDS, COUNTS_SHARE = 20.0, 0.15
 CHOICE_SECONDS = 5.0
 LEAST_CHOICE_SECONDS = 0.3
-"""Most seconds for the program over counts; for one choice among the options; and for such a choice when time is up."""
+"""Most seconds for the program over counts, and its share of the time, because only its prices are needed; most seconds
+for one choice among the options; and for such a choice when time is up."""
 
 MOST_LEARNED = 200
 """Units of a kind that are examined in a known schedule."""
 
-MOST_ORDERED = 5
-"""Most homes of a kind whose orders are all tried."""
+MOST_PRICES = 6
+"""Prices at which plans of windows are put together."""
 
 
 class EqualUnits:
@@ -94,11 +98,10 @@ class EqualUnits:
         self.chain = milestones_of(arrays)
         self.units = units_of(self.chain, instance, arrays)
         self.searches = [UnitSearch(unit, instance, arrays) for unit in self.units]
-        self.links = [_links(unit) for unit in self.units]
         self.kinds = Kinds(
             [unit.times for unit in self.units],
             [[] for _ in self.units],
-            [_mean_link(links) for links in self.links],
+            [_links(unit) for unit in self.units],
         )
 
     def raise_bound(self) -> None:
@@ -121,7 +124,23 @@ class EqualUnits:
             search = PriceSearch(self.chain, self.arrays, memory, price, self.whole_instance)
             self.run.kept[PRICES] = search
             with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
-                search.go_on(seconds, lambda value: best.report(value, "priced memory"))
+                ceiling = np.inf if self.run.objective is None else float(self.run.objective)
+                search.go_on(seconds, lambda value: best.report(value, "priced memory"), ceiling)
+            for each in search.prices()[:MOST_PRICES]:
+                self._cross(each)
+
+    def _cross(self, price: FloatArray) -> None:
+        """Add plans of units from those of windows that the search for prices has found."""
+        known = self.run.kept.get(PRICES)
+        if isinstance(known, PriceSearch) and known.problem is self.whole_instance:
+            for s, search in enumerate(self.searches):
+                for option in crossings(known.priced, search, price) if self._is_inside(s) else ():
+                    self._keep(s, option)
+
+    def _is_inside(self, s: int) -> bool:
+        """Whether a unit lies between others and is repeated."""
+        window = self.units[s].window
+        return window.entry and window.exit and self.units[s].times > 1
 
     def price_of_options(self, price: FloatArray) -> FloatArray:
         """Prices of memory by the options after one annealing each; ``price`` where they tell nothing.
@@ -150,51 +169,60 @@ class EqualUnits:
                         self._keep(s, search.descent(home, scale * price, self.run.should_stop))
 
     def learn(self, schedule: Schedule) -> None:
-        """Take over, for every kind and home, the best plan of a unit that a schedule has with both ends at home."""
+        """Take over, for every kind and pair of end devices, the best plan of a unit that a schedule has."""
         starts, device = times_of(self.instance, schedule)
         rank = np.empty(len(starts), dtype=np.int64)
         rank[order_by_start(self.instance, starts)] = np.arange(len(starts))
         for s, search in enumerate(self.searches):
             found = []
             for members in self.units[s].members[:MOST_LEARNED]:
-                first, last = int(device[members[0]]), int(device[members[-1]])
-                if (search.window.entry and search.window.exit and first != last) or self.run.should_stop():
-                    continue
-                home = last if search.window.exit else first
+                if self.run.should_stop():
+                    break
+                last = int(device[members[-1 if search.window.exit else 0]])
+                ends = (int(device[members[0]]) if search.window.entry else last, last)
                 order = np.argsort(rank[members], kind="stable").astype(np.int64)
-                found.append(search.option(home, order, np.ascontiguousarray(device[members])))
-            for option in _best_of_homes(found, np.zeros(search.devices)).values():
+                found.append(search.option(ends, order, np.ascontiguousarray(device[members])))
+            for option in _best_of_ends(found, np.zeros(search.devices)).values():
                 self._keep(s, option)
 
     def improve(self, price: FloatArray) -> None:
-        """Anneal in rounds at the current prices until they bring no progress or time is up."""
+        """Anneal in rounds at the current prices until they bring no progress or time is up.
+
+        Whole numbers of units leave some memory unused. Plans that suit it are cheapest at other prices, so every
+        second round takes prices at random near the current ones.
+        """
         self.assemble()
         number = stale = 0
-        chunks, last = FIRST_CHUNKS, np.inf
+        chunks, last, rng = FIRST_CHUNKS, (np.inf, np.inf), np.random.default_rng(self.run.seed)
         while not self.run.should_stop() and stale < STALE_ROUNDS:
             found = prices_of(self.kinds, self.capacity)
             # while no plan fits, rising prices of memory lead to plans that take less of it
             prices = found or Prices(np.inf, price * 2.0**number)
+            if number % 2 and found is not None:
+                prices = prices._replace(memory=prices.memory * SPREAD ** rng.uniform(-1.0, 1.0, len(price)))
+                self._cross(prices.memory)
             for s, times in enumerate(self.kinds.times):
                 if times > 1 or number == len(HEATS):
                     self._anneal(s, prices, number, chunks)
-            progress = prices.seconds < last * (1.0 - PROGRESS) or (found is None and number < MOST_DOUBLINGS)
-            stale = 0 if progress else stale + 1
-            last = min(last, prices.seconds)
             number += 1
             if number % len(HEATS) == 0:
                 chunks = min(2 * chunks, MOST_CHUNKS)
                 self.assemble()
+            now = prices.seconds, np.inf if self.run.objective is None else float(self.run.objective)
+            progress = any(new < old * (1.0 - PROGRESS) for new, old in zip(now, last, strict=True))
+            unchanged = 1 if prices.memory.any() else 2  # without prices every round is alike
+            stale = 0 if progress or (found is None and number <= MOST_DOUBLINGS) else stale + unchanged
+            last = min(last[0], now[0]), min(last[1], now[1])
         self.assemble()
 
     def assemble(self) -> None:
         """Choose options by the integer program, lay the units out, decode, and report the plan."""
         left = self.run.remaining()
         seconds = CHOICE_SECONDS if left is None else min(CHOICE_SECONDS, max(left, LEAST_CHOICE_SECONDS))
-        counts = best_counts(self.kinds, self.capacity, seconds)
-        if counts is None:
+        choice = best_counts(self.kinds, self.capacity, seconds)
+        if choice is None:
             return
-        order, device = self._laid_out(counts)
+        order, device = self._laid_out(choice)
         if self.within is not None:
             order, device = whole_plan(self.whole_instance, self.whole_arrays, self.within, order, device)
         cluster = self.whole_instance.cluster
@@ -203,56 +231,39 @@ class EqualUnits:
             report(self.whole_instance, self.whole_arrays, plan, self.run)
 
     def _keep(self, s: int, option: Option | None) -> None:
-        """Keep an option unless a known one of the same home is as good in every respect."""
+        """Keep an option unless a known one with the same ends is as good in every respect."""
         if option is None or not np.isfinite(option.seconds):
             return
         for known in self.kinds.options[s]:
-            if known.home == option.home and known.seconds <= option.seconds and (known.bytes <= option.bytes).all():
+            same = (known.entered, known.home) == (option.entered, option.home)
+            if same and known.seconds <= option.seconds and (known.bytes <= option.bytes).all():
                 return
         self.kinds.options[s].append(option)
 
     def _anneal(self, s: int, prices: Prices, number: int, chunks: int) -> None:
-        """Anneal from the best option of every home that is near the best of all."""
-        best = _best_of_homes(self.kinds.options[s], prices.memory)
+        """Anneal from the best option of every pair of ends that is near the best of all."""
+        best = _best_of_ends(self.kinds.options[s], prices.memory)
         near = NEAR[number >= len(HEATS)]
         most = (1.0 + near) * min((option.cost(prices.memory) for option in best.values()), default=0.0)
         search, heat = self.searches[s], HEATS[number % len(HEATS)]
         ties = search.cluster if number % len(HEATS) else search.whole_branches
-        for home, option in best.items():
+        for ends, option in best.items():
             if not self.run.should_stop() and option.cost(prices.memory) <= most:
-                cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
+                cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, *ends))
                 self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
 
-    def _laid_out(self, counts: list[IntArray]) -> tuple[IntArray, IntArray]:
-        """Order and devices: every kind in blocks of equal home, in the order with the fastest transfers."""
-        orders = self._block_orders(counts)
+    def _laid_out(self, choice: Choice) -> tuple[IntArray, IntArray]:
+        """Order and devices: the options of every kind in the order of a walk through the devices."""
         device = np.zeros(self.instance.operators, dtype=np.int64)
         parts = []
-        for s, homes in enumerate(orders):
-            unit, options = self.units[s], self.kinds.options[s]
-            chosen = [o for home in homes for o in np.flatnonzero(counts[s]).tolist() if options[o].home == home]
-            row = 0
-            for o in chosen:
+        for s, unit in enumerate(self.units):
+            options = self.kinds.options[s]
+            numbers = np.repeat(np.arange(len(options)), choice.counts[s]).tolist()
+            for o, members in zip(walked(options, numbers, choice, s), unit.members, strict=True):
                 own = options[o].order[options[o].order >= unit.own.start]
-                for members in unit.members[row : row + int(counts[s][o])]:
-                    device[members[unit.own]] = options[o].device[unit.own]
-                    parts.append(members[own])
-                row += int(counts[s][o])
+                device[members[unit.own]] = options[o].device[unit.own]
+                parts.append(members[own])
         return np.concatenate(parts), device
-
-    def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
-        """The homes of every kind in order: the shortest path through all orders."""
-        paths: list[tuple[float, list[tuple[int, ...]]]] = [(0.0, [])]
-        for links, options, number in zip(self.links, self.kinds.options, counts, strict=True):
-            homes = sorted({options[o].home for o in np.flatnonzero(number).tolist()})
-            longer = []
-            for order in _orders(homes):
-                inside = sum(float(links[a, b]) for a, b in pairwise(order))
-                before = ((value + (links[path[-1][-1], order[0]] if path else 0.0), path) for value, path in paths)
-                value, path = min(before, key=lambda pair: pair[0])
-                longer.append((float(value) + inside, [*path, order]))
-            paths = longer
-        return min(paths, key=lambda pair: pair[0])[1]
 
 
 def _links(unit: Unit) -> FloatArray:
@@ -263,26 +274,14 @@ def _links(unit: Unit) -> FloatArray:
     return np.asarray(durations(arrays)[flows[once]].sum(axis=0))
 
 
-def _mean_link(links: FloatArray) -> float:
-    """The mean over different devices with a link; 0 without one."""
-    finite = links[~np.eye(len(links), dtype=bool) & np.isfinite(links)]
-    return float(finite.mean()) if len(finite) else 0.0
-
-
-def _best_of_homes(options: Iterable[Option], price: FloatArray) -> dict[int, Option]:
-    """For every home the option of least cost at a price of memory."""
-    best: dict[int, Option] = {}
+def _best_of_ends(options: Iterable[Option], price: FloatArray) -> dict[tuple[int, int], Option]:
+    """For every pair of end devices the option of least cost at a price of memory."""
+    best: dict[tuple[int, int], Option] = {}
     for option in options:
-        if option.home not in best or option.cost(price) < best[option.home].cost(price):
-            best[option.home] = option
+        ends = option.entered, option.home
+        if ends not in best or option.cost(price) < best[ends].cost(price):
+            best[ends] = option
     return best
-
-
-def _orders(homes: list[int]) -> list[tuple[int, ...]]:
-    """All orders of a few homes; for many homes, one order for each choice of the first and the last."""
-    if len(homes) <= MOST_ORDERED:
-        return list(permutations(homes))
-    return [(a, *(k for k in homes if k not in (a, b)), b) for a, b in permutations(homes, 2)]
 
 
 def repeats(arrays: PlacementArrays) -> bool:
@@ -308,7 +307,7 @@ def plan_units(problem: Placement, run: Run) -> bool:
     work = EqualUnits(instance, arrays, within, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)
-    seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
+    seconds = COUNTS_SECONDS if left is None else min(COUNTS_SHARE * left, COUNTS_SECONDS)
     known = priced_counts(work.chain, work.instance, work.arrays, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")

@@ -1,4 +1,4 @@
-"""Plans of one unit with both ends on one device, short in time plus memory at a price.
+"""Plans of one unit, short in time plus memory at a price; those that searches find have both ends on one device.
 
 Memory is priced as time. Every operator that takes memory gets a shadow on its own device that runs for price x bytes
 of that device. The shadows run one after the other when the unit has ended. So a plan with shadows lasts as long as the
@@ -33,6 +33,9 @@ MOST_MOVES = 100
 LAST_HEAT = 0.00002
 """Final temperature of annealing, as a share of the length."""
 
+WORK_OF_A_RANK = 20
+"""Steps for each operator and flow in which an assignment is ordered and timed."""
+
 LARGEST_DESCENT = 2_000
 """Most operators of a unit that is searched by hub descent."""
 
@@ -43,8 +46,10 @@ class Option:
 
     Attributes
     ----------
+    entered
+        Device of its entry, the operator before the unit.
     home
-        Device of both ends.
+        Device of its exit. Unless that is where it was entered, the plan crosses from one device to the other.
     seconds
         Time from the end of its entry to the end of its exit.
     bytes
@@ -53,6 +58,7 @@ class Option:
         The plan of the operators in the unit's window.
     """
 
+    entered: int
     home: int
     seconds: float
     bytes: FloatArray
@@ -93,7 +99,7 @@ class _Shadowed:
 
     def judged(self, device: IntArray, order: IntArray, most: float) -> float:
         """Length of an assignment in the order of its ranks, written to ``order``; or some value above ``most``."""
-        work = 20 * (len(self.arrays.seconds) + len(self.arrays.source))
+        work = WORK_OF_A_RANK * (len(self.arrays.seconds) + len(self.arrays.source))
         everywhere = self.devices(device)
         order_for.sized(work)(self.arrays, everywhere, order)
         return float(makespan_within.sized(work)(self.arrays, order, everywhere, most))
@@ -132,21 +138,29 @@ class UnitSearch:
             return None
         device = np.full(len(self.operators), home, dtype=np.int64)
         order = np.empty(len(device), dtype=np.int64)
-        self._shadowed(home, np.zeros(self.devices)).judged(device, order, np.inf)
-        return self.option(home, order, device)
+        self._shadowed((home, home), np.zeros(self.devices)).judged(device, order, np.inf)
+        return self.option((home, home), order, device)
 
-    def option(self, home: int, order: IntArray, device: IntArray) -> Option:
-        """Time and memory of a plan."""
-        plan = plan_of(self.window.fixed(home, home), order, device)
+    def option(self, ends: tuple[int, int], order: IntArray, device: IntArray) -> Option:
+        """Time and memory of a plan with its entry and its exit on given devices."""
+        plan = plan_of(self.window.fixed(*ends), order, device)
         used = memory_used(self.own, device[self.unit.own]).astype(np.float64)
-        return Option(home, plan.makespan + float(self.last[home]), used, order.copy(), device.copy())
+        return Option(*ends, plan.makespan + float(self.last[ends[1]]), used, order.copy(), device.copy())
+
+    def crossing(self, ends: tuple[int, int], device: IntArray) -> Option | None:
+        """The plan with given devices, in an order by rank; None if it breaks ties."""
+        if (device[first_of(self.cluster)][self.cluster] != device).any():
+            return None
+        arrays, order = self.window.fixed(*ends), np.empty(len(device), dtype=np.int64)
+        order_for.sized(WORK_OF_A_RANK * (len(arrays.seconds) + len(arrays.source)))(arrays, device, order)
+        return self.option(ends, order, device)
 
     def spread(self, home: int, price: FloatArray) -> Option | None:
         """Start with everything at home, and move more and more of equal branches to other devices while that pays."""
         first = self.pure(home)
         if first is None:
             return None
-        shadowed = self._shadowed(home, price)
+        shadowed = self._shadowed((home, home), price)
         device, order = first.device.copy(), np.empty(len(shadowed.arrays.seconds), dtype=np.int64)
         best, improved = shadowed.judged(device, order, np.inf), True
         while improved:
@@ -165,7 +179,7 @@ class UnitSearch:
                     if value < best * (1.0 - 1e-9):
                         best, device, improved = value, candidate, True
         shadowed.judged(device, order, np.inf)
-        return self.option(home, order[order < len(device)], device)
+        return self.option((home, home), order[order < len(device)], device)
 
     def _shifts(self, group: list[IntArray], device: IntArray) -> list[tuple[int, int, int]]:
         """Candidate moves: source device, target device and number of branches."""
@@ -186,15 +200,16 @@ class UnitSearch:
         first = self.pure(home)
         if first is None or len(self.operators) > LARGEST_DESCENT:
             return None
-        shadowed = self._shadowed(home, price)
+        shadowed = self._shadowed((home, home), price)
         everywhere = shadowed.devices(first.device)
         order, device, _ = descend(shadowed.arrays, shadowed.cluster, everywhere, should_stop)
         count = len(self.operators)
-        return self.option(home, order[order < count], device[:count])
+        return self.option((home, home), order[order < count], device[:count])
 
     def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
         """Anneal from a plan until the run has to stop; return the best plan found."""
-        shadowed = self._shadowed(start.home, price)
+        ends = start.entered, start.home
+        shadowed = self._shadowed(ends, price)
         arrays, count = shadowed.arrays, len(self.operators)
         best, rng = start, np.random.default_rng(cooling.seed)
         moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * count))
@@ -208,14 +223,14 @@ class UnitSearch:
                 break
             draws = rng.random((moves, DRAWS))
             anneal.sized(work)(arrays, plan, draws, heat, run.halt, order, device)
-            met = self.option(start.home, order[order < count], device[:count])
+            met = self.option(ends, order[order < count], device[:count])
             if met.cost(price) < best.cost(price):
                 best = met
         return best
 
-    def _shadowed(self, home: int, price: FloatArray) -> _Shadowed:
+    def _shadowed(self, ends: tuple[int, int], price: FloatArray) -> _Shadowed:
         """The unit, followed by a shadow for every operator whose memory has a price."""
-        arrays, count = self.window.fixed(home, home), len(self.operators)
+        arrays, count = self.window.fixed(*ends), len(self.operators)
         cost = self.bytes[:, None] * price
         owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
         total, more = count + len(owner), (0, len(owner))

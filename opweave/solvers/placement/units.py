@@ -44,11 +44,14 @@ class Unit:
         operators of ``window`` in the same order, entry and exit included. Shape (times, operators of the window).
     branches
         Groups of equal parallel branches, each branch as positions in a row of ``members``.
+    stretch
+        Where its modules stand in the chain.
     """
 
     window: Window
     members: IntArray
     branches: list[list[IntArray]]
+    stretch: Stretch
 
     @property
     def times(self) -> int:
@@ -132,7 +135,7 @@ def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
         for group in _branches(chain.modules[position]):
             named = [chain.windows[position].operators[branch].tolist() for branch in group]
             branches.append([np.asarray([place[v] for v in branch], dtype=np.int64) for branch in named])
-    return Unit(cut_window(arrays, inner, entry, exit_), np.asarray(rows, dtype=np.int64), branches)
+    return Unit(cut_window(arrays, inner, entry, exit_), np.asarray(rows, dtype=np.int64), branches, stretch)
 
 
 def _branches(module: Module) -> Iterator[list[IntArray]]:

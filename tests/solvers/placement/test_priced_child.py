@@ -14,7 +14,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork
+from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
 from opweave.solvers.placement.bounds.priced_windows import CHILD
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import plan_of
@@ -63,12 +63,17 @@ def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
             optima += [best, best]
             ceilings = best, 1.5 * best + HOSTILE[seed % 4]
             windows += [PricedWindow(arrays, cost, 0.0, ceiling) for ceiling in ceilings]
-    found = dict.fromkeys(range(len(windows)), math.nan)
-    work = PricedWork(windows, 1.0, 0.002, time() + 300.0)
-    hear = found.__setitem__
-    run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=lambda news: hear(*news))
+    found: list[Raised] = []
+    work = PricedWork(windows, [1.0] * len(windows), 0.002, time() + 300.0)
+    run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=found.append)
     assert len(windows) > 50
-    for number, (window, best) in enumerate(zip(windows, optima, strict=True)):
-        assert found[number] <= best * (1.0 + 1e-9)
+    assert [news.number for news in found] == list(range(len(windows)))
+    for news, window, best in zip(found, windows, optima, strict=True):
+        assert news.bound <= best * (1.0 + 1e-9)
         if window.ceiling == best:
-            assert found[number] >= 0.9 * best
+            assert news.bound >= 0.9 * best
+        else:
+            assert news.plans
+        for plan in news.plans:
+            assert plan.cost(window.cost) >= best * (1.0 - 1e-9)
+            assert np.isfinite(window.arrays.seconds[np.arange(len(plan.device)), plan.device]).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,12 +12,15 @@ from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.constraints import Colocate, MemoryCap, Pin
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.broadcasts import broadcast_bound, can_be_raised, raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.equal_units import EqualUnits, repeats
 from opweave.solvers.placement.plans import memory_used
-from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of
+from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of, walked
+from opweave.solvers.placement.unit_crossings import crossings
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch
 from opweave.solvers.placement.units import Unit, stretches, units_of
 from opweave.solvers.run import Run
@@ -104,9 +107,12 @@ def test_dear_memory_is_left_and_no_search_makes_a_plan_worse() -> None:
         assert found.cost(PRICE) == again.cost(PRICE)
 
 
-def _option(seconds: float, home: int, bytes_: list[float]) -> Option:
+def _option(seconds: float, home: int, bytes_: list[float], entered: int | None = None) -> Option:
     nothing = np.zeros(0, dtype=np.int64)
-    return Option(home, seconds, np.asarray(bytes_), nothing, nothing)
+    return Option(home if entered is None else entered, home, seconds, np.asarray(bytes_), nothing, nothing)
+
+
+FREE = np.zeros((2, 2))
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -116,7 +122,7 @@ def test_counts_of_options_are_the_best_that_fit(seed: int) -> None:
         _option(float(rng.integers(1, 20)), int(rng.integers(0, 2)), rng.integers(0, 9, size=2).tolist())
         for _ in range(3)
     ]
-    kinds, capacity = Kinds([4], [options], [0.0]), rng.integers(10, 30, size=2)
+    kinds, capacity = Kinds([4], [options], [FREE]), rng.integers(10, 30, size=2)
     rows = [np.asarray(row) for row in product(range(5), repeat=3) if sum(row) == 4]
     fitting = [row for row in rows if (sum(n * o.bytes for n, o in zip(row, options, strict=True)) <= capacity).all()]
     costs = [sum(n * o.seconds for n, o in zip(row, options, strict=True)) for row in fitting]
@@ -126,24 +132,60 @@ def test_counts_of_options_are_the_best_that_fit(seed: int) -> None:
         return
     assert found is not None
     assert prices is not None
-    assert float(found[0] @ [o.seconds for o in options]) == pytest.approx(min(costs), rel=1e-3)
+    assert float(found.counts[0] @ [o.seconds for o in options]) == pytest.approx(min(costs), rel=1e-3)
     assert prices.seconds <= min(costs) + 1e-6
     assert (prices.memory >= 0.0).all()
 
 
 def test_units_without_plans_leave_nothing_to_count() -> None:
     """The time may be up before a kind of units has a plan."""
-    kinds, capacity = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], []], [0.0, 0.0]), np.full(2, 10)
+    kinds, capacity = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], []], [FREE, FREE]), np.full(2, 10)
     assert best_counts(kinds, capacity, 5.0) is None
     assert prices_of(kinds, capacity) is None
 
 
 def test_handing_over_is_paid_for() -> None:
-    free = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], [_option(1.0, 1, [0, 0]), _option(1.5, 0, [0, 0])]], [0.0, 0.0])
-    dear = Kinds(free.times, free.options, [0.0, 5.0])
+    options = [[_option(1.0, 0, [0, 0])], [_option(1.0, 1, [0, 0]), _option(1.5, 0, [0, 0])]]
+    free = Kinds([2, 2], options, [FREE, FREE])
+    dear = Kinds(free.times, free.options, [FREE, 5.0 * (1.0 - np.eye(2))])
     unlimited = np.full(2, np.iinfo(np.int64).max)
-    assert [row.tolist() for row in best_counts(free, unlimited, 5.0) or []] == [[2], [2, 0]]
-    assert [row.tolist() for row in best_counts(dear, unlimited, 5.0) or []] == [[2], [0, 2]]
+    for kinds, expected in ((free, [[2], [2, 0]]), (dear, [[2], [0, 2]])):
+        found = best_counts(kinds, unlimited, 5.0)
+        assert found is not None
+        assert [row.tolist() for row in found.counts] == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_walk_takes_every_chosen_option_and_is_the_best_sequence(seed: int) -> None:
+    """All sequences of three units on two or three devices, some of which cross from device to device."""
+    rng, devices = np.random.default_rng(seed), 2 + seed % 2
+    ends = rng.integers(0, devices, size=(6, 2)).tolist()
+    bytes_ = rng.integers(0, 9, size=(6, devices)).astype(float).tolist()
+    options = [_option(float(rng.integers(5, 9)), b, row, a) for (a, b), row in zip(ends, bytes_, strict=True)]
+    links = rng.integers(1, 6, size=(devices, devices)) * (1.0 - np.eye(devices))
+    kinds, capacity = Kinds([3], [options], [links]), rng.integers(8, 25, size=devices)
+
+    def cost(chosen: tuple[int, ...] | list[int]) -> float:
+        row = [options[o] for o in chosen]
+        return sum(o.seconds for o in row) + sum(float(links[a.home, b.entered]) for a, b in pairwise(row))
+
+    fitting = [
+        cost(row) for row in product(range(6), repeat=3) if (sum(options[o].bytes for o in row) <= capacity).all()
+    ]
+    found, prices = best_counts(kinds, capacity, 5.0), prices_of(kinds, capacity)
+    if not fitting:
+        assert found is None
+        return
+    assert found is not None
+    assert prices is not None
+    chosen = np.repeat(np.arange(6), found.counts[0]).tolist()
+    order = walked(options, chosen, found, 0)
+    assert sorted(order) == chosen
+    assert prices.seconds <= min(fitting) + 1e-6
+    counted = sum(options[o].seconds for o in chosen) + float((found.switches[0] * links).sum())
+    assert counted <= min(fitting) * (1.0 + 1e-3)  # circles of their own may cost less than any walk
+    assert cost(order) >= min(fitting)
+    assert cost(order) == pytest.approx(min(fitting), rel=1e-3)  # none of these seeds has a circle of its own
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -299,3 +341,21 @@ def test_a_proved_plan_is_complete() -> None:
     result = ow.solve(problem, solver="units")
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 6.0)
     assert result.termination is ow.Termination.COMPLETED
+
+
+def test_plans_of_windows_make_up_plans_of_a_unit_for_all_pairs_of_ends() -> None:
+    problem = layered_problem(6, 3, room=12)
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    work = EqualUnits(instance, arrays, None, Run())
+    prices = PriceSearch(work.chain, arrays, memory, np.asarray([0.3, 0.1]))
+    prices.go_on(lambda: 1.0, lambda _: None)
+    search = max(work.searches, key=lambda each: each.unit.times)
+    found = [option for price in prices.prices() for option in crossings(prices.priced, search, price)]
+    assert {(option.entered, option.home) for option in found} == set(product(range(2), repeat=2))
+    for option in found:
+        ends = int(option.device[0]), int(option.device[-1])
+        again = search.option(ends, option.order, option.device)
+        assert (option.entered, option.home) == ends
+        assert (option.seconds, option.bytes.tolist()) == (again.seconds, again.bytes.tolist())

@@ -212,7 +212,8 @@ def go_on_with_prices(instance: PlacementInstance, run: Run, report: Report) -> 
     if search is not None and not run.should_stop():
         run.enter("memory at its price")
         with run.share(MEMORY_SHARE, LONGEST_COUNTS):
-            search.go_on(lambda: _seconds_left(run), lambda value: report(value, "priced memory"))
+            ceiling = math.inf if run.objective is None else float(run.objective)
+            search.go_on(lambda: _seconds_left(run), lambda value: report(value, "priced memory"), ceiling)
 
 
 def _seconds_left(run: Run) -> float:

@@ -1,20 +1,26 @@
-"""The search for prices of memory: cutting planes, separately for every set of devices that run milestones.
+"""The search for prices of memory: column generation, separately for every set of devices that run milestones.
 
 The linear program over counts (:mod:`.counts`) equals the best bound at any prices (:mod:`.priced_windows`) with
-windows in fractions. Its prices are the first; better ones follow by cutting planes.
+windows in fractions. Its prices are the first.
 
 Plans are divided into classes by the set of devices that run their milestones (:mod:`.visited`). Every plan is in one
-class, so the least bound of all classes is a bound. The class with the least is worked on, at prices of its own. What a
-price proves for other classes is kept.
+class, so the least bound of all classes is a bound. First come the prices that are best for all plans together: with
+eight devices there are hundreds of classes, and most of them have nearly the same bound. Then the class with the least
+is worked on, at prices of its own. What a price proves for other classes is kept.
 
-Source: Kelley, "The cutting-plane method for solving convex programs".
+A bound at new prices takes seconds, because windows have to be solved again. What the known plans of windows promise
+takes milliseconds: the bound that there would be if they were the cheapest. Cutting planes find the prices that promise
+most. Work at these prices proves the bound, or finds cheaper plans, which promise less.
+
+Source: Kelley, "The cutting-plane method for solving convex programs"; Gilmore and Gomory, "A linear programming
+approach to the cutting-stock problem".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,31 +30,60 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import REFUTED, SEARCHED, Chain, Cut
+from opweave.solvers.placement.bounds.priced_windows import STEP, Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
 
 ROUNDS = 40
-"""Most price vectors that are tried."""
+"""Most price vectors that are tried for a class."""
 
-PROGRESS = 1e-4
-"""Relative distance between the best bound and what the cuts still allow at which the search for prices ends."""
+PROMISES, CLOSE = 40, 1e-4
+"""Most price vectors whose promise is worked out before one is chosen, and the relative distance from what the cutting
+planes allow at which that ends."""
+
+PROGRESS = 1.5 * STEP
+"""Relative distance between a class's bound and what prices promise at which its search ends: windows are not raised
+further."""
 
 PASSED = 0.003
 """Relative distance by which the class of plans with the least bound has to pass the second before that is worked on.
 At other prices, windows have to be solved again."""
 
-FIRST_RADIUS = 0.15
-"""Relative distance from the best prices up to which others are tried at first. It is halved when they are worse, and
-doubled when they are better, so that a set whose devices are far too small is soon out of the way."""
+FIRST_RADIUS, SMALLER, LEAST_RADIUS = 1.0, 0.4, 0.02
+"""Relative distance from the best prices up to which others are tried at first, what it is multiplied by where these
+are worse, and the distance at which the search ends."""
 
-LARGEST_RADIUS = 2.0
-"""Distance up to which it is doubled when nothing near promises more."""
+
+@dataclass(eq=False)
+class _Class:
+    """The plans whose milestones run on one set of devices.
+
+    Attributes
+    ----------
+    centre
+        The best bound so far.
+    price
+        Prices that are worked on; None when the next ones are to be chosen.
+    radius
+        Relative distance of the next prices from those of ``centre``.
+    rounds
+        Number of price vectors that were tried.
+    """
+
+    centre: Cut
+    price: FloatArray | None = None
+    radius: float = FIRST_RADIUS
+    rounds: int = 0
+
+    def take(self, cut: Cut) -> None:
+        """Take in a bound at some prices."""
+        if cut.value > self.centre.value:
+            self.centre = cut
 
 
 class PriceSearch:
-    """The search for prices by cutting planes; it may stop at any time and go on later.
+    """The search for prices by column generation; it may stop at any time and go on later.
 
     Parameters
     ----------
@@ -58,6 +93,11 @@ class PriceSearch:
         First prices in seconds per byte; those of devices without a limit do not count. Shape (devices,).
     problem
         The whole problem, by which a search is found again.
+
+    Attributes
+    ----------
+    priced
+        The windows, with their bounds and plans.
     """
 
     def __init__(
@@ -69,93 +109,90 @@ class PriceSearch:
         problem: PlacementInstance | None = None,
     ) -> None:
         self.problem = problem
-        self._priced = Chain(chain, arrays, memory)
-        self._first = np.where(self._priced.limited, price, 0.0)
-        self._unit = np.where(self._priced.limited, 1.0 / np.maximum(self._priced.capacity, 1.0), 0.0)
-        self._scale = max(float(self._first @ self._priced.capacity), 1e-300)
+        self.priced = Chain(chain, arrays, memory)
+        self._first = np.where(self.priced.limited, price, 0.0)
+        self._unit = np.where(self.priced.limited, 1.0 / np.maximum(self.priced.capacity, 1.0), 0.0)
+        self._scale = max(float(self._first @ self.priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
-        self._stage = SEARCHED
+        self._all = _Class(Cut(-math.inf, np.zeros(len(price)), self._first), self._first)
 
-    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None]) -> None:
+    def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
 
-        Costs of large windows are refuted when integer programs alone prove no more. The class of plans with the least
-        bound is worked on: no other can raise the bound of all.
+        The class of plans with the least bound is worked on: no other can raise the bound of all. ``ceiling`` is the
+        length of a plan; prices that promise as much are good enough.
         """
-        if not self._classes:
-            found, _ = self._priced.values(self._first, -1, math.inf, self._stage, seconds)
-            self._classes = {visited: _Class(cut) for visited, cut in found.items()}
+        self._search_for_all(seconds, report, ceiling)
         while self._classes and seconds() > 0.0:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
-            if worked.done and self._stage == REFUTED:
-                return
-            if worked.done:  # with more work for every window, the best prices are near these
-                self._stage = REFUTED
-                self._classes = {each: _Class(known.centre) for each, known in self._classes.items()}
+            if worked.price is None:
+                worked.price = self._promising(visited, worked, ceiling)
+            if worked.price is None:
+                if not self.priced.wait_no_longer():
+                    return
+                for known in self._classes.values():
+                    known.price, known.radius = known.centre.price, FIRST_RADIUS
                 continue
             second = self._classes[others[0]].centre.value if others else math.inf
-            enough = second + PASSED * abs(second)
-            found, complete = self._priced.values(worked.price, visited, enough, self._stage, seconds)
+            before = worked.centre
+            found, complete = self.priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
             for each, cut in found.items():
                 self._classes[each].take(cut)
-            report(min(each.centre.value for each in self._classes.values()))
+            report(self.bound())
             if visited not in found:  # no plan has these devices
                 del self._classes[visited]
             elif complete:
-                worked.learn(found[visited], self._unit, self._scale)
+                worked.price, worked.rounds = None, worked.rounds + 1
+                if worked.centre.value <= before.value + CLOSE * abs(before.value):
+                    worked.radius *= SMALLER
 
+    def _search_for_all(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float) -> None:
+        """Search for the prices that are best for all plans together; from there, every class has to go less far."""
+        every = self._all
+        while every.price is not None and seconds() > 0.0:
+            found, complete = self.priced.values(every.price, None, math.inf, seconds)
+            for each, cut in found.items():
+                self._classes.setdefault(each, _Class(cut, cut.price)).take(cut)
+            if not found or not complete:
+                break
+            before, least = every.centre.value, min(found.values(), key=lambda cut: cut.value)
+            every.take(least)
+            every.radius *= SMALLER if every.centre.value <= before + CLOSE * abs(before) else 1.0
+            every.rounds += 1
+            every.price = self._promising(None, every, ceiling)
+            if every.price is None:
+                for known in self._classes.values():
+                    known.price = known.centre.price
+            report(self.bound())
+        report(self.bound())
 
-class _Class:
-    """The plans whose milestones run on one set of devices: their best prices so far, and the next ones.
+    def bound(self) -> float:
+        """The least bound of all classes."""
+        return min((each.centre.value for each in self._classes.values()), default=0.0)
 
-    Attributes
-    ----------
-    centre
-        The best bound so far.
-    price
-        Prices to try next.
-    done
-        Whether no prices promise more.
-    """
+    def prices(self) -> list[FloatArray]:
+        """The best prices of every class of plans, those with the least bounds first; each once."""
+        classes = sorted(self._classes.values(), key=lambda each: each.centre.value)
+        return list({each.centre.price.tobytes(): each.centre.price for each in classes}.values())
 
-    def __init__(self, cut: Cut) -> None:
-        self.centre, self.price, self.done = cut, cut.price, False
-        self._radius, self._cuts = FIRST_RADIUS, list[Cut]()
-
-    def take(self, cut: Cut) -> None:
-        """Take in a bound at some prices."""
-        if cut.value > self.centre.value:
-            self.centre = cut
-
-    def learn(self, cut: Cut, unit: FloatArray, scale: float) -> None:
-        """Choose the next prices after a bound at :attr:`price`.
-
-        The best bound may come from work on another class. Its prices are tried before the search ends.
-        """
-        if self._cuts and cut is not self.centre:
-            self._radius *= 0.5
-        elif self._cuts:
-            self._radius *= 2.0
-        self._cuts.append(cut)
-        centre, found = self.centre, self._promised(unit, scale)
-        while not self._is_worth(found) and self._radius < LARGEST_RADIUS:
-            self._radius *= 2.0  # prices so near promise little even where others are far better
-            found = self._promised(unit, scale)
-        if found is None or not self._is_worth(found) or len(self._cuts) >= ROUNDS:
-            self.done = bool((self.price == centre.price).all())
-            self.price = centre.price
-        else:
-            self.price = found[1]
-
-    def _promised(self, unit: FloatArray, scale: float) -> tuple[float, FloatArray] | None:
-        """The prices near the best at which all cuts together allow most, and that value."""
-        price = self.centre.price
-        room = self._radius * np.maximum(price, 0.1 * float(price.max()))
-        return _highest(self._cuts, unit * scale, (np.maximum(price - room, 0.0), price + room), scale)
-
-    def _is_worth(self, found: tuple[float, FloatArray] | None) -> bool:
-        return found is not None and found[0] > self.centre.value + PROGRESS * abs(self.centre.value)
+    def _promising(self, visited: int | None, worked: _Class, ceiling: float) -> FloatArray | None:
+        """The prices near the best that promise most for a class; None if that is hardly more than what is proved."""
+        centre = worked.centre.price
+        room = worked.radius * np.maximum(centre, 0.1 * float(centre.max()))
+        box = np.maximum(centre - room, 0.0), centre + room
+        enough = worked.centre.value + PROGRESS * abs(worked.centre.value)
+        cuts, found = [self.priced.promised(centre, visited)], centre
+        best = cuts[0].value
+        while best < ceiling and len(cuts) < PROMISES:
+            next_ = _highest(cuts, self._unit * self._scale, box, self._scale)
+            if next_ is None or next_[0] <= best + CLOSE * abs(best):
+                break
+            cuts.append(self.priced.promised(next_[1], visited))
+            if cuts[-1].value > best:
+                best, found = cuts[-1].value, next_[1]
+        spent = worked.rounds >= ROUNDS or worked.radius < LEAST_RADIUS
+        return None if spent or best <= enough else found
 
 
 def _highest(

@@ -1,0 +1,278 @@
+"""One window of a milestone chain with bytes at their price: what is known of its cost between all pairs of ends.
+
+A *priced bound* is the least of length plus price that a program of the window proves. It is raised in stages. From the
+values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
+bytes at prices q. A plan of the window is a ceiling at any prices.
+
+The stages of a window are its linear program; then, for a small one, its integer program and a search over devices and
+orders; for a large one, costs that constraint programming refutes (:mod:`.priced_child`). Without that, the integer
+program is its last stage.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.solvers.linear import minimise, proved_value
+from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
+from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.priced_child import PricedWindow
+from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
+from opweave.solvers.placement.module_intervals import available
+from opweave.solvers.placement.module_search import search_assignments, search_module
+from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.tree import least_whole
+
+MOST_SOLVED = 12
+"""Most prices at which a window's bounds are remembered."""
+
+WEIGHTY = 0.97
+"""Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
+
+LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 100, 500
+"""Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
+node, and how much slower the search is while it is not compiled."""
+
+RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
+"""Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
+refuted costs of a large one, where constraint programming is available."""
+
+
+class _Solved(NamedTuple):
+    """What is known of a window between two devices at earlier prices: its stage there, its bound, its bytes."""
+
+    price: FloatArray
+    stage: int
+    value: float
+    taken: FloatArray
+
+
+class KnownPlan(NamedTuple):
+    """A plan of a window: its length, the bytes that it takes on every device, and the device of every operator."""
+
+    length: float
+    taken: FloatArray
+    device: IntArray
+
+    def cost(self, price: FloatArray) -> float:
+        """Its length plus the price of its bytes."""
+        return self.length + float(self.taken @ price)
+
+
+@dataclass(eq=False)
+class PricedBlock:
+    """Windows that are equal in their times and their bytes, with bounds at the current prices.
+
+    Attributes
+    ----------
+    values
+        Bounds by end devices. Shape (K, K).
+    used
+        Bytes of their solutions on every device. Shape (K, K, K).
+    stage
+        How far the bounds at these prices have been raised. Shape (K, K).
+    waits
+        Whether costs are not refuted yet, because the chain has few of these windows.
+    """
+
+    block: Block
+    bytes: FloatArray
+    price: FloatArray
+    values: FloatArray = field(init=False)
+    used: FloatArray = field(init=False)
+    stage: IntArray = field(init=False)
+    waits: bool = field(init=False, default=False)
+    _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
+    _plans: dict[tuple[int, int], list[KnownPlan]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        devices = len(self.price)
+        self._usable = np.isfinite(self.block.window.arrays.seconds)
+        self.used = np.zeros((devices, devices, devices))
+        self.stage = np.zeros((devices, devices), dtype=np.int64)
+        least = np.full(len(self.bytes), np.inf)
+        np.minimum.at(least, self.block.branches.leader, self.bytes)
+        self._least = least[self.block.branches.leader]
+        self.reprice(self.price)
+
+    def reprice(self, price: FloatArray) -> None:
+        """Bounds at other prices, from what is known."""
+        self.price = price
+        self.stage[:] = 0
+        self.values, self.used = self._relearned(price)
+        for (a, b), solved in self._solved.items():
+            for known in solved:
+                if (known.price == price).all():
+                    self.stage[self.block.window.cells(a, b)] = known.stage
+
+    def _relearned(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds at any prices, from what is known, and the bytes of their solutions."""
+        own, bytes_ = self._least_price(price)
+        values, used = self.block.values + own, np.empty_like(self.used)
+        used[:] = bytes_
+        for (a, b), solved in self._solved.items():
+            cells = self.block.window.cells(a, b)
+            for known in solved:
+                now = known.value + self._least_price(price - known.price)[0]
+                if now > values[a, b]:
+                    values[cells], used[cells] = now, known.taken
+        return values, used
+
+    def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
+        cells = self.block.window.cells(a, b)
+        self.values[cells], self.used[cells] = value, taken
+
+    def _least_price(self, price: FloatArray) -> tuple[float, FloatArray]:
+        """The least price of all bytes, each operator by itself, and where it puts them.
+
+        Every value is a bound for the operators' own bytes. So these, and not the least among equal branches, say how
+        much less it is at lower prices.
+        """
+        cost = np.where(self._usable, self.bytes[:, None] * price, np.inf)
+        where = np.argmin(cost, axis=1)
+        taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
+        return float(cost.min(axis=1).sum()), taken
+
+    def open(self, a: int, b: int) -> bool:
+        """Whether the pair can be raised at these prices."""
+        inner = len(self.block.window.inner)
+        sized = inner > 0 and self.block.size <= LARGEST_INTEGER
+        last = REFUTED if self.is_refuted() else SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
+        return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
+
+    def is_refuted(self) -> bool:
+        """Whether costs of the window are refuted (:mod:`.priced_child`) after its linear program."""
+        sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
+        return sized and not self.waits and available()
+
+    def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K)."""
+        devices = len(price)
+        if self.waits or not len(self.block.window.inner):  # these are not raised to the cost of a plan
+            return self._relearned(price)
+        values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        for a in range(devices if self.block.window.entry else 1):
+            for b in range(devices if self.block.window.exit else 1):
+                if not np.isfinite(self.block.values[a, b]):
+                    continue
+                cells = self.block.window.cells(a, b)
+                plan = self.cheapest(a, b, price)
+                values[cells], used[cells] = plan.cost(price), plan.taken
+        return values, used
+
+    def possible_gain(self, a: int, b: int) -> float:
+        """How much a pair's bound can rise at most, as far as plans are known."""
+        ceiling = self._ceiling(a, b)
+        return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
+
+    def priced(self, a: int, b: int) -> PricedWindow:
+        """The window with its ends on two devices, and what is known of its cost."""
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
+
+    def raise_pair(self, a: int, b: int, seconds: float) -> None:
+        """Raise a pair by one stage."""
+        known, taken, stage = float(self.values[a, b]), self.used[a, b].copy(), int(self.stage[a, b]) + 1
+        if stage == SEARCHED:
+            value = self._searched(a, b, known, seconds)
+        else:
+            value, taken = self._programmed(a, b, stage, taken, seconds)
+        self.learn(a, b, stage, value, taken)
+
+    def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
+        """Record a pair's bound of a stage, and the bytes of its point."""
+        value = max(value, float(self.values[a, b]))
+        self.stage[self.block.window.cells(a, b)] = stage
+        self._set(a, b, value, taken)
+        others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
+        self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
+
+    def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
+        """The bound of the window's program with prices in the objective, and the bytes of its point."""
+        ceiling = self._ceiling(a, b)
+        if not math.isfinite(ceiling):  # missing links: no plan to begin from
+            return 0.0, taken
+        length = (ceiling - self._least_price(self.price)[0]) * (1.0 + SUMMATION) + SUMMATION * ceiling
+        builder = Builder(self.block.window, self.block.branches, a, b, float(self.block.values[a, b]), length)
+        if not builder.possible:
+            return ceiling, taken
+        program = builder.build()
+        cost, there = program.linear.cost.copy(), np.flatnonzero(program.x[:, 0] >= 0)
+        cost[program.x[there]] += self._least[there][:, None] * self.price / program.scale
+        linear = replace(program.linear, cost=cost)
+        if stage == RELAXED:
+            relaxed = minimise(linear, seconds)
+            if relaxed is None:
+                return 0.0, taken
+            rows = np.concatenate([relaxed.most_price, relaxed.equal_price])
+            value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), rows)
+            return min(value * program.scale, ceiling), self._taken(relaxed.point, program)
+        whole = self._weighty(program, there)
+        found = least_whole(linear, whole, program.times, ceiling / program.scale, seconds)
+        if found.point is not None:
+            taken = self._taken(found.point, program)
+        return found.bound * program.scale, taken
+
+    def _taken(self, point: FloatArray, program: WindowProgram) -> FloatArray:
+        """Bytes that a point of the program takes on every device."""
+        there = np.flatnonzero(program.x[:, 0] >= 0)
+        return np.asarray((self._least[there][:, None] * point[program.x[there]]).sum(axis=0))
+
+    def _weighty(self, program: WindowProgram, there: IntArray) -> BoolArray:
+        """Columns that stay whole: those of the operators that hold most of the time and of the bytes' price.
+
+        Any choice gives a bound. Small operators follow large ones in most windows, so dividing at them gains little.
+        """
+        seconds = np.where(self._usable, self.block.window.arrays.seconds, np.inf).min(axis=1)
+        weight = (seconds + self._least * float(self.price.max()))[there]
+        order = np.argsort(-weight, kind="stable")
+        most = 1 + int(np.searchsorted(np.cumsum(weight[order]), WEIGHTY * float(weight.sum())))
+        whole = program.whole.copy()
+        whole[program.x[there[order[most:]]]] = False
+        return whole
+
+    def _searched(self, a: int, b: int, known: float, seconds: float) -> float:
+        """The least cost of the window if a search proves it, else 0."""
+        arrays = self.block.window.fixed(a, b)
+        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
+        least = float(self.block.values[a, b])
+        ceiling = self._ceiling(a, b)
+        if known >= ceiling * (1.0 - TIGHT):
+            return known
+        budget = 1 + int(seconds * NODES_PER_SECOND)
+        if not search_assignments.is_fast(WORK_OF_A_NODE * budget):
+            budget = 1 + budget // UNCOMPILED
+        found = search_module(arrays, ceiling, least, budget, cost=cost)
+        if found.device[0] >= 0:
+            order = np.argsort(found.start, kind="stable").astype(np.int64)
+            self.keep(a, b, plan_of(arrays, order, found.device).makespan, found.device)
+        return min(found.makespan, ceiling) if found.proved else 0.0
+
+    def _ceiling(self, a: int, b: int) -> float:
+        """The least cost of some plans of the window: all on one device, and those that searches found."""
+        return self.cheapest(a, b, self.price).cost(self.price)
+
+    def cheapest(self, a: int, b: int, price: FloatArray) -> KnownPlan:
+        """The cheapest plan that is known, at any prices."""
+        return min(self._known_plans(a, b), key=lambda plan: plan.cost(price))
+
+    def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
+        """Keep a plan: it is a ceiling at any prices."""
+        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+        self._known_plans(a, b).append(KnownPlan(length, taken, device))
+
+    def _known_plans(self, a: int, b: int) -> list[KnownPlan]:
+        if (a, b) not in self._plans:
+            self._plans[a, b] = []
+            arrays = self.block.window.fixed(a, b)
+            order = operator_order(arrays)
+            for k in range(len(self.price)):
+                alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
+                self.keep(a, b, plan_of(arrays, order, alone).makespan, alone)
+        return self._plans[a, b]
