@@ -69,7 +69,7 @@ UNDIVIDED = Shares(first=0.08, annealed=1.0, decomposed=0.2, last=0.9, cooled=0.
 TIGHT = Shares(first=0.5, annealed=0.5, decomposed=0.4, last=0.9, cooled=0.7)
 EQUAL = Shares(first=0.3, annealed=1.0, decomposed=0.6, last=0.5, cooled=0.0)
 BEGUN = Shares(first=0.5, annealed=0.4, decomposed=0.2, last=0.9, cooled=0.5)
-WIDE = Shares(first=0.35, annealed=0.25, decomposed=0.7, last=0.6, cooled=0.9)
+WIDE = Shares(first=0.3, annealed=0.25, decomposed=0.8, last=0.5, cooled=0.9)
 DIVIDED = Shares(first=0.5, annealed=0.3, decomposed=0.5, last=0.7, cooled=0.5)
 """The shares of every situation. Tabu search is far ahead of all others where most operators are in one module and
 there are no ports. Elsewhere, a slow cooling and rounds of annealing are ahead of each other by turns. Windows take
