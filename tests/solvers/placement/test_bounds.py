@@ -64,6 +64,15 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
         assert value <= optimum * (1 + 1e-9) + 1e-12, name
 
 
+@pytest.mark.parametrize("seed", range(1, 40, 2))
+def test_counts_without_time_for_windows_stay_below_the_optimum(seed: int) -> None:
+    problem = small_problem(seed, memory=True)
+    instance, optimum = lower(problem), best_placement(problem)[0]
+    arrays = arrays_of(instance, problem)
+    if optimum is not None:
+        assert priced_counts(milestones_of(arrays), instance, arrays, 0.0).bound <= optimum * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_bounds_scale_with_the_times(seed: int) -> None:
     first, second = (_all_bounds(small_problem(seed, scale=scale)) for scale in (1.0, 1e-6))

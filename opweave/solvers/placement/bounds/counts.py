@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,9 @@ from opweave.solvers.rounding import SUMMATION
 
 MOST_COLUMNS = 60_000
 """Most columns of window programs. Classes beyond it keep their tables' bounds, those with the least memory first."""
+
+WRITTEN_SHARE = 0.5
+"""Share of the time for writing the program; what is written later could not be solved."""
 
 FULL = 100.0
 """Units of memory per device, which keeps coefficients moderate."""
@@ -124,11 +128,12 @@ def tally(chain: Milestones, arrays: PlacementArrays, memory: Memory) -> Tally:
 
 @dataclass(eq=False)
 class _Program:
-    """The linear program under construction."""
+    """The linear program under construction; after ``end`` on the clock, windows are no longer copied."""
 
     tally: Tally
     memory: Memory
     ceiling: float
+    end: float
     equal: SparseRows = field(default_factory=SparseRows)
     most: SparseRows = field(default_factory=SparseRows)
     cost: list[FloatArray] = field(default_factory=list)
@@ -161,7 +166,7 @@ class _Program:
             self._kind(kind, flows, copy=number in copied)
 
     def _kind(self, kind: Kind, flows: IntArray, *, copy: bool) -> None:
-        """Write the windows of one class: their ends, lengths and, with ``copy``, their operators."""
+        """Write the windows of one class: their ends, lengths and, with ``copy`` and in time, their operators."""
         devices = flows.shape[2]
         total = self.equal.open(np.asarray([float(kind.count)]))
         window = kind.block.window
@@ -170,13 +175,14 @@ class _Program:
                 value = float(kind.block.values[a, b])
                 if value > self.ceiling * (1.0 + SUMMATION):
                     continue
-                number = self.add(np.asarray([0.0 if copy else value]), np.asarray([float(kind.count)]))
+                copied = copy and perf_counter() < self.end
+                number = self.add(np.asarray([0.0 if copied else value]), np.asarray([float(kind.count)]))
                 self.equal.put(total, number, 1.0)
                 if kind.after >= 0:
                     self.equal.put(flows[0, kind.after, b : b + 1], number, 1.0)
                 if kind.before >= 0:
                     self.equal.put(flows[1, kind.before, a : a + 1], number, 1.0)
-                if copy:
+                if copied:
                     self._copy(kind, a, b, number)
 
     def _copy(self, kind: Kind, a: int, b: int, number: IntArray) -> None:
@@ -243,7 +249,8 @@ def priced_counts(
     instance, arrays
         The problem.
     time_limit
-        Seconds for the linear program.
+        Seconds, at most half of them for writing the program. Windows that are not written in time count with their
+        lengths alone.
     ceiling
         Length of a known plan; None for none. The bound never exceeds it.
     """
@@ -265,6 +272,7 @@ def priced_counts(
         if parts.kinds[c].bytes.any() and need <= room:
             copied.add(c)
             room -= need
-    program = _Program(parts, memory, highest)
+    begin = perf_counter()
+    program = _Program(parts, memory, highest, begin + WRITTEN_SHARE * time_limit)
     program.build(copied)
-    return program.solve(time_limit)
+    return program.solve(max(time_limit - (perf_counter() - begin), 0.0))
