@@ -310,7 +310,8 @@ def run_plan(
     makespan = 0.0
     for v in order:
         makespan = max(makespan, place(arrays, clock, v, device[v], device))
-        start[v] = clock.end[v] - arrays.seconds[v, device[v]]
+        takes = arrays.seconds[v, device[v]]
+        start[v] = clock.end[v] - takes if takes < np.inf else np.inf
     begins[:] = clock.begins
     return makespan
 
