@@ -135,6 +135,23 @@ print(ow.Solution.kinds()["layout"] is Layout)
     assert printed(code) == "True"
 
 
+def test_a_generic_problem_of_ones_own_may_leave_types_open() -> None:
+    code = """
+import typing, opweave as ow
+S, D = typing.TypeVar("S", bound=ow.Solution), typing.TypeVar("D", bound=ow.Details)
+class Base(ow.Problem[S, D], typing.Generic[S, D]):
+    pass
+class Half(ow.Problem[S, ow.Details], typing.Generic[S]):
+    pass
+class First(Base[ow.Ordering, ow.Details]):
+    pass
+class Second(Half[ow.Ordering]):
+    pass
+print(First.kind, Second.kind)
+"""
+    assert printed(code) == "first second"
+
+
 def test_importing_loads_no_framework_and_no_display() -> None:
     heavy = "('onnx', 'torch', 'keras', 'rich', 'matplotlib', 'pandas', 'pyomo.environ', 'pymoo')"
     code = f"import sys, opweave as ow; dir(ow); print([name for name in {heavy} if name in sys.modules])"

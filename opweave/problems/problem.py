@@ -55,8 +55,13 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
     if not TYPE_CHECKING:  # only type checkers use the types
 
         def __class_getitem__(cls, types: object) -> type[Problem]:
-            """The class itself: none of its fields depends on the types, and pydantic would make a class of each."""
-            return cls if cls is Problem else super().__class_getitem__(types)
+            """The class itself: none of its fields depends on the types, and pydantic would make a class of each.
+
+            It still makes one where types are left open, because the class that follows has parameters then.
+            """
+            parts = types if isinstance(types, tuple) else (types,)
+            left_open = any(isinstance(each, TypeVar) or getattr(each, "__parameters__", ()) for each in parts)
+            return super().__class_getitem__(types) if left_open or cls is not Problem else cls
 
     @classmethod
     def kinds(cls) -> Mapping[str, type[Tagged]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -64,6 +66,27 @@ def test_a_subclass_has_the_bound_of_its_parent() -> None:
 
     graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=3)], operators=[ow.Operator(id="p", outputs=["x"])])
     assert trivial_bound(Ours(graph=graph)) == 3
+
+
+OWN = """
+import opweave as ow
+graph = ow.OpGraph(tensors=[ow.Tensor(id="x", bytes=3)], operators=[ow.Operator(id="p", outputs=["x"])])
+class Ours(ow.MemoryOrdering):
+    pass
+earlier = ow.trivial_bound.dispatch(ow.MemoryOrdering)
+@ow.trivial_bound.register
+def _(problem: {}):
+    return earlier(problem) - 1
+print(ow.trivial_bound(Ours(graph)), ow.solve(ow.MemoryOrdering(graph)).bound, ow.trivial_bound({}(graph)))
+"""
+
+
+@pytest.mark.parametrize(("name", "expected"), [("ow.MemoryOrdering", "2 3 2"), ("Ours", "2 3 2")])
+def test_a_bound_of_ones_own_counts_although_it_came_before_opweaves(name: str, expected: str) -> None:
+    """Bounds of opweave's are imported by the first call."""
+    code = [sys.executable, "-c", OWN.format(name, name)]
+    done = subprocess.run(code, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
 
 
 def test_slicing_shares_the_work_of_every_operator() -> None:

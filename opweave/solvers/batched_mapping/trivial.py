@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.trivial import least_seconds, longest_path, safe, trivial_bound
+from opweave.solvers.trivial import least_seconds, longest_path, own_bound, safe
 
 
-@trivial_bound.register
+@own_bound(BatchedMapping)
 def _(problem: BatchedMapping) -> float:
     """The path of one input with every batch at its fastest, and all work at its fastest rate divided among devices."""
     seconds = problem.times

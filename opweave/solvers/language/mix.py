@@ -28,7 +28,7 @@ from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole, whole_point
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.trivial import own_bound
 
 PRECISE = 1e-9
 """Relative tolerance of sums of losses."""
@@ -134,7 +134,7 @@ def quantised_mix(model: LanguageModel, loss: Mapping[str, Mapping[str, float]],
     return QuantisedMix(graph=graph, bytes=FrozenDict(sizes), loss=FrozenDict(rows), budget=budget)
 
 
-@trivial_bound.register
+@own_bound(QuantisedMix)
 def _fewest_bytes(problem: QuantisedMix) -> int:
     return sum(min(problem.bytes[op.id].values()) for op in problem.graph.operators)
 

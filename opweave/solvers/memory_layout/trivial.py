@@ -6,10 +6,10 @@ import math
 
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.problems.ordered_layout import OrderedLayout
-from opweave.solvers.trivial import safe, trivial_bound
+from opweave.solvers.trivial import own_bound, safe, trivial_bound
 
 
-@trivial_bound.register
+@own_bound(MemoryLayout)
 def _(problem: MemoryLayout) -> int | float:
     """The most bytes that are live at any time; for traffic, every storage in the fastest pool that takes it."""
     if problem.objective == "arena":
@@ -24,7 +24,7 @@ def _(problem: MemoryLayout) -> int | float:
     return safe(least)
 
 
-@trivial_bound.register
+@own_bound(OrderedLayout)
 def _(problem: OrderedLayout) -> int | float | None:
     """No order keeps less in memory at once than its most demanding operator."""
     return trivial_bound(problem.ordering)

@@ -7,10 +7,10 @@ import numpy as np
 from opweave.problems.arrays import IntArray, distinct
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.trivial import own_bound
 
 
-@trivial_bound.register
+@own_bound(MemoryOrdering)
 def _(problem: MemoryOrdering) -> int:
     """The storages that an operator reads and writes and its workspace; results may at best overwrite inputs."""
     graph = problem.graph

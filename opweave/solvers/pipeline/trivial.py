@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.trivial import least_seconds, safe, trivial_bound
+from opweave.solvers.trivial import least_seconds, own_bound, safe
 
 
-@trivial_bound.register
+@own_bound(Pipeline)
 def _(problem: Pipeline) -> float:
     """Computing alone: its sum for latency, or the longest operator and the mean of the stages."""
     if problem.costs is None or not problem.include_compute or problem.objective == "transfers":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.trivial import least_seconds, longest_path, safe, trivial_bound
+from opweave.solvers.trivial import least_seconds, longest_path, own_bound, safe
 
 
-@trivial_bound.register
+@own_bound(Placement)
 def _(problem: Placement) -> float:
     """The longest path, and all work divided among the devices, unless a host runs any number of operators at once."""
     seconds = problem.costs.array(problem.graph.operator_ids, [d.name for d in problem.cluster.devices])

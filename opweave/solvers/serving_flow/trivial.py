@@ -7,10 +7,10 @@ import numpy as np
 from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.trivial import own_bound
 
 
-@trivial_bound.register
+@own_bound(ServingFlow)
 def _(problem: ServingFlow) -> float:
     """The time of a token if all devices did nothing but their best work."""
     most = lower(problem).bounded

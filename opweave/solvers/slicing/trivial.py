@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.trivial import safe, trivial_bound
+from opweave.solvers.trivial import own_bound, safe
 
 
-@trivial_bound.register
+@own_bound(Slicing)
 def _(problem: Slicing) -> float:
     """Operators run in sequence, and the parts of one take at least their shares of a device's time for the whole."""
     names, devices = problem.graph.operator_ids, [device.name for device in problem.cluster.devices]
