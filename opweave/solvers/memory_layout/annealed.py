@@ -49,7 +49,7 @@ class Annealed:
         traffic = problem.objective == "traffic" and bool(self.limited.any())
         self.blocks = blocks_of(self.instance) if traffic else None
         self._meets = 0 if self.blocks is None else len(self.blocks.meets) // len(self.instance)
-        self._number, self._pace = 0, PACE + PACE_MEETING * self._meets
+        self._number, self._stale, self._pace = 0, 0, PACE + PACE_MEETING * self._meets
 
     def applies(self) -> bool:
         """Whether blocks may be moved, and the loop is compiled or so small that it does not matter."""
@@ -68,12 +68,17 @@ class Annealed:
             self.round()
             stale = 0 if self.run.objective != before else stale + 1
 
+    def is_exhausted(self) -> bool:
+        """Whether as many of the longest rounds as there are first temperatures were without gain."""
+        return self._stale >= len(HOT)
+
     def round(self) -> None:
         """Run one round from the best layout."""
         best, blocks = self.run.best, self.blocks
         if blocks is None or not isinstance(best, Layout):
             return
         self.run.enter("annealing of pools")
+        before = self.run.objective
         offset, pool = self.instance.places(best)
         rng = np.random.default_rng((self.run.seed, self._number))
         hot, whole = HOT[self._number % len(HOT)], min(MOST_MOVES, FIRST_MOVES << min(self._number, 16))
@@ -88,6 +93,7 @@ class Annealed:
             if self.run.should_stop():
                 return
         self._number += 1
+        self._stale = self._stale + 1 if whole == MOST_MOVES and self.run.objective == before else 0
 
     def _moves_within(self, moves: int, chunks: int) -> int:
         """Moves of a chunk: fewer if time is short for all that are left."""

@@ -255,6 +255,8 @@ class Pools:
             if self.annealed.applies():
                 self.annealed.round()
                 if self.annealed.moves_all():
+                    if self.run.time_limit is None and self.annealed.is_exhausted():
+                        return
                     continue
                 best = self._known()
             changed = self._forced(best)

@@ -123,3 +123,24 @@ def test_the_same_seed_gives_the_same_layout() -> None:
         found.append(run.best)
     assert found[0] == found[1]
     assert lower(problem).capacity[-1] == NO_LIMIT
+
+
+def test_rounds_without_gain_exhaust_it() -> None:
+    problem = small(12, 2)
+    annealed = Annealed(problem, begun(problem))
+    assert not annealed.is_exhausted()
+    for _ in range(40):
+        annealed.round()
+    assert annealed.is_exhausted()
+
+
+def test_without_a_time_limit_the_layout_is_as_good_as_after_many_rounds() -> None:
+    problem = small(40, 4)
+    run = begun(problem)
+    annealed = Annealed(problem, run)
+    for _ in range(30):
+        annealed.round()
+    found = ow.solve(problem).objective
+    assert found is not None
+    assert run.objective is not None
+    assert found <= run.objective * 1.01
