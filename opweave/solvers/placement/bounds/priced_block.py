@@ -4,9 +4,8 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program; then, for a small one, its integer program and a search over devices and
-orders; for a large one, costs that constraint programming refutes (:mod:`.priced_child`). Without that, the integer
-program is its last stage.
+The stages of a window are its linear program and its integer program; then, for a small one, a search over devices and
+orders; for a large one, costs that constraint programming refutes (:mod:`.priced_child`), where it is available.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class PricedBlock:
         return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
 
     def is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) after its linear program."""
+        """Whether costs of the window are refuted (:mod:`.priced_child`) after its integer program."""
         sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
         return sized and not self.waits and available()
 

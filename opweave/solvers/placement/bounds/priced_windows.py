@@ -37,7 +37,7 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, PricedBlock
+from opweave.solvers.placement.bounds.priced_block import INTEGER, REFUTED, PricedBlock
 from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised
 from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.rounding import SUMMATION
@@ -139,7 +139,7 @@ class Chain:
             todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
             if path is None or not todo or seconds() <= 0.0 or self._cut(path, price, taken).value >= enough:
                 break
-            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= RELAXED]
+            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= INTEGER]
             for kind, a, b in todo:
                 if (kind, a, b) not in open_costs:
                     kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
