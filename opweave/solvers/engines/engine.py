@@ -206,7 +206,8 @@ class _Attempt:
                 latest = with_room(program, self._refusing)
             except OutOfTimeError:  # a model that was never written knows no resolution
                 ended = Termination.TIME_LIMIT if run.termination() is Termination.COMPLETED else run.termination()
-                return Outcome(ended, reason="there was not enough time to write the model")
+                late = "there was not enough time to write the model"
+                return Outcome(ended, reason=late if self.refusals.exact else self.refusals.reason())
             outcome = latest if outcome is None or not latest.infeasible else outcome
             if run.should_stop() or not too_coarse(run, program):
                 break
