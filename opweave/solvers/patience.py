@@ -1,9 +1,15 @@
-"""Calls into libraries that ignore the clock or react to it late: they run in a thread that can be abandoned."""
+"""Calls into libraries that ignore the clock or react to it late: they run in a thread that can be abandoned.
+
+An abandoned thread goes on until its call returns. The process waits for it at its end: an interpreter that ends while
+a thread is inside C++ code makes that library abort the process.
+"""
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +18,28 @@ from opweave.solvers.run import at_work
 FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
 """Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
+END_SECONDS = 30.0
+"""Most seconds that the process waits at its end for calls that have been abandoned. They have time limits of their own
+or are told to stop."""
+
 Value = TypeVar("Value")
+
+_STARTED: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def started(work: Callable[[], object], name: str) -> threading.Thread:
+    """A thread for calls into a library, at work; it may be abandoned, and the process waits for it at its end."""
+    worker = threading.Thread(target=work, daemon=True, name=name)
+    _STARTED.add(worker)
+    worker.start()
+    return worker
+
+
+@atexit.register
+def _wait_for_abandoned() -> None:
+    end = time.monotonic() + END_SECONDS
+    for worker in list(_STARTED):
+        worker.join(max(0.0, end - time.monotonic()))
 
 
 def patiently(call: Callable[[], Value]) -> Value:
@@ -41,9 +68,7 @@ def aside(call: Callable[[], Value]) -> Value:
         except BaseException as error:  # passed to the waiting thread
             failed.append(error)
 
-    worker = threading.Thread(target=work, daemon=True, name="opweave-aside")
-    worker.start()
-    wait_for(worker)
+    wait_for(started(work, "opweave-aside"))
     if failed:
         raise failed[0]
     return found[0]

@@ -33,6 +33,7 @@ from opweave.solvers.engines.highs_model import (
     solution_of,
 )
 from opweave.solvers.engines.task import Task
+from opweave.solvers.patience import started
 
 if TYPE_CHECKING:
     import highspy
@@ -118,8 +119,7 @@ def in_thread(task: Task, work: Work) -> Answer | None:
         except BaseException as error:  # passed on to the main thread
             inbox.put(error)
 
-    worker = threading.Thread(target=run, daemon=True, name="opweave-highs")
-    worker.start()
+    worker = started(run, "opweave-highs")
     answer: Answer | None = None
     interrupted: KeyboardInterrupt | None = None
     try:
