@@ -34,9 +34,10 @@ from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_of, report, times_of
+from opweave.solvers.placement.priced_plans import Cooling
 from opweave.solvers.placement.unit_counts import Choice, Kinds, Prices, best_counts, prices_of, walked
 from opweave.solvers.placement.unit_crossings import crossings
-from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
+from opweave.solvers.placement.unit_plans import Option, UnitSearch, first_of
 from opweave.solvers.placement.units import Unit, units_of
 from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import Best

@@ -1,9 +1,4 @@
-"""Plans of one unit, short in time plus memory at a price; those that searches find have both ends on one device.
-
-Memory is priced as time. Every operator that takes memory gets a shadow on its own device that runs for price x bytes
-of that device. The shadows run one after the other when the unit has ended. So a plan with shadows lasts as long as the
-unit plus the price of its memory, and a search for short plans finds good plans at these prices.
-"""
+"""Plans of one unit, short in time plus memory at a price; those that searches find have both ends on one device."""
 
 from __future__ import annotations
 
@@ -15,26 +10,13 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
-from opweave.solvers.placement.anneal_orders import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.local import descend
 from opweave.solvers.placement.plans import memory_used, plan_of
+from opweave.solvers.placement.priced_plans import Cooling, Shadowed, ranked, with_shadows
 from opweave.solvers.placement.units import Unit
 from opweave.solvers.run import Run
-
-CHUNK_WORK = 6_000_000
-"""Operators and flows judged in one annealing chunk; takes about a tenth of a second."""
-
-MOST_MOVES = 100
-"""Moves of a chunk per operator, so that small units are not searched for too long."""
-
-LAST_HEAT = 0.00002
-"""Final temperature of annealing, as a share of the length."""
-
-WORK_OF_A_RANK = 20
-"""Steps for each operator and flow in which an assignment is ordered and timed."""
 
 LARGEST_DESCENT = 2_000
 """Most operators of a unit that is searched by hub descent."""
@@ -68,41 +50,6 @@ class Option:
     def cost(self, price: FloatArray) -> float:
         """Cost in seconds, including memory at its price."""
         return self.seconds + float(self.bytes @ price)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cooling:
-    """One annealing: operators with equal ``ties`` move together; ``heat`` is its first temperature over the length."""
-
-    ties: IntArray
-    heat: float
-    chunks: int
-    seed: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Shadowed:
-    """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
-
-    arrays: PlacementArrays
-    cluster: IntArray
-    owner: IntArray
-    count: int
-
-    def devices(self, device: IntArray) -> IntArray:
-        """Devices of the operators and their shadows, given the operators' devices."""
-        return np.concatenate([device, device[self.owner]])
-
-    def order(self, order: IntArray) -> IntArray:
-        """An order of the operators, followed by their shadows."""
-        return np.concatenate([order, self.count + np.arange(len(self.owner))])
-
-    def judged(self, device: IntArray, order: IntArray, most: float) -> float:
-        """Length of an assignment in the order of its ranks, written to ``order``; or some value above ``most``."""
-        work = WORK_OF_A_RANK * (len(self.arrays.seconds) + len(self.arrays.source))
-        everywhere = self.devices(device)
-        order_for.sized(work)(self.arrays, everywhere, order)
-        return float(makespan_within.sized(work)(self.arrays, order, everywhere, most))
 
 
 class UnitSearch:
@@ -151,9 +98,7 @@ class UnitSearch:
         """The plan with given devices, in an order by rank; None if it breaks ties."""
         if (device[first_of(self.cluster)][self.cluster] != device).any():
             return None
-        arrays, order = self.window.fixed(*ends), np.empty(len(device), dtype=np.int64)
-        order_for.sized(WORK_OF_A_RANK * (len(arrays.seconds) + len(arrays.source)))(arrays, device, order)
-        return self.option(ends, order, device)
+        return self.option(ends, ranked(self.window.fixed(*ends), device), device)
 
     def spread(self, home: int, price: FloatArray) -> Option | None:
         """Start with everything at home, and move more and more of equal branches to other devices while that pays."""
@@ -202,52 +147,25 @@ class UnitSearch:
             return None
         shadowed = self._shadowed((home, home), price)
         everywhere = shadowed.devices(first.device)
-        order, device, _ = descend(shadowed.arrays, shadowed.cluster, everywhere, should_stop)
+        order, device, _ = descend(shadowed.arrays, shadowed.ties(self.cluster), everywhere, should_stop)
         count = len(self.operators)
         return self.option((home, home), order[order < count], device[:count])
 
     def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
         """Anneal from a plan until the run has to stop; return the best plan found."""
-        ends = start.entered, start.home
+        ends, best = (start.entered, start.home), start
         shadowed = self._shadowed(ends, price)
-        arrays, count = shadowed.arrays, len(self.operators)
-        best, rng = start, np.random.default_rng(cooling.seed)
-        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * count))
-        work = moves * (len(arrays.seconds) + len(arrays.source))
-        heats = start.cost(price) * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
-        cluster = cooling.ties[np.concatenate([np.arange(count), shadowed.owner])]
-        plan = counted_plan(arrays, shadowed.order(start.order), shadowed.devices(start.device), cluster)
-        order, device = np.empty_like(plan.order), np.empty_like(plan.device)
-        for heat in np.split(heats, cooling.chunks):
-            if run.should_stop():
-                break
-            draws = rng.random((moves, DRAWS))
-            anneal.sized(work)(arrays, plan, draws, heat, run.halt, order, device)
-            met = self.option(ends, order[order < count], device[:count])
+        for order, device in shadowed.annealed(start.order, start.device, start.cost(price), cooling, run.halt):
+            met = self.option(ends, order, device)
             if met.cost(price) < best.cost(price):
                 best = met
+            if run.should_stop():
+                break
         return best
 
-    def _shadowed(self, ends: tuple[int, int], price: FloatArray) -> _Shadowed:
+    def _shadowed(self, ends: tuple[int, int], price: FloatArray) -> Shadowed:
         """The unit, followed by a shadow for every operator whose memory has a price."""
-        arrays, count = self.window.fixed(*ends), len(self.operators)
-        cost = self.bytes[:, None] * price
-        owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
-        total, more = count + len(owner), (0, len(owner))
-        late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
-        if len(owner):
-            shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
-            late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
-            early = np.concatenate([early, sinks, shadows[:-1]])
-        larger = arrays._replace(
-            seconds=np.ascontiguousarray(np.concatenate([arrays.seconds, cost[owner]])),
-            in_start=np.pad(arrays.in_start, more, mode="edge"),
-            out_start=np.pad(arrays.out_start, more, mode="edge"),
-            memory=np.zeros(total, dtype=np.int64),
-            parameters_start=np.zeros(total + 1, dtype=np.int64),
-        )
-        cluster = np.concatenate([self.cluster, self.cluster[owner]])
-        return _Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), cluster, owner, count)
+        return with_shadows(self.window.fixed(*ends), self.bytes[:, None] * price)
 
 
 def first_of(cluster: IntArray) -> IntArray:

@@ -30,7 +30,8 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_windows import STEP, Chain, Cut
+from opweave.solvers.placement.bounds.priced_block import STEP
+from opweave.solvers.placement.bounds.priced_windows import Chain, Cut
 
 SHIFT = 100.0
 """Added to values so that the program's columns are not negative, in units of the first prices of all memory."""
@@ -69,17 +70,28 @@ class _Class:
         Relative distance of the next prices from those of ``centre``.
     rounds
         Number of price vectors that were tried.
+    finished
+        Whether nothing is left to raise at the prices of ``centre``.
     """
 
     centre: Cut
     price: FloatArray | None = None
     radius: float = FIRST_RADIUS
     rounds: int = 0
+    finished: bool = False
 
     def take(self, cut: Cut) -> None:
         """Take in a bound at some prices."""
         if cut.value > self.centre.value:
-            self.centre = cut
+            self.centre, self.finished = cut, False
+
+    def end_round(self, before: float) -> None:
+        """Work at :attr:`price` is over: the bound was ``before`` when it began."""
+        assert self.price is not None, "a round has prices"
+        self.finished = self.finished or bool((self.price == self.centre.price).all())
+        self.price, self.rounds = None, self.rounds + 1
+        if self.centre.value <= before + CLOSE * abs(before):
+            self.radius *= SMALLER
 
 
 class PriceSearch:
@@ -110,11 +122,11 @@ class PriceSearch:
     ) -> None:
         self.problem = problem
         self.priced = Chain(chain, arrays, memory)
-        self._first = np.where(self.priced.limited, price, 0.0)
+        self._first = self.priced.evened(np.where(self.priced.limited, price, 0.0), None)
         self._unit = np.where(self.priced.limited, 1.0 / np.maximum(self.priced.capacity, 1.0), 0.0)
         self._scale = max(float(self._first @ self.priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
-        self._all = _Class(Cut(-math.inf, np.zeros(len(price)), self._first), self._first)
+        self._all = _Class(Cut(0.0, np.zeros(len(price)), self._first))
 
     def go_on(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float = math.inf) -> None:
         """Search until ``seconds``, the seconds left, are 0 or no prices promise more; report every bound.
@@ -127,15 +139,15 @@ class PriceSearch:
             visited, *others = sorted(self._classes, key=lambda each: self._classes[each].centre.value)
             worked = self._classes[visited]
             if worked.price is None:
-                worked.price = self._promising(visited, worked, ceiling)
+                worked.price = self._promising(visited, worked, ceiling, seconds)
             if worked.price is None:
-                if not self.priced.wait_no_longer():
+                if not self.priced.wait_no_longer(worked.centre.price):
                     return
                 for known in self._classes.values():
-                    known.price, known.radius = known.centre.price, FIRST_RADIUS
+                    known.price, known.radius, known.finished = known.centre.price, FIRST_RADIUS, False
                 continue
             second = self._classes[others[0]].centre.value if others else math.inf
-            before = worked.centre
+            before = worked.centre.value
             found, complete = self.priced.values(worked.price, visited, second + PASSED * abs(second), seconds)
             for each, cut in found.items():
                 self._classes[each].take(cut)
@@ -143,13 +155,16 @@ class PriceSearch:
             if visited not in found:  # no plan has these devices
                 del self._classes[visited]
             elif complete:
-                worked.price, worked.rounds = None, worked.rounds + 1
-                if worked.centre.value <= before.value + CLOSE * abs(before.value):
-                    worked.radius *= SMALLER
+                worked.end_round(before)
 
     def _search_for_all(self, seconds: Callable[[], float], report: Callable[[float], None], ceiling: float) -> None:
         """Search for the prices that are best for all plans together; from there, every class has to go less far."""
         every = self._all
+        if every.price is None:
+            if self._classes:
+                return
+            self.priced.search_everywhere(self._first, seconds)
+            every.price = self._promising(None, every, ceiling, seconds)
         while every.price is not None and seconds() > 0.0:
             found, complete = self.priced.values(every.price, None, math.inf, seconds)
             for each, cut in found.items():
@@ -158,9 +173,8 @@ class PriceSearch:
                 break
             before, least = every.centre.value, min(found.values(), key=lambda cut: cut.value)
             every.take(least)
-            every.radius *= SMALLER if every.centre.value <= before + CLOSE * abs(before) else 1.0
-            every.rounds += 1
-            every.price = self._promising(None, every, ceiling)
+            every.end_round(before)
+            every.price = self._promising(None, every, ceiling, seconds)
             if every.price is None:
                 for known in self._classes.values():
                     known.price = known.centre.price
@@ -176,23 +190,34 @@ class PriceSearch:
         classes = sorted(self._classes.values(), key=lambda each: each.centre.value)
         return list({each.centre.price.tobytes(): each.centre.price for each in classes}.values())
 
-    def _promising(self, visited: int | None, worked: _Class, ceiling: float) -> FloatArray | None:
+    def _promising(
+        self, visited: int | None, worked: _Class, ceiling: float, seconds: Callable[[], float]
+    ) -> FloatArray | None:
         """The prices near the best that promise most for a class; None if that is hardly more than what is proved."""
         centre = worked.centre.price
         room = worked.radius * np.maximum(centre, 0.1 * float(centre.max()))
         box = np.maximum(centre - room, 0.0), centre + room
-        enough = worked.centre.value + PROGRESS * abs(worked.centre.value)
-        cuts, found = [self.priced.promised(centre, visited)], centre
-        best = cuts[0].value
-        while best < ceiling and len(cuts) < PROMISES:
-            next_ = _highest(cuts, self._unit * self._scale, box, self._scale)
-            if next_ is None or next_[0] <= best + CLOSE * abs(best):
+        first = self.priced.tested(centre, visited, seconds)
+        proved = first.value if worked.finished else worked.centre.value  # no more can be proved at these prices
+        cuts, promises, searched = [first], {centre.tobytes(): first}, set[bytes]()
+        for _ in range(PROMISES):
+            name, best = max(promises.items(), key=lambda item: item[1].value)
+            next_ = _highest(cuts, self._unit * self._scale, box, self._scale) if best.value < ceiling else None
+            if next_ is not None and next_[0] > best.value + CLOSE * abs(best.value):
+                price = self.priced.evened(next_[1], visited)
+                cuts.append(self.priced.tested(price, visited, seconds))
+            elif name not in searched:  # the promise may rest on windows whose good plans are not known
+                self.priced.search_everywhere(best.price, seconds)
+                searched.add(name)
+                cuts.append(self.priced.promised(best.price, visited))
+            else:
                 break
-            cuts.append(self.priced.promised(next_[1], visited))
-            if cuts[-1].value > best:
-                best, found = cuts[-1].value, next_[1]
+            promises[cuts[-1].price.tobytes()] = cuts[-1]
+            if seconds() <= 0.0:
+                break
+        best = max(promises.values(), key=lambda cut: cut.value)
         spent = worked.rounds >= ROUNDS or worked.radius < LEAST_RADIUS
-        return None if spent or best <= enough else found
+        return None if spent or best.value <= proved + PROGRESS * abs(proved) else best.price
 
 
 def _highest(

@@ -4,14 +4,17 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program and its integer program; then, for a small one, a search over devices and
-orders; for a large one, costs that constraint programming refutes (:mod:`.priced_child`), where it is available.
+The stages of a window are its linear program; its integer program; for a small one, a search over devices and orders;
+and costs that constraint programming refutes (:mod:`.priced_child`), where it is available. Annealing finds a good plan
+of most windows within milliseconds. A window whose bound is close to the cost of a plan is not raised further.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from opweave.solvers.placement.bounds.window_program import Builder, WindowProgr
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.module_search import search_assignments, search_module
 from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.priced_plans import Cooling, ranked, with_shadows
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
@@ -38,9 +42,18 @@ LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 10
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
 node, and how much slower the search is while it is not compiled."""
 
+HEAT, CHUNKS = 0.02, 2
+"""First temperature of annealing a window, as a share of its cost, and the number of chunks."""
+
 RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
 """Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
-refuted costs of a large one, where constraint programming is available."""
+refuted costs, where constraint programming is available."""
+
+LONGEST = {RELAXED: 3.0, INTEGER: 1.0, SEARCHED: 0.3}
+"""Most seconds of a stage for one window."""
+
+STEP = 0.002
+"""Relative distance from a plan's cost at which a bound is close enough for costs not to be refuted."""
 
 
 class _Solved(NamedTuple):
@@ -76,6 +89,9 @@ class PricedBlock:
         Bytes of their solutions on every device. Shape (K, K, K).
     stage
         How far the bounds at these prices have been raised. Shape (K, K).
+    equal
+        For every device the first that it can be exchanged with. What is known of a pair of ends holds for its images,
+        which exchange equal devices. Shape (K,).
     waits
         Whether costs are not refuted yet, because the chain has few of these windows.
     """
@@ -83,6 +99,7 @@ class PricedBlock:
     block: Block
     bytes: FloatArray
     price: FloatArray
+    equal: IntArray
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
@@ -138,32 +155,49 @@ class PricedBlock:
         taken = np.bincount(where, weights=self.bytes, minlength=len(price)).astype(np.float64)
         return float(cost.min(axis=1).sum()), taken
 
-    def open(self, a: int, b: int) -> bool:
-        """Whether the pair can be raised at these prices."""
-        inner = len(self.block.window.inner)
-        sized = inner > 0 and self.block.size <= LARGEST_INTEGER
-        last = REFUTED if self.is_refuted() else SEARCHED if inner <= LARGEST_SEARCHED else INTEGER
-        return sized and self.stage[a, b] < last and bool(np.isfinite(self.values[a, b]))
+    def next_stage(self, a: int, b: int) -> int | None:
+        """The stage to which the pair can be raised at these prices; None if there is none, or too little to gain."""
+        inner, value = len(self.block.window.inner), float(self.values[a, b])
+        stage = int(self.stage[a, b]) + 1
+        if stage == SEARCHED and inner > LARGEST_SEARCHED:
+            stage = REFUTED
+        sized = inner > 0 and self.block.size <= LARGEST_INTEGER and math.isfinite(value)
+        last = REFUTED if self._is_refuted() else SEARCHED
+        if not sized or stage > last:
+            return None
+        close = STEP if stage == REFUTED else TIGHT
+        return stage if self.possible_gain(a, b) > close * abs(value) else None
 
-    def is_refuted(self) -> bool:
-        """Whether costs of the window are refuted (:mod:`.priced_child`) after its integer program."""
-        sized = LARGEST_SEARCHED < len(self.block.window.inner) <= LARGEST_EXACT
-        return sized and not self.waits and available()
+    def _is_refuted(self) -> bool:
+        """Whether costs of the window are refuted (:mod:`.priced_child`) in the end."""
+        return len(self.block.window.inner) <= LARGEST_EXACT and not self.waits and available()
+
+    def is_searched(self) -> bool:
+        """Whether plans of the window say what its bound may become; those that wait are not raised so far."""
+        return len(self.block.window.inner) > 0 and not self.waits
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K)."""
         devices = len(price)
-        if self.waits or not len(self.block.window.inner):  # these are not raised to the cost of a plan
+        if not self.is_searched():
             return self._relearned(price)
         values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
-        for a in range(devices if self.block.window.entry else 1):
-            for b in range(devices if self.block.window.exit else 1):
-                if not np.isfinite(self.block.values[a, b]):
-                    continue
-                cells = self.block.window.cells(a, b)
-                plan = self.cheapest(a, b, price)
-                values[cells], used[cells] = plan.cost(price), plan.taken
+        for a, b in self.pairs():
+            cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
+            values[cells], used[cells] = plan.cost(price), plan.taken
         return values, used
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Devices that the ends may be on; 0 stands for every device where there is no end."""
+        entries = range(len(self.price) if self.block.window.entry else 1)
+        exits = range(len(self.price) if self.block.window.exit else 1)
+        return ((a, b) for a, b in product(entries, exits) if np.isfinite(self.block.values[a, b]))
+
+    def different_pairs(self) -> Iterator[tuple[int, int]]:
+        """Those pairs of which none is the image of another."""
+        return (
+            (a, b) for a, b in self.pairs() if (a, b) == min((first, last) for first, last, _ in self._images(a, b))
+        )
 
     def possible_gain(self, a: int, b: int) -> float:
         """How much a pair's bound can rise at most, as far as plans are known."""
@@ -175,22 +209,43 @@ class PricedBlock:
         cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
         return PricedWindow(self.block.window.fixed(a, b), cost, float(self.values[a, b]), self._ceiling(a, b))
 
-    def raise_pair(self, a: int, b: int, seconds: float) -> None:
-        """Raise a pair by one stage."""
-        known, taken, stage = float(self.values[a, b]), self.used[a, b].copy(), int(self.stage[a, b]) + 1
+    def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
+        """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
+        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        most = min(seconds, share * LONGEST[stage])
         if stage == SEARCHED:
-            value = self._searched(a, b, known, seconds)
+            value = self._searched(a, b, known, most)
         else:
-            value, taken = self._programmed(a, b, stage, taken, seconds)
+            value, taken = self._programmed(a, b, stage, taken, most)
         self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
-        """Record a pair's bound of a stage, and the bytes of its point."""
+        """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
+        for first, last, image in self._images(a, b):
+            if (self.price[image] == self.price).all():
+                moved = np.empty_like(taken)
+                moved[image] = taken
+                self._learn(first, last, stage, value, moved)
+
+    def _learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         value = max(value, float(self.values[a, b]))
         self.stage[self.block.window.cells(a, b)] = stage
         self._set(a, b, value, taken)
         others = [known for known in self._solved.get((a, b), []) if (known.price != self.price).any()]
         self._solved[a, b] = [*others[1 - MOST_SOLVED :], _Solved(self.price, stage, value, taken)]
+
+    def _images(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
+        """The pairs that a pair becomes when equal devices are exchanged, and the new number of every device."""
+        ends = [k for k, exists in ((a, self.block.window.entry), (b, self.block.window.exit)) if exists]
+        for targets in product(*(np.flatnonzero(self.equal == self.equal[k]).tolist() for k in ends)):
+            image = np.arange(len(self.price))
+            for k, target in zip(ends, targets, strict=True):
+                there = int(np.flatnonzero(image == target)[0])
+                image[[k, there]] = image[[there, k]]
+            moved = [int(image[k]) for k in ends]
+            if moved == list(targets):
+                first = moved[0] if self.block.window.entry else a
+                yield first, moved[-1] if self.block.window.exit else b, image
 
     def _programmed(self, a: int, b: int, stage: int, taken: FloatArray, seconds: float) -> tuple[float, FloatArray]:
         """The bound of the window's program with prices in the objective, and the bytes of its point."""
@@ -253,6 +308,19 @@ class PricedBlock:
             self.keep(a, b, plan_of(arrays, order, found.device).makespan, found.device)
         return min(found.makespan, ceiling) if found.proved else 0.0
 
+    def search(self, a: int, b: int, price: FloatArray, halt: IntArray) -> None:
+        """Search a cheaper plan of the pair at some prices by annealing; ``halt`` ends the search."""
+        arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
+        least, count = known.cost(price), len(known.device)
+        cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
+        net = with_shadows(arrays, self.bytes[:, None] * price)
+        for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling, halt):
+            length = plan_of(arrays, order, device).makespan
+            cost = length + float((self.bytes * price[device]).sum())
+            if cost < least:
+                least = cost
+                self.keep(a, b, length, device.copy())
+
     def _ceiling(self, a: int, b: int) -> float:
         """The least cost of some plans of the window: all on one device, and those that searches found."""
         return self.cheapest(a, b, self.price).cost(self.price)
@@ -263,8 +331,10 @@ class PricedBlock:
 
     def keep(self, a: int, b: int, length: float, device: IntArray) -> None:
         """Keep a plan: it is a ceiling at any prices."""
-        taken = np.bincount(device, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
-        self._known_plans(a, b).append(KnownPlan(length, taken, device))
+        for first, last, image in self._images(a, b):
+            there = image[device]
+            taken = np.bincount(there, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+            self._known_plans(first, last).append(KnownPlan(length, taken, there))
 
     def _known_plans(self, a: int, b: int) -> list[KnownPlan]:
         if (a, b) not in self._plans:
@@ -273,5 +343,6 @@ class PricedBlock:
             order = operator_order(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
-                self.keep(a, b, plan_of(arrays, order, alone).makespan, alone)
+                taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
+                self._plans[a, b].append(KnownPlan(plan_of(arrays, order, alone).makespan, taken, alone))
         return self._plans[a, b]

@@ -19,11 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.placement.interval_model import PlacementIntervals
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.shaving import shaved_space
+from opweave.solvers.placement.bounds.visited import equal_before
 from opweave.solvers.placement.module_intervals import net_intervals, plan_in
 from opweave.solvers.rounding import SUMMATION
 
@@ -132,6 +134,7 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
         if price:
             row[int(model.place[v, k])] = price
     model.row(row, None, int(cost / model.tick * (1.0 + SUMMATION)) + len(arrays.seconds) + 1)
+    _order_equal_devices(model, arrays, window.cost)
     with without_pandas():
         from ortools.sat.python import cp_model
 
@@ -150,3 +153,20 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
     values = np.asarray([solver.value(column) for column in columns], dtype=np.float64)
     makespan, device, _, _ = plan_in(model, arrays, values)
     return False, PricedPlan(makespan, device)
+
+
+def _order_equal_devices(model: PlacementIntervals, arrays: PlacementArrays, cost: FloatArray) -> None:
+    """Let an operator run on a device only if one before it runs on its equal: plans that exchange them are one plan.
+
+    Operators are compared by their numbers.
+    """
+    devices = arrays.seconds.shape[1]
+    for k, j in enumerate(equal_before(arrays, np.zeros(devices))):
+        if j is None or (cost[:, j] != cost[:, k]).any():
+            continue
+        earlier: dict[int, int] = {}
+        for here, there in zip(model.place[:, k].tolist(), model.place[:, j].tolist(), strict=True):
+            if here >= 0:
+                model.row({here: 1, **earlier}, None, 0)
+            if there >= 0:
+                earlier[there] = -1

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import compress
 from time import time
 from typing import NamedTuple
 
@@ -37,22 +36,22 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
-from opweave.solvers.placement.bounds.priced_block import INTEGER, REFUTED, PricedBlock
+from opweave.solvers.placement.bounds.priced_block import REFUTED, STEP, PricedBlock
 from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised
 from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
 from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.run import at_work
 
 CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
 
-LONGEST_PROGRAM = 3.0
-"""Most seconds for one window."""
-
-WORK, STEP = 0.4, 0.002
-"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second, and the relative distance from a
-plan's cost at which a bound is close enough."""
+WORK = 0.4
+"""Most work of a try to refute a cost, in CP-SAT's measure, which is about a second."""
 
 WORTH = 0.1
 """Least that a window and its equals may gain for their costs to be refuted, as a share of what others may gain."""
+
+MOST_REFUTED = 8
+"""Number of windows at which no more are looked for that a child process can refute after the first ones."""
 
 LEAST_PART = 0.2
 """Least number of a window in the chain, as a share of the largest, for which costs are refuted from the beginning; and
@@ -83,7 +82,11 @@ class Chain:
         self.memory, self.arrays = memory, arrays
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
-        self._sets = sets_of(equal_before(arrays, memory.capacity))
+        before = equal_before(arrays, memory.capacity)
+        self._sets = sets_of(before)
+        self.equal = np.arange(devices)
+        for k, twin in enumerate(before):
+            self.equal[k] = k if twin is None else self.equal[twin]
         kinds: dict[object, PricedBlock] = {}
         self.blocks: list[PricedBlock] = []
         self.members: list[IntArray] = []
@@ -99,7 +102,7 @@ class Chain:
                 bytes_[len(bytes_) - int(block.window.exit) :] = 0.0
                 key = (id(block), bytes_.tobytes())
                 if key not in kinds:
-                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices))
+                    kinds[key] = PricedBlock(block, bytes_, np.zeros(devices), self.equal)
                 self.blocks.append(kinds[key])
                 self.members.append(window.operators[members])
                 outside[window.operators[members]] = False
@@ -117,6 +120,15 @@ class Chain:
     def own_costs(self, price: FloatArray) -> FloatArray:
         """Seconds of every milestone, and the price of its bytes. Shape (milestones, K)."""
         return self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
+
+    def evened(self, price: FloatArray, visited: int | None) -> FloatArray:
+        """Prices that are the same on equal devices, if these are all in a set or all outside.
+
+        Where devices can be exchanged, the mean of prices promises as much or more.
+        """
+        inside = np.zeros(len(price)) if visited is None else (visited >> np.arange(len(price))) & 1
+        _, group = np.unique(2 * self.equal + inside, return_inverse=True)
+        return np.asarray((np.bincount(group, weights=price) / np.bincount(group))[group])
 
     def values(
         self, price: FloatArray, visited: int | None, enough: float, seconds: Callable[[], float]
@@ -136,26 +148,44 @@ class Chain:
             paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
             path = _chosen(paths, visited)
             steps = [] if path is None else self._steps(path)
-            todo = [(kind, a, b) for kind, a, b in dict.fromkeys(steps) if kind.open(a, b)]
+            stages = {pair: pair[0].next_stage(*pair[1:]) for pair in dict.fromkeys(steps)}
+            todo = {pair: stage for pair, stage in stages.items() if stage is not None}
             if path is None or not todo or seconds() <= 0.0 or self._cut(path, price, taken).value >= enough:
                 break
-            open_costs = [pair for pair in todo if pair[0].is_refuted() and pair[0].stage[pair[1:]] >= INTEGER]
-            for kind, a, b in todo:
-                if (kind, a, b) not in open_costs:
-                    kind.raise_pair(a, b, min(seconds(), self.share[kind] * LONGEST_PROGRAM))
-            if len(open_costs) < len(todo):
+            cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
+            for (kind, a, b), stage in cheap.items():
+                kind.raise_pair(a, b, stage, seconds(), self.share[kind])
+            if cheap:
                 continue  # cheap bounds of all windows first: they may lead the path elsewhere
             times = Counter(steps)
-            gains = [times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in open_costs]
-            worth = [gain >= WORTH * max(gains) for gain in gains]
-            self._refute(list(compress(open_costs, worth)), seconds)
+            gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
+            worth = [pair for pair in todo if gains[pair] >= WORTH * max(gains.values())]
+            self._refute(self._needed(worth, visited, own), seconds)
         return {path.visited: self._cut(path, price, taken) for path in paths.values()}, not todo
 
-    def wait_no_longer(self) -> bool:
-        """Open the windows that wait; whether there are any."""
+    def _needed(self, pairs: list[Pair], visited: int | None, own: FloatArray) -> list[Pair]:
+        """Windows to refute, and those that come next when these have risen to the costs of their plans.
+
+        Every start of the child process takes about a second.
+        """
+        needed, fresh = dict.fromkeys(pairs), pairs
+        risen = {kind: kind.values.copy() for kind in self.kinds}
+        while fresh and len(needed) < MOST_REFUTED:
+            for kind, a, b in fresh:
+                risen[kind][kind.block.window.cells(a, b)] += kind.possible_gain(a, b)
+            paths = paths_by_set([risen[kind] for kind in self.blocks], own, self._sets)
+            path = _chosen({path.visited: path for path in paths}, visited)
+            steps = [] if path is None else dict.fromkeys(self._steps(path))
+            fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
+            needed.update(dict.fromkeys(fresh))
+        return list(needed)
+
+    def wait_no_longer(self, price: FloatArray) -> bool:
+        """Open the windows that wait, and search plans of them at some prices; whether there are any."""
         waiting = [kind for kind in self.kinds if kind.waits]
         for kind in waiting:
             kind.waits = False
+            self._search([(kind, a, b) for a, b in kind.different_pairs() if kind.is_searched()], price)
         return bool(waiting)
 
     def promised(self, price: FloatArray, visited: int | None) -> Cut:
@@ -167,9 +197,37 @@ class Chain:
         assert path is not None, "a set that has a path keeps it"
         return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
+    def tested(self, price: FloatArray, visited: int | None, seconds: Callable[[], float]) -> Cut:
+        """What is promised after a search for cheaper plans of the windows on the way."""
+        tried: set[Pair] = set()
+        while True:
+            tables = {kind: kind.promised(price) for kind in self.kinds}
+            own = self.own_costs(price)
+            paths = paths_by_set([tables[kind][0] for kind in self.blocks], own, self._sets)
+            path = _chosen({path.visited: path for path in paths}, visited)
+            assert path is not None, "a set that has a path keeps it"
+            todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].is_searched() and pair not in tried]
+            if not todo or seconds() <= 0.0:
+                return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
+            self._search(todo, price)
+            tried.update(todo)
+
+    def search_everywhere(self, price: FloatArray, seconds: Callable[[], float]) -> None:
+        """Search plans of all windows at some prices."""
+        for kind in self.kinds:
+            for a, b in kind.different_pairs() if kind.is_searched() else ():
+                if seconds() > 0.0:
+                    self._search([(kind, a, b)], price)
+
+    def _search(self, pairs: Iterable[Pair], price: FloatArray) -> None:
+        run = at_work()
+        halt = np.zeros(1, dtype=np.int64) if run is None else run.halt
+        for kind, a, b in pairs:
+            kind.search(a, b, price, halt)
+
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
-        found = [float(kind.values[a, b]) for kind, a, b in pairs]
+        found: dict[int, float] = {}
         windows = [kind.priced(a, b) for kind, a, b in pairs]
 
         def hear(news: Raised) -> None:
@@ -183,8 +241,10 @@ class Chain:
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
-        for (kind, a, b), value in zip(pairs, found, strict=True):
-            kind.learn(a, b, REFUTED, value, kind.cheapest(a, b, kind.price).taken)
+        for number, (kind, a, b) in enumerate(pairs):
+            if number in found or seconds() > 0.0:  # others go on when there is time again
+                value = found.get(number, float(kind.values[a, b]))
+                kind.learn(a, b, REFUTED, value, kind.cheapest(a, b, kind.price).taken)
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
