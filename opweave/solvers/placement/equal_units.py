@@ -19,7 +19,7 @@ import numpy as np
 
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.narrowing.runs import by_best_way
@@ -81,6 +81,9 @@ LEAST_CHOICE_SECONDS = 0.3
 """Most seconds for the program over counts, and its share of the time, because only its prices are needed; most seconds
 for one choice among the options; and for such a choice when time is up."""
 
+MOST_FILLED = 6
+"""Most times that the memory left over is filled before prices are searched again."""
+
 MOST_LEARNED = 200
 """Units of a kind that are examined in a known schedule."""
 
@@ -117,23 +120,24 @@ class EqualUnits:
         """Raise the bound that charges bytes at prices, with windows in whole numbers."""
         memory, best = memory_of(self.instance), Best(self.run)
 
-        def seconds() -> float:
-            left = self.run.remaining()
-            return 0.0 if self.run.should_stop() else BOUND_SECONDS if left is None else left
-
         if memory is not None:
             search = PriceSearch(self.chain, self.arrays, memory, price, self.whole_instance)
             self.run.kept[PRICES] = search
             with self.run.share(MEMORY_SHARE, BOUND_SECONDS):
                 ceiling = np.inf if self.run.objective is None else float(self.run.objective)
-                search.go_on(seconds, lambda value: best.report(value, "priced memory"), ceiling)
+                search.go_on(self._seconds, lambda value: best.report(value, "priced memory"), ceiling)
             for each in search.prices()[:MOST_PRICES]:
                 self._cross(each)
+
+    def _seconds(self) -> float:
+        left = self.run.remaining()
+        return 0.0 if self.run.should_stop() else BOUND_SECONDS if left is None else left
 
     def _cross(self, price: FloatArray) -> None:
         """Add plans of units from those of windows that the search for prices has found."""
         known = self.run.kept.get(PRICES)
         if isinstance(known, PriceSearch) and known.problem is self.whole_instance:
+            known.priced.search_everywhere(price, self._seconds)
             for s, search in enumerate(self.searches):
                 for option in crossings(known.priced, search, price) if self._is_inside(s) else ():
                     self._keep(s, option)
@@ -208,7 +212,7 @@ class EqualUnits:
             number += 1
             if number % len(HEATS) == 0:
                 chunks = min(2 * chunks, MOST_CHUNKS)
-                self.assemble()
+                self._fill(self.assemble())
             now = prices.seconds, np.inf if self.run.objective is None else float(self.run.objective)
             progress = any(new < old * (1.0 - PROGRESS) for new, old in zip(now, last, strict=True))
             unchanged = 1 if prices.memory.any() else 2  # without prices every round is alike
@@ -216,13 +220,13 @@ class EqualUnits:
             last = min(last[0], now[0]), min(last[1], now[1])
         self.assemble()
 
-    def assemble(self) -> None:
-        """Choose options by the integer program, lay the units out, decode, and report the plan."""
+    def assemble(self) -> Choice | None:
+        """Choose options by the integer program, lay the units out, decode, and report the plan; returns the choice."""
         left = self.run.remaining()
         seconds = CHOICE_SECONDS if left is None else min(CHOICE_SECONDS, max(left, LEAST_CHOICE_SECONDS))
         choice = best_counts(self.kinds, self.capacity, seconds)
         if choice is None:
-            return
+            return None
         order, device = self._laid_out(choice)
         if self.within is not None:
             order, device = whole_plan(self.whole_instance, self.whole_arrays, self.within, order, device)
@@ -230,6 +234,28 @@ class EqualUnits:
         if (device[first_of(cluster)][cluster] == device).all():
             plan = plan_of(self.whole_arrays, order, device)
             report(self.whole_instance, self.whole_arrays, plan, self.run)
+        return choice
+
+    def _fill(self, choice: Choice | None) -> None:
+        """Assemble again and again, after a search for plans of the chosen units that use the memory left over.
+
+        At no prices such a plan is cheapest, because whole units fill a device only by chance.
+        """
+        for number in range(MOST_FILLED):
+            if choice is None or self.run.should_stop():
+                return
+            chosen = [(s, int(o)) for s, counts in enumerate(choice.counts) for o in np.flatnonzero(counts)]
+            taken = sum(choice.counts[s][o] * self.kinds.options[s][o].bytes for s, o in chosen)
+            known = [len(options) for options in self.kinds.options]
+            for s, o in chosen:
+                option, search = self.kinds.options[s][o], self.searches[s]
+                room = option.bytes + np.where(self.capacity == NO_LIMIT, np.inf, self.capacity - taken)
+                if (room >= option.bytes).all() and not self.run.should_stop():
+                    cooling = Cooling(search.cluster, HEATS[0], FIRST_CHUNKS, (self.run.seed, number, s, o))
+                    self._keep(s, search.filled(option, room, cooling, self.run))
+            if known == [len(options) for options in self.kinds.options]:
+                return
+            choice = self.assemble()
 
     def _keep(self, s: int, option: Option | None) -> None:
         """Keep an option unless a known one with the same ends is as good in every respect."""

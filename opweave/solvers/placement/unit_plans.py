@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import memory_of
@@ -153,10 +153,21 @@ class UnitSearch:
 
     def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
         """Anneal from a plan until the run has to stop; return the best plan found."""
-        ends, best = (start.entered, start.home), start
-        shadowed = self._shadowed(ends, price)
-        for order, device in shadowed.annealed(start.order, start.device, start.cost(price), cooling, run.halt):
-            met = self.option(ends, order, device)
+        net = self._shadowed((start.entered, start.home), price)
+        return self._annealed(net, start, price, cooling, run)
+
+    def filled(self, start: Option, room: FloatArray, cooling: Cooling, run: Run) -> Option:
+        """Anneal from a plan that takes no more than ``room`` bytes on every device; return the fastest found."""
+        free = np.zeros(self.devices)
+        net = self._shadowed((start.entered, start.home), free)
+        held = np.ceil(self.bytes).astype(np.int64)
+        within = net.arrays._replace(memory=held, capacity=np.minimum(room, NO_LIMIT // 2).astype(np.int64))
+        return self._annealed(replace(net, arrays=within), start, free, cooling, run)
+
+    def _annealed(self, net: Shadowed, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
+        best = start
+        for order, device in net.annealed(start.order, start.device, start.cost(price), cooling, run.halt):
+            met = self.option((start.entered, start.home), order, device)
             if met.cost(price) < best.cost(price):
                 best = met
             if run.should_stop():

@@ -54,6 +54,23 @@ def small_problem(seed: int, *, most_operators: int = 5, scale: float = 1.0, mem
     return Placement(graph=graph, cluster=cluster, costs=Costs.from_table(table), transfers=model)
 
 
+def twin_problem(seed: int, *, most_operators: int = 5) -> Placement:
+    """A random graph on three devices, of which the last two can be exchanged; memory is short."""
+    rng, problem = np.random.default_rng(seed), small_problem(seed, most_operators=most_operators)
+    table = {op.id: {"a": float(rng.integers(1, 9))} for op in problem.graph.operators}
+    for row in table.values():
+        row["b"] = row["c"] = float(rng.integers(1, 9))
+    there, back, between = (float(rate) for rate in rng.choice([0.5, 1.0, 4.0], size=3))
+    room = [int(rng.integers(5, 30)), *[int(rng.integers(5, 20))] * 2]
+    cluster = Cluster(
+        devices=[Device(name=name, memory_bytes=bytes_) for name, bytes_ in zip("abc", room, strict=True)],
+        bandwidth=[[0.0, there, there], [back, 0.0, between], [back, between, 0.0]],
+        latency=float(rng.choice([0.0, 0.5])),
+    )
+    data = {"graph": problem.graph, "cluster": cluster, "costs": Costs.from_table(table)}
+    return Placement(**data, transfers=problem.transfers)
+
+
 def layered_problem(
     layers: int, branches: int, room: int | None = None, transfers: Any = "one_port_tensor"
 ) -> Placement:

@@ -18,7 +18,7 @@ from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWo
 from opweave.solvers.placement.bounds.priced_windows import CHILD
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import plan_of
-from tests.solvers.placement.instances import small_problem
+from tests.solvers.placement.instances import small_problem, twin_problem
 
 pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
@@ -54,10 +54,19 @@ def case(seed: int) -> tuple[PlacementArrays, FloatArray]:
     return arrays, rng.integers(0, 9, arrays.seconds.shape) * rng.choice([0.0, 1e-6, 1.0, 1e6]) * HOSTILE[seed % 4]
 
 
+def twin_case(seed: int) -> tuple[PlacementArrays, FloatArray]:
+    """A network on devices that can be exchanged, and what the bytes cost: the same on them."""
+    problem = twin_problem(seed, most_operators=4)
+    arrays = arrays_of(lower(problem), problem)._replace(capacity=np.full(3, 2**62))
+    cost = np.random.default_rng(seed).integers(0, 9, arrays.seconds.shape).astype(np.float64)
+    cost[:, 2] = cost[:, 1]
+    return arrays, cost
+
+
 def test_no_plan_is_cheaper_than_what_is_refuted() -> None:
     windows, optima = [], []
-    for seed in range(60):
-        arrays, cost = case(seed)
+    for seed, make in [*((seed, case) for seed in range(60)), *((4 * seed + 2, twin_case) for seed in range(20))]:
+        arrays, cost = make(seed)
         best = cheapest(arrays, cost)
         if math.isfinite(best):
             optima += [best, best]

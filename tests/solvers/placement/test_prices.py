@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -21,7 +22,7 @@ from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
-from tests.solvers.placement.instances import layered_problem, small_problem
+from tests.solvers.placement.instances import layered_problem, small_problem, twin_problem
 
 
 def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
@@ -37,12 +38,41 @@ def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_no_price_proves_more_than_the_optimum(seed: int) -> None:
-    problem = small_problem(seed, memory=True)
+@pytest.mark.parametrize("make", [partial(small_problem, memory=True), twin_problem])
+def test_no_price_proves_more_than_the_optimum(seed: int, make: Callable[[int], ow.Placement]) -> None:
+    problem = make(seed)
     optimum, _ = best_placement(problem)
     if optimum is None:
         return
     assert best_priced(problem, np.random.default_rng(seed)) <= optimum * (1 + 1e-9) + 1e-12
+
+
+def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> None:
+    """Every plan of a pair of ends has a mirror image with the same length, and so has every bound."""
+    mirror, seen = np.asarray([0, 2, 1]), 0
+    for seed in range(30):
+        problem = twin_problem(seed)
+        instance = lower(problem)
+        arrays, memory = arrays_of(instance, problem), memory_of(instance)
+        assert memory is not None
+        search = PriceSearch(milestones_of(arrays), arrays, memory, np.asarray([0.2, 0.1, 0.1]))
+        search.go_on(lambda: 1.0, lambda value: None)
+        for kind in search.priced.kinds:
+            for a, b in kind.pairs():
+                there = (
+                    int(mirror[a]) if kind.block.window.entry else a,
+                    int(mirror[b]) if kind.block.window.exit else b,
+                )
+                mine, other = (kind.cheapest(*ends, np.asarray([0.3, 0.2, 0.2])) for ends in ((a, b), there))
+                assert mine.length + 0.2 * mine.taken.sum() + 0.1 * mine.taken[0] == pytest.approx(
+                    other.length + 0.2 * other.taken.sum() + 0.1 * other.taken[0]
+                )
+                ends = kind.block.window.fixed(*there)
+                moved = kind.cheapest(a, b, kind.price)
+                image = mirror[moved.device]
+                assert np.isfinite(ends.seconds[np.arange(len(image)), image]).all()
+                seen += (a, b) != there
+    assert seen > 50
 
 
 def test_prices_of_whole_windows_prove_more_than_counts() -> None:

@@ -19,9 +19,10 @@ from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.equal_units import EqualUnits, repeats
 from opweave.solvers.placement.plans import memory_used
+from opweave.solvers.placement.priced_plans import Cooling
 from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of, walked
 from opweave.solvers.placement.unit_crossings import crossings
-from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch
+from opweave.solvers.placement.unit_plans import Option, UnitSearch
 from opweave.solvers.placement.units import Unit, stretches, units_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
@@ -105,6 +106,20 @@ def test_dear_memory_is_left_and_no_search_makes_a_plan_worse() -> None:
         again = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), Run())
         assert found.cost(PRICE) <= spread.cost(PRICE)
         assert found.cost(PRICE) == again.cost(PRICE)
+
+
+def test_a_plan_that_fills_leftover_memory_stays_within_it_and_is_no_slower() -> None:
+    search = _repeated(layered_problem(4, 6, room=40))
+    alone = search.pure(0)
+    assert alone is not None
+    cooling, faster = Cooling(search.cluster, 0.02, 2, (0,)), 0
+    for more in range(0, 16, 3):
+        room = alone.bytes + np.asarray([0.0, float(more)])
+        found = search.filled(alone, room, cooling, Run())
+        assert (found.bytes <= room).all()
+        assert found.seconds <= alone.seconds
+        faster += found.seconds < alone.seconds
+    assert faster > 0
 
 
 def _option(seconds: float, home: int, bytes_: list[float], entered: int | None = None) -> Option:
