@@ -161,7 +161,7 @@ class PricedBlock:
         stage = int(self.stage[a, b]) + 1
         if stage == SEARCHED and inner > LARGEST_SEARCHED:
             stage = REFUTED
-        sized = inner > 0 and self.block.size <= LARGEST_INTEGER and math.isfinite(value)
+        sized = inner > 0 and self._is_sized() and math.isfinite(value)
         last = REFUTED if self._is_refuted() else SEARCHED
         if not sized or stage > last:
             return None
@@ -173,8 +173,11 @@ class PricedBlock:
         return len(self.block.window.inner) <= LARGEST_EXACT and not self.waits and available()
 
     def is_searched(self) -> bool:
-        """Whether plans of the window say what its bound may become; those that wait are not raised so far."""
-        return len(self.block.window.inner) > 0 and not self.waits
+        """Whether plans of the window say what its bound may become: it is not too large, and does not wait."""
+        return 0 < len(self.block.window.inner) <= LARGEST_EXACT and not self.waits and self._is_sized()
+
+    def _is_sized(self) -> bool:
+        return self.block.size <= LARGEST_INTEGER
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K)."""
