@@ -68,6 +68,16 @@ class Shadowed:
         order_for.sized(work)(self.arrays, everywhere, order)
         return float(makespan_within.sized(work)(self.arrays, order, everywhere, most))
 
+    def is_fast(self) -> bool:
+        """Whether a chunk of annealing takes a tenth of a second at most: the loop is compiled, or the network tiny."""
+        return anneal.is_fast(self._chunk()[1])
+
+    def _chunk(self) -> tuple[int, int]:
+        """Moves of a chunk, and the operators and flows that are judged in it."""
+        size = len(self.arrays.seconds) + len(self.arrays.source)
+        moves = max(1, min(CHUNK_WORK // size, MOST_MOVES * self.count))
+        return moves, moves * size
+
     def annealed(
         self, order: IntArray, device: IntArray, cost: float, cooling: Cooling, halt: IntArray
     ) -> Iterator[tuple[IntArray, IntArray]]:
@@ -83,8 +93,7 @@ class Shadowed:
             Ends a chunk as soon as it is raised.
         """
         arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
-        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * count))
-        work = moves * (len(arrays.seconds) + len(arrays.source))
+        moves, work = self._chunk()
         heats = cost * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
         plan = counted_plan(arrays, self.order(order), self.devices(device), self.ties(cooling.ties))
         best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
