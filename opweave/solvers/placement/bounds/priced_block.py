@@ -198,14 +198,26 @@ class PricedBlock:
 
     def different_pairs(self) -> Iterator[tuple[int, int]]:
         """Those pairs of which none is the image of another."""
-        return (
-            (a, b) for a, b in self.pairs() if (a, b) == min((first, last) for first, last, _ in self._images(a, b))
-        )
+        return ((a, b) for a, b in self.pairs() if (a, b) == min(each[:2] for each in self._images(a, b)))
+
+    def first_image(self, a: int, b: int) -> tuple[int, int]:
+        """The first of the pairs whose bounds are equal at these prices."""
+        return min(each[:2] for each in self._images_here(a, b))
+
+    def _images_here(self, a: int, b: int) -> Iterator[tuple[int, int, IntArray]]:
+        """Images in which every device has the price of the one that it replaces."""
+        return (each for each in self._images(a, b) if (self.price[each[2]] == self.price).all())
 
     def possible_gain(self, a: int, b: int) -> float:
         """How much a pair's bound can rise at most, as far as plans are known."""
         ceiling = self._ceiling(a, b)
         return max(0.0, ceiling - float(self.values[a, b])) if math.isfinite(ceiling) else 0.0
+
+    def raise_images(self, values: FloatArray, a: int, b: int) -> None:
+        """Raise a pair and its images in a table of bounds as far as they can rise."""
+        gain = self.possible_gain(a, b)
+        for first, last, _ in self._images_here(a, b):
+            values[self.block.window.cells(first, last)] += gain
 
     def priced(self, a: int, b: int) -> PricedWindow:
         """The window with its ends on two devices, and what is known of its cost."""
@@ -224,11 +236,10 @@ class PricedBlock:
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         """Record a bound of a stage, and the bytes of its point, for a pair and its images at these prices."""
-        for first, last, image in self._images(a, b):
-            if (self.price[image] == self.price).all():
-                moved = np.empty_like(taken)
-                moved[image] = taken
-                self._learn(first, last, stage, value, moved)
+        for first, last, image in self._images_here(a, b):
+            moved = np.empty_like(taken)
+            moved[image] = taken
+            self._learn(first, last, stage, value, moved)
 
     def _learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
         value = max(value, float(self.values[a, b]))

@@ -14,6 +14,7 @@ prices are rounded down to ticks, and the right side of the row has room for a t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from time import perf_counter, time
 from typing import NamedTuple
 
@@ -56,11 +57,12 @@ class PricedPlan(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """The bound of a window (its number), and the plans that were found on the way."""
+    """News of a window (its number): its bound, plans that were found since the last news, and whether it is done."""
 
     number: int
     bound: float
     plans: tuple[PricedPlan, ...]
+    done: bool
 
 
 class PricedWork(NamedTuple):
@@ -85,32 +87,34 @@ class PricedWork(NamedTuple):
 
 
 def raise_windows(work: PricedWork, send: Send) -> None:
-    """Raise the bounds of windows one after the other, and send what was found."""
+    """Raise the bounds of windows one after the other, and send what is found, so that it counts if time runs out."""
     for number, (window, most) in enumerate(zip(work.windows, work.most, strict=True)):
         left = work.end - time()
         if left <= 0.0:
             return
-        send(Raised(number, *raised(window, most, work.step, left)))
+        for news in raised(window, most, work.step, left):
+            send(Raised(number, *news))
 
 
-def raised(window: PricedWindow, work: float, step: float, seconds: float) -> tuple[float, tuple[PricedPlan, ...]]:
-    """The bound of a window after refuting larger costs, and the plans that kept a cost."""
-    if not math.isfinite(window.ceiling):  # missing links: no plan to begin from
-        return window.bound, ()
-    plans: list[PricedPlan] = []
+def raised(
+    window: PricedWindow, work: float, step: float, seconds: float
+) -> Iterator[tuple[float, tuple[PricedPlan, ...], bool]]:
+    """The bound of a window after every cost that is decided, the plan that keeps the cost, and whether all is done."""
     low, high, share = window.bound, window.ceiling, FIRST_SHARE
     end = perf_counter() + seconds
-    while high - low > step * high and share > LEAST_SHARE and perf_counter() < end:
+    # without a ceiling links are missing: there is no plan to begin from
+    while math.isfinite(high) and high - low > step * high and share > LEAST_SHARE and perf_counter() < end:
         cost = low + share * (high - low)
         refuted, plan = _decided(window, cost, work, end - perf_counter())
         if refuted:
             low, share = cost, min(LONGER * share, LARGEST_SHARE)
+            yield low, (), False
         elif plan is not None and plan.cost(window.cost) < high:
             high = plan.cost(window.cost)
-            plans.append(plan)
+            yield low, (plan,), False
         else:
             share *= SHORTER
-    return low, tuple(plans)
+    yield low, (), True
 
 
 def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> tuple[bool, PricedPlan | None]:

@@ -38,7 +38,7 @@ from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones
 from opweave.solvers.placement.bounds.priced_block import REFUTED, STEP, PricedBlock
 from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised
-from opweave.solvers.placement.bounds.visited import Path, equal_before, paths_by_set, sets_of
+from opweave.solvers.placement.bounds.visited import Path, equal_before, every_device, paths_by_set, sets_of
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import at_work
 
@@ -83,7 +83,7 @@ class Chain:
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         before = equal_before(arrays, memory.capacity)
-        self._sets = sets_of(before)
+        self._sets, self._every = sets_of(before), every_device(devices)
         self.equal = np.arange(devices)
         for k, twin in enumerate(before):
             self.equal[k] = k if twin is None else self.equal[twin]
@@ -144,10 +144,8 @@ class Chain:
         own = self.own_costs(price)
         taken = {kind: kind.used for kind in self.kinds}
         while True:
-            tables = [kind.values for kind in self.blocks]
-            paths = {path.visited: path for path in paths_by_set(tables, own, self._sets)}
-            path = _chosen(paths, visited)
-            steps = [] if path is None else self._steps(path)
+            path = self._path({kind: kind.values for kind in self.kinds}, own, visited)
+            steps = [] if path is None else self._different_steps(path)
             stages = {pair: pair[0].next_stage(*pair[1:]) for pair in dict.fromkeys(steps)}
             todo = {pair: stage for pair, stage in stages.items() if stage is not None}
             if path is None or not todo or seconds() <= 0.0 or self._cut(path, price, taken).value >= enough:
@@ -161,7 +159,15 @@ class Chain:
             gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
             worth = [pair for pair in todo if gains[pair] >= WORTH * max(gains.values())]
             self._refute(self._needed(worth, visited, own), seconds)
-        return {path.visited: self._cut(path, price, taken) for path in paths.values()}, not todo
+        paths = paths_by_set([kind.values for kind in self.blocks], own, self._sets)
+        return {path.visited: self._cut(path, price, taken) for path in paths}, not todo
+
+    def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray, visited: int | None) -> Path | None:
+        """The shortest path of a set, or of all for None, if there is one."""
+        each = [tables[kind] for kind in self.blocks]
+        if visited is None:
+            return next(iter(paths_by_set(each, own, self._every)), None)
+        return next((path for path in paths_by_set(each, own, self._sets) if path.visited == visited), None)
 
     def _needed(self, pairs: list[Pair], visited: int | None, own: FloatArray) -> list[Pair]:
         """Windows to refute, and those that come next when these have risen to the costs of their plans.
@@ -172,10 +178,9 @@ class Chain:
         risen = {kind: kind.values.copy() for kind in self.kinds}
         while fresh and len(needed) < MOST_REFUTED:
             for kind, a, b in fresh:
-                risen[kind][kind.block.window.cells(a, b)] += kind.possible_gain(a, b)
-            paths = paths_by_set([risen[kind] for kind in self.blocks], own, self._sets)
-            path = _chosen({path.visited: path for path in paths}, visited)
-            steps = [] if path is None else dict.fromkeys(self._steps(path))
+                kind.raise_images(risen[kind], a, b)
+            path = self._path(risen, own, visited)
+            steps = {} if path is None else dict.fromkeys(self._different_steps(path))
             fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
             needed.update(dict.fromkeys(fresh))
         return list(needed)
@@ -191,9 +196,7 @@ class Chain:
     def promised(self, price: FloatArray, visited: int | None) -> Cut:
         """The bound of a set, or of all plans, at prices if the known plans of windows are the cheapest."""
         tables = {kind: kind.promised(price) for kind in self.kinds}
-        own = self.own_costs(price)
-        paths = paths_by_set([tables[kind][0] for kind in self.blocks], own, self._sets)
-        path = _chosen({path.visited: path for path in paths}, visited)
+        path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
         assert path is not None, "a set that has a path keeps it"
         return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
@@ -202,9 +205,7 @@ class Chain:
         tried: set[Pair] = set()
         while True:
             tables = {kind: kind.promised(price) for kind in self.kinds}
-            own = self.own_costs(price)
-            paths = paths_by_set([tables[kind][0] for kind in self.blocks], own, self._sets)
-            path = _chosen({path.visited: path for path in paths}, visited)
+            path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
             assert path is not None, "a set that has a path keeps it"
             todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].is_searched() and pair not in tried]
             if not todo or seconds() <= 0.0:
@@ -227,7 +228,7 @@ class Chain:
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
-        found: dict[int, float] = {}
+        found, done = [float(kind.values[a, b]) for kind, a, b in pairs], set[int]()
         windows = [kind.priced(a, b) for kind, a, b in pairs]
 
         def hear(news: Raised) -> None:
@@ -235,19 +236,25 @@ class Chain:
             kind, a, b = pairs[news.number]
             for plan in news.plans:
                 kind.keep(a, b, plan.length, plan.device)
+            if news.done:
+                done.add(news.number)
 
         if any(math.isfinite(window.ceiling) for window in windows):
             most = [WORK * max(LEAST_PART, self.share[kind]) for kind, _, _ in pairs]
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
                 run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
-        for number, (kind, a, b) in enumerate(pairs):
-            if number in found or seconds() > 0.0:  # others go on when there is time again
-                value = found.get(number, float(kind.values[a, b]))
-                kind.learn(a, b, REFUTED, value, kind.cheapest(a, b, kind.price).taken)
+        for number, (kind, a, b) in enumerate(pairs):  # windows that are not done go on when there is time again
+            stage = REFUTED if number in done or seconds() > 0.0 else int(kind.stage[a, b])
+            kind.learn(a, b, stage, found[number], kind.cheapest(a, b, kind.price).taken)
 
     def _steps(self, path: Path) -> list[Pair]:
         return list(zip(self.blocks, [0, *path.devices], path.devices, strict=False))
+
+    def _different_steps(self, path: Path) -> list[Pair]:
+        """The steps of a path; pairs of ends with equal bounds count as one."""
+        firsts = {(kind, a, b): (kind, *kind.first_image(a, b)) for kind, a, b in set(self._steps(path))}
+        return [firsts[step] for step in self._steps(path)]
 
     def _cut(self, path: Path, price: FloatArray, taken: Mapping[PricedBlock, FloatArray]) -> Cut:
         """The bound of a path, and the bytes that it takes beyond every device's memory."""
@@ -263,8 +270,3 @@ class Chain:
         room = float(self.capacity @ price)
         over = np.where(self.limited, used - self.capacity, 0.0)
         return Cut(total - room - SUMMATION * (total + room), over, price)
-
-
-def _chosen(paths: Mapping[int, Path], visited: int | None) -> Path | None:
-    """The path of a set, or the shortest of all for None, if there is one."""
-    return min(paths.values(), key=lambda path: path.value, default=None) if visited is None else paths.get(visited)

@@ -77,11 +77,17 @@ def sets_of(before: Sequence[int | None]) -> Sets:
     for k, twin in enumerate(before):
         found += [bits | 1 << k for bits in found if twin is None or bits >> twin & 1]
         if len(found) > MOST_SETS:
-            return Sets(np.zeros(1, dtype=np.int64), np.ones((1, len(before)), dtype=np.int64), 0 * devices[None] + 1)
+            return every_device(len(before))
     bits = np.asarray(sorted(found), dtype=np.int64)
     number = {each: row for row, each in enumerate(bits.tolist())}
     without = [[number.get(each & ~(1 << k), len(bits)) for k in devices.tolist()] for each in bits.tolist()]
     return Sets(bits, bits[:, None] >> devices & 1, np.asarray(without, dtype=np.int64))
+
+
+def every_device(devices: int) -> Sets:
+    """One set that stands for all."""
+    ones = np.ones((1, devices), dtype=np.int64)
+    return Sets(np.zeros(1, dtype=np.int64), ones, ones)
 
 
 def paths_by_set(tables: Sequence[FloatArray], own: FloatArray, sets: Sets) -> list[Path]:
