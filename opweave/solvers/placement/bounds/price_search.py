@@ -141,11 +141,7 @@ class PriceSearch:
             if worked.price is None:
                 worked.price = self._promising(visited, worked, ceiling, seconds)
             if worked.price is None:
-                if not self.priced.wait_no_longer(worked.centre.price):
-                    return
-                for known in self._classes.values():
-                    known.price, known.radius, known.finished = known.centre.price, FIRST_RADIUS, False
-                continue
+                return
             second = self._classes[others[0]].centre.value if others else math.inf
             before = worked.centre.value
             found, complete = self.priced.values(worked.price, visited, second + PASSED * abs(second), seconds)

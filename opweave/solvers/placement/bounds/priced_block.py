@@ -92,8 +92,6 @@ class PricedBlock:
     equal
         For every device the first that it can be exchanged with. What is known of a pair of ends holds for its images,
         which exchange equal devices. Shape (K,).
-    waits
-        Whether costs are not refuted yet, because the chain has few of these windows.
     """
 
     block: Block
@@ -103,7 +101,6 @@ class PricedBlock:
     values: FloatArray = field(init=False)
     used: FloatArray = field(init=False)
     stage: IntArray = field(init=False)
-    waits: bool = field(init=False, default=False)
     _solved: dict[tuple[int, int], list[_Solved]] = field(init=False, default_factory=dict)
     _plans: dict[tuple[int, int], list[KnownPlan]] = field(init=False, default_factory=dict)
 
@@ -170,11 +167,11 @@ class PricedBlock:
 
     def _is_refuted(self) -> bool:
         """Whether costs of the window are refuted (:mod:`.priced_child`) in the end."""
-        return len(self.block.window.inner) <= LARGEST_EXACT and not self.waits and available()
+        return len(self.block.window.inner) <= LARGEST_EXACT and available()
 
     def is_searched(self) -> bool:
-        """Whether plans of the window say what its bound may become: it is not too large, and does not wait."""
-        return 0 < len(self.block.window.inner) <= LARGEST_EXACT and not self.waits and self._is_sized()
+        """Whether plans of the window say what its bound may become: it is not too large for that."""
+        return 0 < len(self.block.window.inner) <= LARGEST_EXACT and self._is_sized()
 
     def _is_sized(self) -> bool:
         return self.block.size <= LARGEST_INTEGER
@@ -227,7 +224,7 @@ class PricedBlock:
     def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
         """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
         known, taken = float(self.values[a, b]), self.used[a, b].copy()
-        most = min(seconds, share * LONGEST[stage])
+        most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
         if stage == SEARCHED:
             value = self._searched(a, b, known, most)
         else:

@@ -14,7 +14,7 @@ equal devices can be exchanged, one of the plans that are equal but for that is 
 
 Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
 chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
-others. Its costs are refuted last.
+others.
 
 Source: Held and Karp (Lagrangian bounds).
 """
@@ -54,8 +54,8 @@ MOST_REFUTED = 8
 """Number of windows at which no more are looked for that a child process can refute after the first ones."""
 
 LEAST_PART = 0.2
-"""Least number of a window in the chain, as a share of the largest, for which costs are refuted from the beginning; and
-the share of that work for others, each of which may be as hard as all these together."""
+"""Least share of the work for a window that the chain has seldom. What it gains counts once, and what a window gains
+that occurs in every layer counts many times."""
 
 
 Pair = tuple[PricedBlock, int, int]
@@ -111,8 +111,6 @@ class Chain:
         times = Counter(map(id, self.blocks))
         most = max((times[id(kind)] for kind in self.kinds if kind.bytes.any()), default=1)
         self.share = {kind: min(1.0, times[id(kind)] / most) for kind in self.kinds}
-        for kind in self.kinds:
-            kind.waits = self.share[kind] < LEAST_PART
         self.milestones = np.asarray(milestones, dtype=np.int64)
         outside[self.milestones] = False
         self.outside = np.flatnonzero(outside)
@@ -152,12 +150,13 @@ class Chain:
                 break
             cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
             for (kind, a, b), stage in cheap.items():
-                kind.raise_pair(a, b, stage, seconds(), self.share[kind])
+                kind.raise_pair(a, b, stage, seconds(), max(LEAST_PART, self.share[kind]))
             if cheap:
                 continue  # cheap bounds of all windows first: they may lead the path elsewhere
             times = Counter(steps)
             gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
-            worth = [pair for pair in todo if gains[pair] >= WORTH * max(gains.values())]
+            most = max(gains.values())
+            worth = sorted((pair for pair in todo if gains[pair] >= WORTH * most), key=gains.__getitem__, reverse=True)
             self._refute(self._needed(worth, visited, own), seconds)
         paths = paths_by_set([kind.values for kind in self.blocks], own, self._sets)
         return {path.visited: self._cut(path, price, taken) for path in paths}, not todo
@@ -184,14 +183,6 @@ class Chain:
             fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
             needed.update(dict.fromkeys(fresh))
         return list(needed)
-
-    def wait_no_longer(self, price: FloatArray) -> bool:
-        """Open the windows that wait, and search plans of them at some prices; whether there are any."""
-        waiting = [kind for kind in self.kinds if kind.waits]
-        for kind in waiting:
-            kind.waits = False
-            self._search([(kind, a, b) for a, b in kind.different_pairs() if kind.is_searched()], price)
-        return bool(waiting)
 
     def promised(self, price: FloatArray, visited: int | None) -> Cut:
         """The bound of a set, or of all plans, at prices if the known plans of windows are the cheapest."""
