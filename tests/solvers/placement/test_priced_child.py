@@ -16,8 +16,8 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
 from opweave.solvers.placement.bounds.priced_windows import CHILD
 from opweave.solvers.placement.module_intervals import available
-from tests.oracles.windows import cheapest
 from tests.solvers.placement.instances import small_problem, twin_problem
+from tests.solvers.placement.windows import cheapest
 
 pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 

@@ -23,8 +23,8 @@ from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
-from tests.oracles.windows import cheapest
 from tests.solvers.placement.instances import islands_problem, layered_problem, small_problem, twin_problem
+from tests.solvers.placement.windows import cheapest
 
 
 def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:

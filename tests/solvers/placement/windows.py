@@ -1,4 +1,4 @@
-"""Oracle of windows: the cheapest of all plans whose bytes have a price."""
+"""The cheapest of all plans of a window whose bytes have a price, by the list scheduler."""
 
 from __future__ import annotations
 
