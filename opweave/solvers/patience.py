@@ -9,8 +9,8 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from opweave.solvers.run import at_work
@@ -19,18 +19,33 @@ FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
 """Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
 END_SECONDS = 30.0
-"""Most seconds that the process waits at its end for calls that have been abandoned. They have time limits of their own
-or are told to stop."""
+"""Most seconds that the process waits at its end for calls that have been abandoned, or whose solve goes on in a daemon
+thread. They are told to stop, or have time limits of their own."""
 
 Value = TypeVar("Value")
 
-_STARTED: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_AT_WORK: dict[threading.Thread, Callable[[], object]] = {}
+"""The threads whose calls have not returned, and what tells each to stop."""
 
 
-def started(work: Callable[[], object], name: str) -> threading.Thread:
-    """A thread for calls into a library, at work; it may be abandoned, and the process waits for it at its end."""
-    worker = threading.Thread(target=work, daemon=True, name=name)
-    _STARTED.add(worker)
+def nothing() -> None:
+    """Tell a call to stop that cannot be told."""
+
+
+def started(work: Callable[[], object], name: str, stop: Callable[[], object] = nothing) -> threading.Thread:
+    """A thread for calls into a library, at work; it may be abandoned, and the process waits for it at its end.
+
+    ``stop`` is called at the end of the process, maybe several times, so that it need not wait for long.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            del _AT_WORK[worker]
+
+    worker = threading.Thread(target=run, daemon=True, name=name)
+    _AT_WORK[worker] = stop
     worker.start()
     return worker
 
@@ -38,8 +53,11 @@ def started(work: Callable[[], object], name: str) -> threading.Thread:
 @atexit.register
 def _wait_for_abandoned() -> None:
     end = time.monotonic() + END_SECONDS
-    for worker in list(_STARTED):
-        worker.join(max(0.0, end - time.monotonic()))
+    with suppress(KeyboardInterrupt):  # ends the waiting
+        while (left := [each for each in list(_AT_WORK.items()) if each[0].is_alive()]) and time.monotonic() < end:
+            for _, stop in left:
+                stop()
+            left[0][0].join(LONGEST_PAUSE)
 
 
 def patiently(call: Callable[[], Value]) -> Value:

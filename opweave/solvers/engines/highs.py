@@ -119,7 +119,7 @@ def in_thread(task: Task, work: Work) -> Answer | None:
         except BaseException as error:  # passed on to the main thread
             inbox.put(error)
 
-    worker = started(run, "opweave-highs")
+    worker = started(run, "opweave-highs", stop.set)
     answer: Answer | None = None
     interrupted: KeyboardInterrupt | None = None
     try:

@@ -160,8 +160,15 @@ class UnitSearch:
         """Anneal from a plan that takes no more than ``room`` bytes on every device; return the fastest found."""
         free = np.zeros(self.devices)
         net = self._shadowed((start.entered, start.home), free)
-        held = np.ceil(self.bytes).astype(np.int64)
-        within = net.arrays._replace(memory=held, capacity=np.minimum(room, NO_LIMIT // 2).astype(np.int64))
+        nothing = np.zeros(self.unit.own.start, dtype=np.int64)  # what comes before the unit holds its memory elsewhere
+        kinds, parameters = np.unique(self.own.parameters, return_inverse=True)
+        within = net.arrays._replace(
+            memory=np.concatenate([nothing, self.own.memory]),
+            parameters_start=np.concatenate([nothing, self.own.parameters_start]),
+            parameters=parameters.astype(np.int64),
+            parameter_bytes=self.own.parameter_bytes[kinds],
+            capacity=np.minimum(room, NO_LIMIT // 2).astype(np.int64),
+        )
         return self._annealed(replace(net, arrays=within), start, free, cooling, run)
 
     def _annealed(self, net: Shadowed, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:

@@ -99,3 +99,31 @@ def layered_problem(
         transfers=transfers,
         memory="parameters",
     )
+
+
+def islands_problem(layers: int, *, slow: float | None, room: int = 36) -> Placement:
+    """Layers of x, y and z on linked devices a and b and a fast device c without links.
+
+    z runs on a and b only. Without c, x runs on b and y on a in ``slow`` seconds; with None, only c runs them.
+    """
+    operators, tensors, parameters, table = [], [], [], {}
+
+    def add(name: str, inputs: list[str], seconds: dict[str, float | None]) -> str:
+        tensors.append(Tensor(id=f"{name}.out", bytes=2))
+        parameters.append(Parameter(id=f"{name}.w", bytes=3))
+        operators.append(Operator(id=name, inputs=inputs, outputs=[f"{name}.out"], parameters=[f"{name}.w"]))
+        table[name] = {device: each for device, each in seconds.items() if each is not None}
+        return f"{name}.out"
+
+    last = add("in", [], {"a": 2.0, "b": 2.0, "c": 1.0})
+    for layer in range(layers):
+        x = add(f"l{layer}.x", [last], {"b": slow, "c": 1.0})
+        y = add(f"l{layer}.y", [last], {"a": slow, "c": 1.0})
+        z = add(f"l{layer}.z", [last], {"a": 3.0, "b": 3.0})
+        last = add(f"l{layer}.join", [x, y, z], {"a": 2.0, "b": 2.0, "c": 1.0})
+    cluster = Cluster(
+        devices=[Device(name=name, memory_bytes=room) for name in "abc"],
+        bandwidth=[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
+    )
+    graph = OpGraph(operators=operators, tensors=tensors, parameters=parameters)
+    return Placement(graph=graph, cluster=cluster, costs=Costs.from_table(table))

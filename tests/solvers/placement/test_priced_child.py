@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import permutations, product
 from time import time
 
 import numpy as np
@@ -17,30 +16,12 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
 from opweave.solvers.placement.bounds.priced_windows import CHILD
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import plan_of
 from tests.solvers.placement.instances import small_problem, twin_problem
+from tests.solvers.placement.windows import cheapest
 
 pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
 HOSTILE = (1e-9, 1e-3, 1.0, 1e3)
-
-
-def cheapest(arrays: PlacementArrays, cost: FloatArray) -> float:
-    """The least length plus price of all plans that start everything as early as some order allows."""
-    count = len(arrays.seconds)
-    before = [arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist() for v in range(count)]
-    orders = [
-        np.asarray(order)
-        for order in permutations(range(count))
-        if all(order.index(u) < order.index(v) for v in range(count) for u in before[v])
-    ]
-    best = math.inf
-    usable = [np.flatnonzero(np.isfinite(row)).tolist() for row in arrays.seconds]
-    for chosen in product(*usable):
-        device = np.asarray(chosen)
-        price = float(cost[np.arange(count), device].sum())
-        best = min(best, *(plan_of(arrays, order, device).makespan + price for order in orders))
-    return best
 
 
 def case(seed: int) -> tuple[PlacementArrays, FloatArray]:

@@ -17,12 +17,14 @@ from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.critical_path import device_tails, longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.price_search import PriceSearch
+from opweave.solvers.placement.bounds.priced_block import SEARCHED
 from opweave.solvers.placement.equal_units import EqualUnits
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
-from tests.solvers.placement.instances import layered_problem, small_problem, twin_problem
+from tests.solvers.placement.instances import islands_problem, layered_problem, small_problem, twin_problem
+from tests.solvers.placement.windows import cheapest
 
 
 def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
@@ -107,6 +109,43 @@ def test_what_a_search_knows_at_high_prices_counts_less_at_low_ones(price: float
     assert memory is not None
     PriceSearch(milestones_of(arrays), arrays, memory, np.full(1, price)).go_on(lambda: 1.0, found.append)
     assert 3.5 < max(found) <= 4.0
+
+
+def priced_search(problem: ow.Placement, price: float) -> PriceSearch:
+    instance = lower(problem)
+    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    assert memory is not None
+    return PriceSearch(milestones_of(arrays), arrays, memory, np.full(len(instance.devices), price))
+
+
+def test_a_window_may_have_no_plan_that_is_known() -> None:
+    """The fastest device for x and y has no links, so the first plans of a layer miss one; time is up before others."""
+    search, found = priced_search(islands_problem(3, slow=5.0), 0.1), [0.0]
+    for left in (0.0, 0.0, 1.0):
+        search.go_on(partial(float, left), found.append)
+    assert 34.0 < max(found) <= 36.0
+
+
+def test_a_chain_without_any_plan_proves_nothing() -> None:
+    found: list[float] = []
+    priced_search(islands_problem(3, slow=None), 0.1).go_on(lambda: 1.0, found.append)
+    assert not any(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) -> None:
+    """At such prices a second vanishes in rounding; what is left of a bound at other prices must not show that."""
+    rng, checked = np.random.default_rng(seed), 0
+    for kind in priced_search(twin_problem(seed, most_operators=4), 0.0).priced.kinds:
+        for a, b in kind.pairs():
+            arrays = kind.block.window.fixed(a, b)
+            for huge in np.tile(1e13 * rng.random((4, 1)), 3):
+                kind.reprice(huge)
+                kind.learn(a, b, SEARCHED, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
+                kind.reprice(np.full(3, 0.1 * rng.random()))
+                assert kind.values[a, b] <= cheapest(arrays, kind.bytes[:, None] * kind.price) * (1 + 1e-9) + 1e-12
+                checked += 1
+    assert checked
 
 
 @pytest.mark.parametrize("room", [5, 7, 9, 12])

@@ -122,6 +122,27 @@ def test_a_plan_that_fills_leftover_memory_stays_within_it_and_is_no_slower() ->
     assert faster > 0
 
 
+def test_leftover_memory_holds_a_shared_parameter_in_full() -> None:
+    """Half of its bytes for each of two users is a bound, but a device that runs one of them holds it all."""
+    plain = layered_problem(4, 6, room=60)
+    shared = tuple(
+        op.model_copy(update={"parameters": (*op.parameters, f"all{op.id[:2]}")}) if ".h" in op.id else op
+        for op in plain.graph.operators
+    )
+    more = [ow.Parameter(id=f"alll{layer}", bytes=12) for layer in range(4)]
+    graph = plain.graph.model_copy(update={"operators": shared, "parameters": (*plain.graph.parameters, *more)})
+    search = _repeated(plain.model_copy(update={"graph": graph}))
+    alone = search.pure(0)
+    assert alone is not None
+    cooling, faster = Cooling(search.cluster, 0.02, 2, (0,)), 0
+    for left in range(0, 24, 3):
+        room = alone.bytes + np.asarray([0.0, float(left)])
+        found = search.filled(alone, room, cooling, Run())
+        assert (found.bytes <= room).all()
+        faster += found.seconds < alone.seconds
+    assert 0 < faster < 8
+
+
 def _option(seconds: float, home: int, bytes_: list[float], entered: int | None = None) -> Option:
     nothing = np.zeros(0, dtype=np.int64)
     return Option(home if entered is None else entered, home, seconds, np.asarray(bytes_), nothing, nothing)

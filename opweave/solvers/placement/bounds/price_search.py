@@ -157,7 +157,7 @@ class PriceSearch:
         """Search for the prices that are best for all plans together; from there, every class has to go less far."""
         every = self._all
         if every.price is None:
-            if self._classes:
+            if self._classes or not self.priced.is_possible():
                 return
             self.priced.search_everywhere(self._first, seconds)
             every.price = self._promising(None, every, ceiling, seconds)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.linear import minimise, proved_value
+from opweave.solvers.linear import minimise, proved_value, sum_below
+from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.priced_child import PricedWindow
@@ -132,10 +133,18 @@ class PricedBlock:
         for (a, b), solved in self._solved.items():
             cells = self.block.window.cells(a, b)
             for known in solved:
-                now = known.value + self._least_price(price - known.price)[0]
+                now = self._carried(known, price)
                 if now > values[a, b]:
                     values[cells], used[cells] = now, known.taken
         return values, used
+
+    def _carried(self, known: _Solved, price: FloatArray) -> float:
+        """What a bound at earlier prices proves at others, rounded down: high prices may leave a short length."""
+        if (price == known.price).all():
+            return known.value
+        change = np.where(self._usable, self.bytes[:, None] * (price - known.price), np.inf).min(axis=1)
+        terms = np.asarray([known.value, *change])
+        return sum_below(terms, PRODUCTS * float(np.abs(terms).sum()))
 
     def _set(self, a: int, b: int, value: float, taken: FloatArray) -> None:
         cells = self.block.window.cells(a, b)
@@ -177,14 +186,24 @@ class PricedBlock:
         return self.block.size <= LARGEST_INTEGER
 
     def promised(self, price: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K)."""
+        """Costs by end devices if the known plans are the cheapest, and their bytes. Shapes (K, K) and (K, K, K).
+
+        Where links are missing, there may be no plan that is known; its bound stands in for it.
+        """
         devices = len(price)
         if not self.is_searched():
             return self._relearned(price)
         values, used = np.full((devices, devices), np.inf), np.zeros((devices, devices, devices))
+        unknown = []
         for a, b in self.pairs():
             cells, plan = self.block.window.cells(a, b), self.cheapest(a, b, price)
             values[cells], used[cells] = plan.cost(price), plan.taken
+            if not math.isfinite(plan.length):
+                unknown.append(cells)
+        if unknown:
+            bounds, taken = self._relearned(price)
+            for cells in unknown:
+                values[cells], used[cells] = bounds[cells], taken[cells]
         return values, used
 
     def pairs(self) -> Iterator[tuple[int, int]]:

@@ -119,6 +119,11 @@ class Chain:
         """Seconds of every milestone, and the price of its bytes. Shape (milestones, K)."""
         return self.arrays.seconds[self.milestones] + self.memory.bytes[self.milestones][:, None] * price
 
+    def is_possible(self) -> bool:
+        """Whether some devices of the milestones leave every window a plan, as far as its bounds tell."""
+        own = self.arrays.seconds[self.milestones]
+        return bool(paths_by_set([kind.block.values for kind in self.blocks], own, self._sets))
+
     def evened(self, price: FloatArray, visited: int | None) -> FloatArray:
         """Prices that are the same on equal devices, if these are all in a set or all outside.
 
