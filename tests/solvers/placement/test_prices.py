@@ -52,7 +52,7 @@ def test_no_price_proves_more_than_the_optimum(seed: int, make: Callable[[int], 
 def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> None:
     """Every plan of a pair of ends has a mirror image with the same length, and so has every bound."""
     mirror, seen = np.asarray([0, 2, 1]), 0
-    for seed in range(30):
+    for seed in range(8):
         problem = twin_problem(seed)
         instance = lower(problem)
         arrays, memory = arrays_of(instance, problem), memory_of(instance)
@@ -74,7 +74,7 @@ def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> 
                 image = mirror[moved.device]
                 assert np.isfinite(ends.seconds[np.arange(len(image)), image]).all()
                 seen += (a, b) != there
-    assert seen > 50
+    assert seen > 15
 
 
 def test_prices_of_whole_windows_prove_more_than_counts() -> None:
