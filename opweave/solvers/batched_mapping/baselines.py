@@ -34,6 +34,9 @@ from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occup
 Rule = Callable[[BatchedInstance, BatchArrays, IntArray], BatchPlan]
 """Builds a plan from an instance and candidate strings, or raises :class:`NoPlanError`."""
 
+AT_ONCE = 256
+"""Operators whose strings are compared at once, so that the table of times stays small."""
+
 
 def best_device(instance: BatchedInstance, _arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
     """As :func:`on_best_device`, in the form of a rule."""
@@ -89,13 +92,14 @@ def data_parallel(instance: BatchedInstance, arrays: BatchArrays, _strings: IntA
 def met(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
     """Every operator by the string that takes least time by itself, regardless of all other operators."""
     where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
-    devices = len(instance.devices)
-    count = np.stack([(strings == u).sum(axis=1) for u in range(devices)], axis=1)
-    for i in range(instance.operators):
-        seconds = instance.seconds[i][np.arange(devices), count]
-        longest = seconds.max(axis=1)
-        tied = np.where(longest == longest.min(), np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=1), np.inf)
-        where[i] = strings[int(tied.argmin())]
+    devices = np.arange(len(instance.devices))
+    count = np.stack([(strings == u).sum(axis=1) for u in devices], axis=1)
+    for first in range(0, instance.operators, AT_ONCE):
+        seconds = instance.seconds[first : first + AT_ONCE][:, devices, count]  # operators, strings, devices
+        longest = seconds.max(axis=2)
+        total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=2)
+        tied = np.where(longest == longest.min(axis=1, keepdims=True), total, np.inf)
+        where[first : first + AT_ONCE] = strings[tied.argmin(axis=1)]
     reason = "the fastest devices of all operators do not have the memory, links or batch sizes together"
     return _possible(instance, arrays, where, reason)
 
