@@ -9,8 +9,9 @@ eight devices there are hundreds of classes, and most of them have nearly the sa
 is worked on, at prices of its own. What a price proves for other classes is kept.
 
 A bound at new prices takes seconds, because windows have to be solved again. What the known plans of windows promise
-takes milliseconds: the bound that there would be if they were the cheapest. Cutting planes find the prices that promise
-most. Work at these prices proves the bound, or finds cheaper plans, which promise less.
+takes milliseconds: the bound that there would be if they were the cheapest. Annealing gives every window a good plan
+before anything is proved, so promises are seldom far too high. Cutting planes find the prices that promise most. Work
+at these prices proves the bound, or finds cheaper plans, which promise less.
 
 Source: Kelley, "The cutting-plane method for solving convex programs"; Gilmore and Gomory, "A linear programming
 approach to the cutting-stock problem".
