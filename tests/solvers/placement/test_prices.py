@@ -49,6 +49,21 @@ def test_no_price_proves_more_than_the_optimum(seed: int, make: Callable[[int], 
     assert best_priced(problem, np.random.default_rng(seed)) <= optimum * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.parametrize("seed", [91405, 53179, 1, 2])
+def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> None:
+    """The engine keeps the bounds of its columns up to a tolerance only, and at negative prices bounds are false."""
+    problem, rng = twin_problem(seed), np.random.default_rng(seed)
+    optimum, _ = best_placement(problem)
+    instance = lower(problem)
+    arrays, memory, found = arrays_of(instance, problem), memory_of(instance), [0.0]
+    assert memory is not None
+    search = PriceSearch(milestones_of(arrays), arrays, memory, 1e6 * rng.random(3))
+    search.go_on(lambda: 1.0, found.append)
+    assert all((price >= 0.0).all() for price in search.prices())
+    assert optimum is not None
+    assert max(found) <= optimum * (1 + 1e-9)
+
+
 def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> None:
     """Every plan of a pair of ends has a mirror image with the same length, and so has every bound."""
     mirror, seen = np.asarray([0, 2, 1]), 0

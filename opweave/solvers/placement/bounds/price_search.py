@@ -123,7 +123,7 @@ class PriceSearch:
     ) -> None:
         self.problem = problem
         self.priced = Chain(chain, arrays, memory)
-        self._first = self.priced.evened(np.where(self.priced.limited, price, 0.0), None)
+        self._first = self.priced.evened(np.where(self.priced.limited, np.maximum(price, 0.0), 0.0), None)
         self._unit = np.where(self.priced.limited, 1.0 / np.maximum(self.priced.capacity, 1.0), 0.0)
         self._scale = max(float(self._first @ self.priced.capacity), 1e-300)
         self._classes: dict[int, _Class] = {}
@@ -234,4 +234,5 @@ def _highest(
     solved = minimise(replace(program, lower=np.concatenate([box[0] / sized, [0.0]])), None)
     if solved is None:
         return None
-    return (-solved.value - SHIFT) * scale, solved.point[:devices] * unit
+    # at prices below 0, which the engine's tolerance allows, a bound may be false
+    return (-solved.value - SHIFT) * scale, np.maximum(solved.point[:devices], 0.0) * unit
