@@ -49,7 +49,7 @@ def test_no_price_proves_more_than_the_optimum(seed: int, make: Callable[[int], 
     assert best_priced(problem, np.random.default_rng(seed)) <= optimum * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize("seed", [91405, 53179, 1, 4])
+@pytest.mark.parametrize("seed", [91405, 53179, 1])
 def test_prices_far_too_high_at_first_are_never_negative_later(seed: int) -> None:
     """The engine keeps the bounds of its columns up to a tolerance only, and at negative prices bounds are false."""
     problem, rng = twin_problem(seed), np.random.default_rng(seed)
