@@ -28,11 +28,11 @@ _AT_WORK: dict[threading.Thread, Callable[[], object]] = {}
 """The threads whose calls have not returned, and what tells each to stop."""
 
 
-def nothing() -> None:
-    """Tell a call to stop that cannot be told."""
+def _nothing() -> None:
+    """Stand in where a call cannot be told to stop."""
 
 
-def started(work: Callable[[], object], name: str, stop: Callable[[], object] = nothing) -> threading.Thread:
+def started(work: Callable[[], object], name: str, stop: Callable[[], object] = _nothing) -> threading.Thread:
     """A thread for calls into a library, at work; it may be abandoned, and the process waits for it at its end.
 
     ``stop`` is called at the end of the process, maybe several times, so that it need not wait for long.

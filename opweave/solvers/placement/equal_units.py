@@ -119,7 +119,6 @@ class EqualUnits:
     def price_memory(self, price: FloatArray) -> None:
         """Raise the bound that charges bytes at prices, with windows in whole numbers."""
         memory, best = memory_of(self.instance), Best(self.run)
-
         if memory is not None:
             search = PriceSearch(self.chain, self.arrays, memory, price, self.whole_instance)
             self.run.kept[PRICES] = search

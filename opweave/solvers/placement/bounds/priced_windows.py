@@ -191,23 +191,25 @@ class Chain:
 
     def promised(self, price: FloatArray, visited: int | None) -> Cut:
         """The bound of a set, or of all plans, at prices if the known plans of windows are the cheapest."""
-        tables = {kind: kind.promised(price) for kind in self.kinds}
-        path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
-        assert path is not None, "a set that has a path keeps it"
-        return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
+        return self._promise(price, visited)[1]
 
     def tested(self, price: FloatArray, visited: int | None, seconds: Callable[[], float]) -> Cut:
         """What is promised after a search for cheaper plans of the windows on the way."""
         tried: set[Pair] = set()
         while True:
-            tables = {kind: kind.promised(price) for kind in self.kinds}
-            path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
-            assert path is not None, "a set that has a path keeps it"
+            path, cut = self._promise(price, visited)
             todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].is_searched() and pair not in tried]
             if not todo or seconds() <= 0.0:
-                return self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
+                return cut
             self._search(todo, price)
             tried.update(todo)
+
+    def _promise(self, price: FloatArray, visited: int | None) -> tuple[Path, Cut]:
+        """The path that the known plans of windows make the shortest, and its bound if they are the cheapest."""
+        tables = {kind: kind.promised(price) for kind in self.kinds}
+        path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
+        assert path is not None, "a set that has a path keeps it"
+        return path, self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
     def search_everywhere(self, price: FloatArray, seconds: Callable[[], float]) -> None:
         """Search plans of all windows at some prices."""
@@ -249,8 +251,9 @@ class Chain:
 
     def _different_steps(self, path: Path) -> list[Pair]:
         """The steps of a path; pairs of ends with equal bounds count as one."""
-        firsts = {(kind, a, b): (kind, *kind.first_image(a, b)) for kind, a, b in set(self._steps(path))}
-        return [firsts[step] for step in self._steps(path)]
+        steps = self._steps(path)
+        firsts = {(kind, a, b): (kind, *kind.first_image(a, b)) for kind, a, b in set(steps)}
+        return [firsts[step] for step in steps]
 
     def _cut(self, path: Path, price: FloatArray, taken: Mapping[PricedBlock, FloatArray]) -> Cut:
         """The bound of a path, and the bytes that it takes beyond every device's memory."""
