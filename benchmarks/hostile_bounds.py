@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -213,6 +214,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a few seeds, half a minute at most")
     parser.add_argument("--seeds", type=int, default=200, help="hostile instances of every problem")
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ow.ImplausibleWarning)  # implausible numbers are the point here
     smoke: bool = arguments.smoke
     book, began = Book(), time.perf_counter()
     against_a_useless_device(book, smoke=smoke)
