@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -306,8 +307,7 @@ def test_the_last_search_of_wide_networks_decides_windows_anew() -> None:
     search = empty_search(problem, run)
     list_plans(search)
     first = search.makespan
-    names = ("small", "timed", "whole", "wide", "undivided", "tight", "equal", "begun")
-    now = Situation(**{name: name in ("timed", "wide") for name in names})
+    now = Situation(**{each.name: each.name in ("timed", "wide") for each in fields(Situation)})
     auto._search_last(search, now, settled=True, annealed=False)
     assert "windows decided anew" in stages
     assert run.objective is not None

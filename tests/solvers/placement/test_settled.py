@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import sleep
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds import settled
+from opweave.solvers.placement.bounds import best, settled
 from opweave.solvers.placement.bounds.best import settle_in_child
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
@@ -128,3 +130,28 @@ def test_the_child_reports_what_it_proves() -> None:
     assert optimum is not None
     assert {source for _, source in found} == {"milestones"}
     assert max(value for value, _ in found) == pytest.approx(4 * optimum, rel=2e-3)
+
+
+def test_little_time_starts_no_child() -> None:
+    found: list[float] = []
+    settle_in_child(_net(layered_problem(4, 3)), Run(time_limit=1.0), lambda value, _: found.append(value))
+    assert not found
+
+
+def test_the_child_ends_where_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[float] = []
+
+    def child(*_: object, hear: Callable[[float], None], should_stop: Callable[[], bool]) -> None:
+        for value in (1.0, 2.0, 2.0):
+            assert not should_stop()
+            hear(value)
+        for _ in range(10_000):
+            if should_stop():
+                return
+            sleep(0.001)
+        pytest.fail("nothing ends the child")
+
+    monkeypatch.setattr(best, "run_in_child", child)
+    monkeypatch.setattr(best, "STALE_SHARE", 0.005)
+    settle_in_child(_net(layered_problem(4, 3)), Run(), lambda value, _: heard.append(value))
+    assert heard == [1.0, 2.0, 2.0]

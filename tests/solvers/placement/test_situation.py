@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
 import pytest
 
@@ -12,6 +12,7 @@ from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.situation import (
     BEGUN,
+    BRIEF,
     DIVIDED,
     EQUAL,
     PROVED,
@@ -30,7 +31,7 @@ from opweave.solvers.run import Run
 from tests.solvers.placement.examples import layered, topcuoglu
 from tests.solvers.placement.instances import layered_problem
 
-ROWS = (PROVED, WHOLE_SHARES, UNDIVIDED, TIGHT, EQUAL, BEGUN, WIDE, DIVIDED)
+ROWS = (PROVED, WHOLE_SHARES, UNDIVIDED, TIGHT, EQUAL, BEGUN, BRIEF, WIDE, DIVIDED)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -48,12 +49,13 @@ def test_shares_are_shares(row: Shares) -> None:
         (("tight", "equal", "begun", "wide"), TIGHT),
         (("equal", "begun"), EQUAL),
         (("begun", "wide"), BEGUN),
+        (("begun", "brief"), BEGUN),
+        (("brief",), BRIEF),
         (("wide",), WIDE),
     ],
 )
 def test_the_first_row_that_holds_counts(holds: tuple[str, ...], row: Shares) -> None:
-    names = ("small", "timed", "whole", "wide", "undivided", "tight", "equal", "begun")
-    assert Situation(**{name: name in holds for name in names}).shares is row
+    assert Situation(**{each.name: each.name in holds for each in fields(Situation)}).shares is row
 
 
 def test_a_layered_network_without_ports_is_undivided_and_little_memory_is_tight() -> None:
@@ -63,8 +65,14 @@ def test_a_layered_network_without_ports_is_undivided_and_little_memory_is_tight
     assert tight.shares is TIGHT
 
 
-def _situation(problem: Placement) -> Situation:
-    return situation_of(empty_search(problem, Run(time_limit=60.0)), equal=False, begun=False)
+def test_a_wide_network_is_only_cooled_down_where_time_is_short() -> None:
+    long, brief = _situation(layered(80)), _situation(layered(80), seconds=2.0)
+    assert (long.wide, long.brief, brief.wide, brief.brief) == (True, False, False, True)
+    assert brief.shares is BRIEF
+
+
+def _situation(problem: Placement, seconds: float = 60.0) -> Situation:
+    return situation_of(empty_search(problem, Run(time_limit=seconds)), equal=False, begun=False)
 
 
 def test_only_small_modules_are_decomposed_first() -> None:

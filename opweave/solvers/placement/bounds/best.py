@@ -43,6 +43,12 @@ WIDE, OTHER_SIZES = 100, (25, 70)
 SETTLED_SHARE, LONGEST_SETTLED = 0.9, 20.0
 """Share of the time left, and most seconds without a limit, for windows that constraint programming settles."""
 
+LEAST_SETTLED = 3.0
+"""Seconds below which the child process for these windows is not worth its start."""
+
+RAISED, STALE_SHARE = 1e-4, 0.3
+"""The child ends when the bound has not risen by this share of it for this share of the child's time."""
+
 BRANCHES = (0, 40, 300)
 """Most branches for each length that is refuted, in turn."""
 
@@ -169,15 +175,27 @@ def raise_by_refutation(chain: Milestones, run: Run, report: Report) -> None:
 
 
 def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
-    """Let a child process settle and roll windows (:mod:`.settled`, :mod:`.rolling`), once for all lanes."""
-    if run.should_stop() or (run.exchange is not None and not run.exchange.claim(("settled windows",))):
-        return
-    run.enter("milestones: settled windows")
+    """Let a child process settle and roll windows (:mod:`.settled`, :mod:`.rolling`), once for all lanes.
+
+    The child ends early where the bound no longer rises, because plans gain more in that time.
+    """
     left = run.remaining()
     seconds = LONGEST_SETTLED if left is None else left
+    if run.should_stop() or seconds < LEAST_SETTLED:
+        return
+    if run.exchange is not None and not run.exchange.claim(("settled windows",)):
+        return
+    run.enter("milestones: settled windows")
+    best, risen = float(run.bound or 0.0), run.elapsed()
 
     def hear(value: float) -> None:
+        nonlocal best, risen
         report(value, "milestones")
+        if value > best * (1.0 + RAISED):
+            best, risen = value, run.elapsed()
+
+    def should_stop() -> bool:
+        return run.should_stop() or run.elapsed() - risen > STALE_SHARE * seconds
 
     with suppress(EngineError):  # the bounds that were heard before still hold
         run_in_child(
@@ -186,7 +204,7 @@ def settle_in_child(arrays: PlacementArrays, run: Run, report: Report) -> None:
             (arrays, time() + seconds),
             ChildLimits(),
             hear=hear,
-            should_stop=run.should_stop,
+            should_stop=should_stop,
         )
 
 
