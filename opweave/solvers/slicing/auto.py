@@ -42,8 +42,9 @@ HURRIED_SHARE = 0.9
 GAIN = 0.001
 """Relative improvement of the latency below which a slice counts as without gain."""
 
-BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
-"""For the bounds: share of the time limit, and seconds without one."""
+BOUND_SHARE, LIMITED_BOUND_SHARE, BOUND_SECONDS = 0.85, 0.6, 60.0
+"""For the bounds: share of the time left, the same if memory is limited and plans gain for longer, and seconds without
+a time limit."""
 
 
 @named_solver(
@@ -79,7 +80,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if run.time_limit is not None:
         _first_search(search, run)
     if known is not None:
-        with run.share(BOUND_SHARE, BOUND_SECONDS):
+        with run.share(LIMITED_BOUND_SHARE if is_limited(search.arrays) else BOUND_SHARE, BOUND_SECONDS):
             prove_more(bounded, *known, run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)

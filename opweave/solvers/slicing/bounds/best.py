@@ -35,15 +35,16 @@ MOST_COLUMNS = 400_000
 CELLS = (100, 200, 300, 450, 675, 1_000, 1_500, 2_250, 3_400)
 """Cells of an operator in successive steps."""
 
-FIRST_STEPS = 5
-"""Number of steps before a linear program of more than ``FEW_COLUMNS``; the other steps run only with a time limit."""
+FIRST_STEPS, QUICK_STEPS = 5, 2
+"""Number of steps before a linear program of more than ``FEW_COLUMNS``, and before a smaller one. The steps after the
+first number run only with a time limit."""
 
 FEW_COLUMNS = 10_000
-LEAST_SECONDS = 2.0
-"""Seconds that must be left for cells: loading their loops alone takes about one."""
+LEAST_SECONDS = 0.25
+"""Seconds that must be left for cells: their loops have to be loaded."""
 
-GROWTH = 4.0
-"""Largest ratio of the times of successive steps."""
+GROWTH = 3.0
+"""Usual ratio of the times of successive steps, which is 2 to 4."""
 
 logger = logging.getLogger("opweave")
 
@@ -83,7 +84,7 @@ def quick_bounds(instance: SlicingInstance, run: Run) -> tuple[Blocks, FloatArra
 
 def prove_more(instance: SlicingInstance, blocks: Blocks, alone: FloatArray, run: Run, steps: int) -> None:
     """Report all other bounds, as :func:`prove` does."""
-    first = 0 if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
+    first = QUICK_STEPS if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
     _by_cells(instance, alone, run, CELLS[: min(first, steps)])
     _by_program(blocks, run)
     _by_cells(instance, alone, run, CELLS[first:steps])
