@@ -127,7 +127,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         return counted if counted.infeasible else Outcome(run.termination())  # why there are no layers is no reason
     search.consider_solution(run.best)
     begun = False
-    if run.time_limit is not None and instance.operators > SMALL and not run.should_stop():
+    if run.time_limit is not None and instance.operators > TINY and not run.should_stop():
         begun = search_small_modules(search)
     with run.share(PROGRAMS_SHARE if instance.operators <= NEVER_CUT else LARGE_PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():

@@ -244,6 +244,9 @@ class Modules(Protocol):
 def search_small_modules(search: LocalSearch) -> bool:
     """Decompose if all modules are small, and go on while that gains. The run has a time limit.
 
+    On small problems, only the brief searches come first: they prove networks of a few modules in milliseconds, and an
+    engine proves most of the others.
+
     Where no device holds everything, the modules' plans seldom fit together, so their bounds can wait.
 
     Returns whether the modules are small, so that decomposition needs little more time.
@@ -256,7 +259,8 @@ def search_small_modules(search: LocalSearch) -> bool:
     with run.share(JOINED_SHARE if joined else FIRST_SHARE):
         go_on_with(problem, "decompose", run, briefly=True)
         work = run.kept.get("decompose")
-        if not isinstance(work, Modules):
+        search.consider_solution(run.best)
+        if not isinstance(work, Modules) or instance.operators <= SMALL:
             return False
         worth = work.fits() and not is_tight(search) and not run.should_stop()
         while worth:

@@ -16,6 +16,7 @@ from opweave.solvers.placement.situation import (
     DIVIDED,
     EQUAL,
     PROVED,
+    SMALL,
     TIGHT,
     UNDIVIDED,
     WHOLE_SHARES,
@@ -79,12 +80,22 @@ def test_only_small_modules_are_decomposed_first() -> None:
     large, small = Run(time_limit=60.0), Run(time_limit=60.0)
     assert not search_small_modules(empty_search(layered(80), large))
     assert "decompose" not in large.kept
-    search = empty_search(layered_problem(6, 3), small)
+    search = empty_search(layered_problem(10, 3), small)
     list_plans(search)
     assert search_small_modules(search)
     assert isinstance(small.kept["decompose"], Modules)
     assert small.objective is not None
     assert search.makespan == pytest.approx(small.objective)
+
+
+def test_a_small_problem_is_only_searched_briefly_first() -> None:
+    run = Run(time_limit=60.0)
+    search = empty_search(layered_problem(3, 3), run)
+    list_plans(search)
+    assert search.instance.operators <= SMALL
+    assert not search_small_modules(search)
+    assert run.bound is not None
+    assert search.makespan == pytest.approx(run.objective)
 
 
 def test_plan_and_bound_are_close_within_two_per_cent() -> None:
