@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,9 @@ from opweave.problems.words import did_you_mean
 
 SLACK = 0.25
 """Units by which an engine may misjudge an arena of whole units."""
+
+SUMS = 1e-9
+"""Relative allowance for sums of seconds, on the side that excludes no layout."""
 
 GAPS = 8
 """How many times as high as all storages together a pool may be if rows are added that may ask for gaps."""
@@ -118,6 +121,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     _step: int = 1
     _height: int = 0
     _cost_unit: float = 1.0
+    _timed: bool = False
 
     def prepare(self, problem: MemoryLayout, largest: float) -> LayoutInstance:
         """Choose units, of which an arena has at most ``largest``.
@@ -129,7 +133,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         LimitExceededError
             If there are too many storages.
         """
-        instance = lower(problem)
+        instance = self._affordable(lower(problem))
         if instance.impossible is not None:
             raise InfeasibleError(instance.impossible)
         self.check_size(self.least_rows(problem))
@@ -138,6 +142,13 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             self._step, self._height = 1, GAPS * instance.height
         self._grain = self._step * max(1.0, self._height / self._step / largest)
         return instance
+
+    def _affordable(self, instance: LayoutInstance) -> LayoutInstance:
+        """Without the pools in which a block alone takes longer than a known layout; they would only blur the unit."""
+        ceiling = self.context.ceiling
+        if instance.problem.objective != "traffic" or ceiling is None:
+            return instance
+        return replace(instance, allowed=instance.allowed & (instance.seconds <= ceiling * (1.0 + SUMS)))
 
     def least_rows(self, problem: MemoryLayout) -> int:
         """Those of the blocks, and of the pairs that meet; 0 if a storage fits nowhere, which says more."""
@@ -263,7 +274,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             self.minimise_sum(model, total(model.tops), self._grain)
             return
         largest = float(np.where(instance.allowed, instance.seconds, 0.0).max(axis=1, initial=0.0).sum())
-        self._cost_unit = self.cost_unit(largest)
+        self._cost_unit, self._timed = self.cost_unit(largest), True
         shares = (
             model.stands(row, k) * (float(instance.seconds[row, k]) / self._cost_unit)
             for row in range(len(instance))
@@ -325,13 +336,15 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         return values
 
     def resolution(self) -> float:
-        """Nothing for whole units; otherwise two units."""
+        """Nothing for whole units of bytes, otherwise two units; the tolerances of engines for seconds."""
+        if self._timed:
+            return TOLERANCE * self._cost_unit
         return 0.0 if self._grain == self._step else 2.0 * self._grain
 
     def objective_bound(self, problem: MemoryLayout, value: float) -> int | float:
         """Convert units to bytes or seconds, rounded so that a lower bound stays one."""
         if problem.objective == "traffic":
-            return max(0.0, (value - TOLERANCE) * self._cost_unit)
+            return max(0.0, value * self._cost_unit)
         if self._grain == self._step:
             return max(0, math.ceil(value - SLACK)) * self._step
         return max(0, math.floor(value * self._grain))
@@ -348,16 +361,26 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
 
 
 def pushed_down(instance: LayoutInstance, offset: FloatArray, pool: IntArray) -> IntArray:
-    """Offsets in the same order, each as low as the earlier ones of its pool and its alignment allow."""
+    """Offsets in the same order, each as low as the earlier ones of its pool and its alignment allow.
+
+    A block that does not fit under a fixed one stands above it, because an engine may have taken fixed offsets that
+    are far smaller than a unit for 0.
+    """
     found = np.where(instance.fixed >= 0, instance.fixed, 0)
     order = np.argsort(np.where(instance.fixed >= 0, instance.fixed, offset), kind="stable")
+    fixed = np.flatnonzero((instance.fixed >= 0) & instance.solid)
+    given = fixed[np.argsort(instance.fixed[fixed], kind="stable")]
     placed = np.zeros(len(instance), dtype=bool)
     for row in order.tolist():
         if instance.fixed[row] < 0 and instance.solid[row]:
-            meets = placed & (pool == pool[row])
-            meets &= (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
-            below = int((found + instance.bytes)[meets].max(initial=0))
+            near = (pool == pool[row]) & (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
+            below = int((found + instance.bytes)[near & placed].max(initial=0))
             step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
-            found[row] = -(-below // step) * step
+            at = -(-below // step) * step
+            for other in given[near[given]].tolist():
+                top = int(found[other] + instance.bytes[other])
+                if at < top and found[other] < at + instance.bytes[row]:
+                    at = -(-top // step) * step
+            found[row] = at
         placed[row] = instance.solid[row]
     return found

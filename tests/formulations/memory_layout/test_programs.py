@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ import opweave as ow
 from opweave.formulations.memory_layout.cp import Boxes
 from opweave.formulations.memory_layout.instance import lower
 from opweave.formulations.memory_layout.milp import Sides
+from opweave.formulations.memory_layout.program import pushed_down
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.problems.errors import InfeasibleError
 from tests.oracles.memory_layout import best_layout
@@ -131,3 +133,30 @@ def test_sizes_and_alignments_that_are_nothing_beside_the_largest_are_left_out(p
     result = ow.solve(problem, solver="highs", time_limit=2, options={"head_start": False})
     assert result.objective == pytest.approx(optimum)
     assert result.bound <= optimum
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_seconds_are_told_apart_however_slow_a_pool_is_that_the_best_layout_leaves_empty(solver: str) -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=4, traffic=2), L(id="b", begin=1, end=3, bytes=4, traffic=2)],
+        pools=[
+            ow.Pool(name="slow", speed=1.0),
+            ow.Pool(name="fast", speed=3e9, bytes=4),
+            ow.Pool(name="near", speed=2e9),
+        ],
+        objective="traffic",
+    )
+    optimum, _ = best_layout(problem)
+    result = ow.solve(problem, solver=solver)
+    assert result.termination is ow.Termination.COMPLETED and result.reason is None
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(optimum))
+    assert result.bound <= optimum
+
+
+def test_what_does_not_fit_under_a_fixed_offset_stands_above_it() -> None:
+    """An engine that counts large units takes the fixed offset of 8 bytes for 0."""
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4)], fixed={"b": 8}
+    )
+    placed = pushed_down(lower(problem), np.asarray([0.0, 8.0]), np.zeros(2, dtype=np.int64))
+    assert placed.tolist() == [12, 8]
