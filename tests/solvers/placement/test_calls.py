@@ -239,7 +239,11 @@ def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() ->
         graph=graph,
         cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="host")], rates=[1000.0, 1000.0]),
         costs=ow.Costs.from_table(
-            {"a": {"d": 1e-9, "host": 1e-9}, "b": {"d": 1.0, "host": 1000000.001}, "c": {"d": 1000000.001, "host": 1e-9}}
+            {
+                "a": {"d": 1e-9, "host": 1e-9},
+                "b": {"d": 1.0, "host": 1000000.001},
+                "c": {"d": 1000000.001, "host": 1e-9},
+            }
         ),
         transfers="blocking",
         host="host",
