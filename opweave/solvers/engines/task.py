@@ -219,23 +219,23 @@ class Task:
         return waits_in(self._added(), self.model if self.view is None else self.view.source)
 
     def _breaks_added(self, solution: Solution) -> bool:
-        """Whether a plan breaks an added row, as far as its columns follow from the plan.
+        """Whether a plan breaks an added row about times, as far as its columns follow from the plan.
 
         Engines allow a share of the model's unit, and ticks are rounded; both may be more than a number of the row.
         """
-        values = None if self.run.extend is None else self.formulation.exact(self.model, solution)
+        timed = (self.model if self.view is None else self.view.source).timed
+        values = self.formulation.exact(self.model, solution) if timed and self.run.extend is not None else None
         if values is None:
             return False
-        timed = (self.model if self.view is None else self.view.source).timed
-        latest = float(np.max(values[list(timed)], initial=0.0, where=~np.isnan(values[list(timed)])))
+        latest = np.nan_to_num(values[list(timed)]).max()
         for row in self._added():
-            if not all(column < len(values) for column in row.terms):
+            weights = [abs(factor) for column, factor in row.terms.items() if column in timed]
+            if not weights or not all(column < len(values) for column in row.terms):
                 continue
             parts = [factor * float(values[column]) for column, factor in row.terms.items()]
-            parts += [factor * latest for column, factor in row.terms.items() if column in timed]
-            slack = FEASIBILITY * max(abs(each) for each in (*parts, row.low, row.high) if np.isfinite(each))
-            reached = sum(parts[: len(row.terms)])
-            if reached < row.low - slack or reached > row.high + slack:
+            sizes = map(abs, (*parts, max(weights) * latest, row.low, row.high))
+            slack = FEASIBILITY * max(size for size in sizes if np.isfinite(size))
+            if sum(parts) < row.low - slack or sum(parts) > row.high + slack:
                 return True
         return False
 
