@@ -254,10 +254,10 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def _align(self, model: Any, row: int, pool: str, step: int, there: Linear) -> None:
         """The offset is a multiple of ``step`` bytes if the block is in the pool.
 
-        Engines do not see steps that are far smaller than a unit. Without added rows, layouts are aligned when they are
-        pushed down.
+        Engines do not see steps that are far smaller than a unit, and misread counts of them. Without added rows,
+        layouts are aligned when they are pushed down.
         """
-        if step < TOLERANCE * self._grain and not self.context.extended:
+        if step * len(model.instance) < self._grain and not self.context.extended:
             return
         most = math.ceil(self._height / step)
         (count,) = model.wholes("steps", [(model.instance.name(row), pool)], 0, most)
@@ -294,7 +294,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def extract(self, model: Any, values: FloatArray) -> Layout:
         """The pools and offsets of the values, pushed down unless added rows may speak against that."""
         instance: LayoutInstance = model.instance
-        offset = np.maximum(np.rint(values[model.places] * model.grain), 0).astype(np.int64)
+        offset = np.ceil(np.maximum(values[model.places] * model.grain - TOLERANCE, 0.0)).astype(np.int64)
         pools = [
             [model.stands(row, k).at(values) for k in range(len(instance.capacity))] for row in range(len(instance))
         ]

@@ -160,3 +160,43 @@ def test_what_does_not_fit_under_a_fixed_offset_stands_above_it() -> None:
     )
     placed = pushed_down(lower(problem), np.asarray([0.0, 8.0]), np.zeros(2, dtype=np.int64))
     assert placed.tolist() == [12, 8]
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+@pytest.mark.parametrize("limit", [300_004, None])
+def test_rows_of_ones_own_leave_every_byte_where_units_are_larger(solver: str, limit: int | None) -> None:
+    """Sizes are no multiples of a unit, which is some bytes for an arena of this size."""
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=150_001), L(id="b", begin=1, end=3, bytes=150_003)],
+        pools=[ow.Pool(name="arena", bytes=limit)],
+    )
+
+    def above(model: object, _: object) -> None:
+        model.add(model.offset("b") >= model.offset("a"))
+
+    result = ow.solve(problem, solver=solver, extend=above)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 300_004)
+    assert result.solution.offset["b"] >= 150_001
+
+
+def test_fixed_offsets_need_not_be_whole_units_where_rows_are_added() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=100_000), L(id="b", begin=1, end=3, bytes=100_000)], fixed={"a": 64}
+    )
+    result = ow.solve(problem, solver="highs", extend=lambda model, _: model.add(model.offset("b") >= 1))
+    assert result.objective == 200_064
+
+
+def test_an_alignment_far_below_a_unit_does_not_make_a_layout_impossible() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[
+            L(id="a", begin=1, end=9, bytes=2**50),
+            L(id="b", begin=0, end=9, bytes=2**30, alignment=4),
+            L(id="c", begin=0, end=1, bytes=2**50 - 1, alignment=4),
+        ],
+        pools=[ow.Pool(name="arena", alignment=2**20, speed=3e9)],
+        in_place=[["b", "c"]],
+        objective="traffic",
+    )
+    result = ow.solve(problem, solver="highs", time_limit=5)
+    assert result.status is not ow.Status.INFEASIBLE and result.reason is None
