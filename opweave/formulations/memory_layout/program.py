@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation
+from opweave.formulations.formulation import TOLERANCE, BuildContext, Formulation
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
@@ -58,6 +58,7 @@ class LayoutHandles(Handles):
 
     instance: LayoutInstance
     grain: float
+    tick: float
     places: list[int]
     chosen: dict[tuple[int, int], Linear]
     tops: list[Linear]
@@ -79,6 +80,14 @@ class LayoutHandles(Handles):
 
     def _pool(self, pool: str) -> int:
         return _known("pool", pool, self.instance.problem.pool_index)
+
+    def __post_init__(self) -> None:
+        self.tick = self.grain
+
+    @property
+    def stretched(self) -> set[int]:
+        """The columns of offsets, which added rows may move up."""
+        return set(self.places)
 
     def stands(self, row: int, pool: int) -> Linear:
         """1 if a block stands in a pool, otherwise 0."""
@@ -139,7 +148,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         self.check_size(self.least_rows(problem))
         self._step, self._height = instance.grain, instance.height
         if self.context.extended:  # added rows may speak of single bytes, and ask for gaps
-            self._step, self._height = 1, GAPS * instance.height
+            self._step, self._height = 1, GAPS * instance.height + math.ceil(self.context.waits)
         self._grain = self._step * max(1.0, self._height / self._step / largest)
         return instance
 
@@ -294,21 +303,18 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def extract(self, model: Any, values: FloatArray) -> Layout:
         """The pools and offsets of the values, pushed down unless added rows may speak against that."""
         instance: LayoutInstance = model.instance
-        offset = np.ceil(np.maximum(values[model.places] * model.grain - TOLERANCE, 0.0)).astype(np.int64)
+        asked = values[model.places] * model.grain
         pools = [
             [model.stands(row, k).at(values) for k in range(len(instance.capacity))] for row in range(len(instance))
         ]
         shares = np.asarray(pools, dtype=np.float64).reshape(len(instance), len(instance.capacity))
         pool = shares.argmax(axis=1).astype(np.int64)
-        if not self.context.extended:
-            offset = pushed_down(instance, values[model.places] * model.grain, pool)
-        return instance.layout(offset, pool)
+        return instance.layout(laid(instance, asked, pool, self.context), pool)
 
     def start(self, model: Any, solution: Layout) -> FloatArray:
         """The values that a layout implies, pushed down unless added rows may speak against that."""
         offset, pool = model.instance.places(solution)
-        if not self.context.extended:
-            offset = pushed_down(model.instance, offset.astype(np.float64), pool)
+        offset = laid(model.instance, offset.astype(np.float64), pool, self.context)
         return self.values_at(model, offset, pool)
 
     def values_at(self, model: Any, offset: IntArray, pool: IntArray) -> FloatArray:
@@ -360,8 +366,16 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         return f"{several} keeps storages that live together apart within the bytes of the pools{rows}"
 
 
-def pushed_down(instance: LayoutInstance, offset: FloatArray, pool: IntArray) -> IntArray:
-    """Offsets in the same order, each as low as the earlier ones of its pool and its alignment allow.
+def laid(instance: LayoutInstance, asked: FloatArray, pool: IntArray, context: BuildContext) -> IntArray:
+    """Offsets of values: pushed down, unless added rows may speak against that; rounding errors are pushed up then."""
+    least = np.ceil(np.maximum(asked - TOLERANCE, 0.0)).astype(np.int64) if context.extended else None
+    return pushed_down(instance, asked, pool, least)
+
+
+def pushed_down(
+    instance: LayoutInstance, offset: FloatArray, pool: IntArray, least: IntArray | None = None
+) -> IntArray:
+    """Offsets in the same order, each as low as ``least``, the earlier ones of its pool and its alignment allow.
 
     A block that does not fit under a fixed one stands above it, because an engine may have taken fixed offsets that
     are far smaller than a unit for 0.
@@ -374,7 +388,7 @@ def pushed_down(instance: LayoutInstance, offset: FloatArray, pool: IntArray) ->
     for row in order.tolist():
         if instance.fixed[row] < 0 and instance.solid[row]:
             near = (pool == pool[row]) & (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
-            below = int((found + instance.bytes)[near & placed].max(initial=0))
+            below = int((found + instance.bytes)[near & placed].max(initial=0 if least is None else int(least[row])))
             step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
             at = -(-below // step) * step
             for other in given[near[given]].tolist():

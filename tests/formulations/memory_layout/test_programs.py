@@ -200,3 +200,22 @@ def test_an_alignment_far_below_a_unit_does_not_make_a_layout_impossible() -> No
     )
     result = ow.solve(problem, solver="highs", time_limit=5)
     assert result.status is not ow.Status.INFEASIBLE and result.reason is None
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+def test_rows_of_ones_own_may_ask_for_any_height(solver: str) -> None:
+    """The gap is many times as high as everything that is stored."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = ow.MemoryLayout(lifetimes=[L(id="a", begin=0, end=2, bytes=9)])
+    result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("a") >= 1000))
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 1009)
+
+
+def test_what_an_engine_lets_overlap_by_rounding_is_pushed_up() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4, alignment=4)]
+    )
+    asked = np.asarray([5.0, 20.0])
+    placed = pushed_down(lower(problem), asked, np.zeros(2, dtype=np.int64), asked.astype(np.int64))
+    assert placed.tolist() == [5, 24]
