@@ -149,6 +149,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     def start(self, model: Any, solution: SolutionT) -> FloatArray:
         """The values by column that a known solution implies; NaN if unknown."""
 
+    def exact(self, model: Any, solution: SolutionT) -> FloatArray | None:
+        """The values of :meth:`start` without rounded times; None if only rounded ones are known."""
+        return None if isinstance(model, IntervalModel) else self.start(model, solution)
+
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
         """Convert an engine's bound on the objective to the problem's unit, rounded so that it stays a bound."""

@@ -59,11 +59,12 @@ def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
 
 def _read(row: Row, model: LinearModel) -> _Row:
     rest = max((abs(side) for side in (row.low, row.high) if math.isfinite(side)), default=0.0)
+    stretched = model.stretched
     for column, factor in row.terms.items():
-        if column not in model.timed:
+        if column not in stretched:
             sides = (model.low[column], model.high[column]) if column < len(model) else ()
             rest += abs(factor) * max((abs(side) for side in sides if math.isfinite(side)), default=1.0)
-    return _Row([factor for column, factor in row.terms.items() if column in model.timed], rest)
+    return _Row([factor for column, factor in row.terms.items() if column in stretched], rest)
 
 
 def _compares(times: list[float]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 import time
 import weakref
@@ -158,3 +159,6 @@ class Watch:
 
 
 WATCH = Watch()
+
+if hasattr(os, "register_at_fork"):  # the thread may hold the lock at that moment, and it is not in the child
+    os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]

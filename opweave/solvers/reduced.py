@@ -82,10 +82,10 @@ class ReducedRun(Run):
         return better
 
     def proved(self, bound: int | float, source: str) -> None:
-        """Report a lower bound of the smaller problem."""
+        """Report a lower bound of the smaller problem, rounded up as far as this run knows (``grain``)."""
         super().proved(bound, source)
-        if self.reduction.exact:
-            self.outer.proved(bound, source)
+        if self.reduction.exact and self.bound is not None:
+            self.outer.proved(self.bound, self.bound_source or source)
 
     def enter(self, stage: str) -> None:
         """Name the current stage."""

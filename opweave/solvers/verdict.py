@@ -20,7 +20,7 @@ from opweave.solvers.allowance import LEAST_RESERVE
 from opweave.solvers.approved import left_to_ask
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver
-from opweave.solvers.run import Outcome, Run, Setting, Stepping, agree
+from opweave.solvers.run import RELATIVE_TOLERANCE, Outcome, Run, Setting, Stepping, agree
 from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
@@ -205,6 +205,8 @@ def result_of(
     status = _status(judged, bound, infeasible=outcome.infeasible)
     if status is Status.INFEASIBLE:  # there is no optimum, so no bound on it either
         bound = source = None
+    if termination is Termination.GAP_REACHED and not _within(run.gap, judged.objective, bound):
+        termination = Termination.COMPLETED  # it was that of a narrower problem, whose bound is none here
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR
@@ -236,6 +238,13 @@ def result_of(
 def _said(value: Setting) -> OptionValue:
     """An option as a result keeps it: an object by the name of its class."""
     return type(value).__name__ if isinstance(value, Stepping) else value
+
+
+def _within(gap: float, objective: int | float | None, bound: int | float | None) -> bool:
+    """Whether the requested gap is reached."""
+    if objective is None or bound is None:
+        return False
+    return objective - bound <= (gap + RELATIVE_TOLERANCE) * abs(objective)
 
 
 def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from opweave.formulations.pipeline.instance import lower as lower_pipeline
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
+from opweave.solvers.allowance import WATCH
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
@@ -180,3 +183,15 @@ def test_a_halted_walk_over_a_grid_reports_no_plan() -> None:
     run = Run(time_limit=1e-9, options={"grid": 64})
     assert solve_chain(chain(), run).termination is ow.Termination.TIME_LIMIT
     assert run.best is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_the_clock_holds_its_lock_leaves_a_clock_that_runs() -> None:
+    """Pools fork workers from any thread; one of them waited for ever, and so did the end of the pool."""
+    with WATCH._lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(10)  # ends a child that waits
+            WATCH.add(Run())
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

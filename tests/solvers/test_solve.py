@@ -177,6 +177,19 @@ def test_a_gap_that_is_reached_ends_the_run(problem, fake) -> None:
     assert result.gap == pytest.approx(1 / 12)
 
 
+def test_a_gap_that_is_not_reached_is_not_claimed(problem, fake) -> None:
+    """A solver that runs another one on a narrower problem may end as that one ended, whose bound is none here."""
+
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        run.proved(3, "guessing")
+        return Outcome(ow.Termination.GAP_REACHED)
+
+    result = ow.solve(problem, solver=fake(act), gap=0.01)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.COMPLETED)
+    assert result.gap > 0.01
+
+
 def test_a_start_is_never_lost(problem, fake) -> None:
     result = ow.solve(problem, solver=fake(lambda run: Outcome()), start=ALSO_GOOD)
     assert (result.solution, result.objective) == (ALSO_GOOD, 12)

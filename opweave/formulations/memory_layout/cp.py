@@ -28,6 +28,7 @@ class Boxes(LayoutProgram):
     name: ClassVar[str] = "boxes"
     model_type: ClassVar[type[LinearModel]] = BoxModel
     supports: ClassVar[tuple[str, ...]] = ("boxes",)
+    _blocks: int = 0
 
     def build(self, problem: MemoryLayout) -> BoxModel:
         """Write the model.
@@ -38,6 +39,7 @@ class Boxes(LayoutProgram):
             If the arena has too many units.
         """
         instance = self.prepare(problem, math.inf)
+        self._blocks = len(instance)
         if self._height // self._step > LARGEST:
             raise LimitExceededError(
                 f"formulation {self.name!r} counts whole units of {self._step:,} bytes, of which these storages have "
@@ -76,6 +78,10 @@ class Boxes(LayoutProgram):
         reached = sum(factor * values[column] for column, factor in others if column != goal) - (sums.high or 0)
         values[goal] = max(model.lowest(goal), reached)
         return values
+
+    def resolution(self) -> float:
+        """A tick for every block, in seconds."""
+        return self._cost_unit * self._blocks if self._timed else super().resolution()
 
     def objective_bound(self, problem: MemoryLayout, value: float) -> int | float:
         """Convert units to bytes or ticks to seconds."""

@@ -42,8 +42,8 @@ class Sides(LayoutProgram):
         return model
 
     def lengths(self, model: Any, name: str, keys: Iterable[str], low: Any, high: Any) -> IntArray:
-        """Continuous columns, unless rows may be added that a layout would break when it is pushed down."""
-        if self.context.extended:
+        """Continuous columns, unless units are whole and rows may be added that a pushed down layout would break."""
+        if self.context.extended and self._grain == self._step:
             return super().lengths(model, name, keys, low, high)
         columns: IntArray = model.reals(name, keys, low, high)
         return columns

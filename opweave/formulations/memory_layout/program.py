@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation
+from opweave.formulations.formulation import TOLERANCE, BuildContext, Formulation
 from opweave.formulations.memory_layout.instance import LayoutInstance, lower
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
@@ -29,6 +29,9 @@ from opweave.problems.words import did_you_mean
 
 SLACK = 0.25
 """Units by which an engine may misjudge an arena of whole units."""
+
+SUMS = 1e-9
+"""Relative allowance for sums of seconds, on the side that excludes no layout."""
 
 GAPS = 8
 """How many times as high as all storages together a pool may be if rows are added that may ask for gaps."""
@@ -55,6 +58,7 @@ class LayoutHandles(Handles):
 
     instance: LayoutInstance
     grain: float
+    tick: float
     places: list[int]
     chosen: dict[tuple[int, int], Linear]
     tops: list[Linear]
@@ -76,6 +80,14 @@ class LayoutHandles(Handles):
 
     def _pool(self, pool: str) -> int:
         return _known("pool", pool, self.instance.problem.pool_index)
+
+    def __post_init__(self) -> None:
+        self.tick = self.grain
+
+    @property
+    def stretched(self) -> set[int]:
+        """The columns of offsets, which added rows may move up."""
+        return set(self.places)
 
     def stands(self, row: int, pool: int) -> Linear:
         """1 if a block stands in a pool, otherwise 0."""
@@ -118,6 +130,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     _step: int = 1
     _height: int = 0
     _cost_unit: float = 1.0
+    _timed: bool = False
 
     def prepare(self, problem: MemoryLayout, largest: float) -> LayoutInstance:
         """Choose units, of which an arena has at most ``largest``.
@@ -129,15 +142,22 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         LimitExceededError
             If there are too many storages.
         """
-        instance = lower(problem)
+        instance = self._affordable(lower(problem))
         if instance.impossible is not None:
             raise InfeasibleError(instance.impossible)
         self.check_size(self.least_rows(problem))
         self._step, self._height = instance.grain, instance.height
         if self.context.extended:  # added rows may speak of single bytes, and ask for gaps
-            self._step, self._height = 1, GAPS * instance.height
+            self._step, self._height = 1, GAPS * instance.height + math.ceil(self.context.waits)
         self._grain = self._step * max(1.0, self._height / self._step / largest)
         return instance
+
+    def _affordable(self, instance: LayoutInstance) -> LayoutInstance:
+        """Without the pools in which a block alone takes longer than a known layout; they would only blur the unit."""
+        ceiling = self.context.ceiling
+        if instance.problem.objective != "traffic" or ceiling is None:
+            return instance
+        return replace(instance, allowed=instance.allowed & (instance.seconds <= ceiling * (1.0 + SUMS)))
 
     def least_rows(self, problem: MemoryLayout) -> int:
         """Those of the blocks, and of the pairs that meet; 0 if a storage fits nowhere, which says more."""
@@ -243,10 +263,10 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def _align(self, model: Any, row: int, pool: str, step: int, there: Linear) -> None:
         """The offset is a multiple of ``step`` bytes if the block is in the pool.
 
-        Engines do not see steps that are far smaller than a unit. Without added rows, layouts are aligned when they are
-        pushed down.
+        Engines do not see steps that are far smaller than a unit, and misread counts of them. Without added rows,
+        layouts are aligned when they are pushed down.
         """
-        if step < TOLERANCE * self._grain and not self.context.extended:
+        if step * len(model.instance) < self._grain and not self.context.extended:
             return
         most = math.ceil(self._height / step)
         (count,) = model.wholes("steps", [(model.instance.name(row), pool)], 0, most)
@@ -263,7 +283,7 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
             self.minimise_sum(model, total(model.tops), self._grain)
             return
         largest = float(np.where(instance.allowed, instance.seconds, 0.0).max(axis=1, initial=0.0).sum())
-        self._cost_unit = self.cost_unit(largest)
+        self._cost_unit, self._timed = self.cost_unit(largest), True
         shares = (
             model.stands(row, k) * (float(instance.seconds[row, k]) / self._cost_unit)
             for row in range(len(instance))
@@ -283,21 +303,18 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
     def extract(self, model: Any, values: FloatArray) -> Layout:
         """The pools and offsets of the values, pushed down unless added rows may speak against that."""
         instance: LayoutInstance = model.instance
-        offset = np.maximum(np.rint(values[model.places] * model.grain), 0).astype(np.int64)
+        asked = values[model.places] * model.grain
         pools = [
             [model.stands(row, k).at(values) for k in range(len(instance.capacity))] for row in range(len(instance))
         ]
         shares = np.asarray(pools, dtype=np.float64).reshape(len(instance), len(instance.capacity))
         pool = shares.argmax(axis=1).astype(np.int64)
-        if not self.context.extended:
-            offset = pushed_down(instance, values[model.places] * model.grain, pool)
-        return instance.layout(offset, pool)
+        return instance.layout(laid(instance, asked, pool, self.context), pool)
 
     def start(self, model: Any, solution: Layout) -> FloatArray:
         """The values that a layout implies, pushed down unless added rows may speak against that."""
         offset, pool = model.instance.places(solution)
-        if not self.context.extended:
-            offset = pushed_down(model.instance, offset.astype(np.float64), pool)
+        offset = laid(model.instance, offset.astype(np.float64), pool, self.context)
         return self.values_at(model, offset, pool)
 
     def values_at(self, model: Any, offset: IntArray, pool: IntArray) -> FloatArray:
@@ -325,13 +342,15 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         return values
 
     def resolution(self) -> float:
-        """Nothing for whole units; otherwise two units."""
+        """Nothing for whole units of bytes, otherwise two units; the tolerances of engines for seconds."""
+        if self._timed:
+            return TOLERANCE * self._cost_unit
         return 0.0 if self._grain == self._step else 2.0 * self._grain
 
     def objective_bound(self, problem: MemoryLayout, value: float) -> int | float:
         """Convert units to bytes or seconds, rounded so that a lower bound stays one."""
         if problem.objective == "traffic":
-            return max(0.0, (value - TOLERANCE) * self._cost_unit)
+            return max(0.0, value * self._cost_unit)
         if self._grain == self._step:
             return max(0, math.ceil(value - SLACK)) * self._step
         return max(0, math.floor(value * self._grain))
@@ -347,17 +366,35 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
         return f"{several} keeps storages that live together apart within the bytes of the pools{rows}"
 
 
-def pushed_down(instance: LayoutInstance, offset: FloatArray, pool: IntArray) -> IntArray:
-    """Offsets in the same order, each as low as the earlier ones of its pool and its alignment allow."""
+def laid(instance: LayoutInstance, asked: FloatArray, pool: IntArray, context: BuildContext) -> IntArray:
+    """Offsets of values: pushed down, unless added rows may speak against that; rounding errors are pushed up then."""
+    least = np.ceil(np.maximum(asked - TOLERANCE, 0.0)).astype(np.int64) if context.extended else None
+    return pushed_down(instance, asked, pool, least)
+
+
+def pushed_down(
+    instance: LayoutInstance, offset: FloatArray, pool: IntArray, least: IntArray | None = None
+) -> IntArray:
+    """Offsets in the same order, each as low as ``least``, the earlier ones of its pool and its alignment allow.
+
+    A block that does not fit under a fixed one stands above it, because an engine may have taken fixed offsets that
+    are far smaller than a unit for 0.
+    """
     found = np.where(instance.fixed >= 0, instance.fixed, 0)
     order = np.argsort(np.where(instance.fixed >= 0, instance.fixed, offset), kind="stable")
+    fixed = np.flatnonzero((instance.fixed >= 0) & instance.solid)
+    given = fixed[np.argsort(instance.fixed[fixed], kind="stable")]
     placed = np.zeros(len(instance), dtype=bool)
     for row in order.tolist():
         if instance.fixed[row] < 0 and instance.solid[row]:
-            meets = placed & (pool == pool[row])
-            meets &= (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
-            below = int((found + instance.bytes)[meets].max(initial=0))
+            near = (pool == pool[row]) & (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
+            below = int((found + instance.bytes)[near & placed].max(initial=0 if least is None else int(least[row])))
             step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
-            found[row] = -(-below // step) * step
+            at = -(-below // step) * step
+            for other in given[near[given]].tolist():
+                top = int(found[other] + instance.bytes[other])
+                if at < top and found[other] < at + instance.bytes[row]:
+                    at = -(-top // step) * step
+            found[row] = at
         placed[row] = instance.solid[row]
     return found

@@ -89,6 +89,11 @@ class LinearModel(Handles):
     def __len__(self) -> int:
         return len(self.low)
 
+    @property
+    def stretched(self) -> set[int]:
+        """Columns with a horizon that added rows may exceed, in units of ``tick``."""
+        return self.timed
+
     def binaries(self, name: str, keys: Iterable[Key]) -> IntArray:
         """Add 0/1 columns, one per key. Shape (keys,)."""
         return self.columns(name, keys, 0.0, 1.0, True)

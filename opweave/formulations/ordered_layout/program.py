@@ -22,7 +22,7 @@ from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.formulations.memory_layout.instance import lower as lower_layout
 from opweave.formulations.memory_layout.milp import LARGEST, Sides
-from opweave.formulations.memory_layout.program import BoxModel, LayoutHandles, LayoutProgram, OffsetModel, pushed_down
+from opweave.formulations.memory_layout.program import BoxModel, LayoutHandles, LayoutProgram, OffsetModel, laid
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -265,10 +265,8 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         order = Ordering(order=tuple(orders.names[v] for v in np.argsort(steps, kind="stable").tolist()))
         real = self._real(model, order)
         found = [values[model.places[model.instance.row_of[real.name(row)]]] * model.grain for row in range(len(real))]
-        offset = np.maximum(np.asarray(found, dtype=np.float64), 0.0)
-        places = np.rint(offset).astype(np.int64)
-        if not self.context.extended or not real.problem.evaluate(real.layout(places)).feasible:
-            places = pushed_down(real, offset, np.zeros(len(real), dtype=np.int64))
+        offset = np.asarray(found, dtype=np.float64)
+        places = laid(real, offset, np.zeros(len(real), dtype=np.int64), self.context)
         return OrderedOffsets(order=order.order, offset=real.layout(places).offset)
 
     def _real(self, model: Any, order: Ordering) -> LayoutInstance:
@@ -283,8 +281,7 @@ class OrderedProgram(Formulation[OrderedLayout, OrderedOffsets]):
         step = {name: k for k, name in enumerate(solution.order)}
         real = self._real(model, solution)
         offset, pool = real.places(Layout(offset=FrozenDict({name: solution.offset[name] for name in real.row_of})))
-        if not self.context.extended:
-            offset = pushed_down(real, offset.astype(np.float64), pool)
+        offset = laid(real, offset.astype(np.float64), pool, self.context)
         at = {real.name(row): place for row, place in enumerate(offset.tolist())}
         names = [model.instance.name(row) for row in range(len(model.instance))]
         placed = np.asarray([at[name] for name in names], dtype=np.int64)

@@ -28,8 +28,10 @@ from opweave.formulations.placement.instance import common_tick, lower_unless_sh
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
 from opweave.formulations.placement.program import ColumnProgram
+from opweave.formulations.placement.retime import timetable
 from opweave.formulations.ticks import MOST_TICKS, WHOLE, fine_tick
-from opweave.problems.placement.spec import Placement
+from opweave.problems.arrays import FloatArray
+from opweave.problems.placement.spec import Placement, Schedule
 
 
 @register_formulation
@@ -62,6 +64,12 @@ class Intervals(ColumnProgram):
         model.memory()
         self.add_constraints(model, problem)
         return model
+
+    def exact(self, model: PlacementIntervals, solution: Schedule) -> FloatArray:
+        """Values of all columns, with starts that are not rounded to ticks."""
+        table, values = timetable(model.instance, model.messages, solution), self.start(model, solution)
+        values[model.starts_at], values[model.sent_at] = table.start / model.tick, table.sent / model.tick
+        return values
 
     def resolution(self) -> float:
         """One tick per activity along a path, in seconds."""

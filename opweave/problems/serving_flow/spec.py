@@ -59,7 +59,8 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
         a tensor are those of one token.
     cluster
         The devices and their links. Only direct links are used. With ``rates``, a device's connection limits what it
-        receives and what it sends. A ``shared`` channel is refused.
+        receives before its first layer and what it sends behind its last one. What enters at a later layer
+        (``entry="any"``) is limited only from each sender. A ``shared`` channel is refused.
     rates
         For every device, tokens per second with one layer, two layers, and so on; 0 where it cannot hold that many.
         Layers are taken to be alike.

@@ -13,7 +13,7 @@ from opweave.formulations.horizon import Waits, waits_in
 from opweave.formulations.modeling.arrays import MatrixModel, Program
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import PyomoView
-from opweave.formulations.modeling.rows import Block
+from opweave.formulations.modeling.rows import FEASIBILITY, Block
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, UnsupportedFeatureError
@@ -25,6 +25,10 @@ from opweave.solvers.side_by_side.exchange import Found
 
 CLAIM_TOLERANCE = 1e-6
 """Relative difference by which an engine's objective may lie below the referee's before it counts as a wrong claim."""
+
+SWITCHED = 200.0
+"""The same for seconds, in resolutions of the model. Engines let 0/1 columns be off by a millionth, and those that
+switch a row off do so by a thousand units; a path passes several."""
 
 
 @dataclass(eq=False)
@@ -72,12 +76,17 @@ class Task:
         Raises
         ------
         EngineError
-            If the values violate the program.
+            If the values violate the program, or their plan breaks an added row.
         """
         complaint = self.program.broken(values)
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
         solution, self.whole = self.read(values)
+        if self.whole and self._breaks_added(solution):
+            raise EngineError(
+                f"{self.engine} returned a plan that breaks an added row, which it misread, because numbers of the "
+                "problem and of the row lie too far apart"
+            )
         if not self.whole:
             self.offer(solution)
         elif not self.refusals.refuse(solution, lambda: not self.run.should_stop()):
@@ -109,6 +118,8 @@ class Task:
             complaint = None
         else:
             complaint = self.program.broken(values)
+        if complaint is None and self._breaks_added(solution):
+            complaint = "values that break an added row"
         judged = self.problem.evaluate(solution)
         if complaint is None and judged.feasible and judged.objective is not None:
             better = self.run.found(solution, judged.objective)
@@ -141,7 +152,8 @@ class Task:
             claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
             lower_bound = self.formulation.context.lower_bound
             claim = claim if lower_bound is None else max(claim, lower_bound)
-            allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
+            switched = SWITCHED if self.problem.unit == "seconds" else 1.0
+            allowance = CLAIM_TOLERANCE * abs(claim) + switched * self.formulation.resolution()
             if real is None or (real > claim + allowance and not self.program.exact):
                 self.run.found(solution, claim)  # the referee will reject it, and the claim does not count
                 return
@@ -205,6 +217,27 @@ class Task:
     def waits(self) -> Waits | None:
         """How much longer added rows may make schedules; None if none of them concerns times."""
         return waits_in(self._added(), self.model if self.view is None else self.view.source)
+
+    def _breaks_added(self, solution: Solution) -> bool:
+        """Whether a plan breaks an added row about times, as far as its columns follow from the plan.
+
+        Engines allow a share of the model's unit, and ticks are rounded; both may be more than a number of the row.
+        """
+        timed = (self.model if self.view is None else self.view.source).timed
+        values = self.formulation.exact(self.model, solution) if timed and self.run.extend is not None else None
+        if values is None:
+            return False
+        latest = np.nan_to_num(values[list(timed)]).max()
+        for row in self._added():
+            weights = [abs(factor) for column, factor in row.terms.items() if column in timed]
+            if not weights or not all(column < len(values) for column in row.terms):
+                continue
+            parts = [factor * float(values[column]) for column, factor in row.terms.items()]
+            sizes = map(abs, (*parts, max(weights) * latest, row.low, row.high))
+            slack = FEASIBILITY * max(size for size in sizes if np.isfinite(size))
+            if sum(parts) < row.low - slack or sum(parts) > row.high + slack:
+                return True
+        return False
 
     def _added(self) -> list[Row]:
         """The rows of side constraints and of a user."""

@@ -7,10 +7,12 @@ and local search again; :mod:`.situation` has a table of the shares.
 
 from __future__ import annotations
 
+import logging
 import math
 
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
+from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
@@ -42,6 +44,8 @@ from opweave.solvers.placement.situation import (
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
+
+logger = logging.getLogger("opweave")
 
 ENGINE = "highs"
 
@@ -193,11 +197,19 @@ def _reinsert_first(search: LocalSearch) -> bool:
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
-    """Run an engine for a share of the time, starting from the best plan and bound so far."""
+    """Run an engine for a share of the time, starting from the best plan and bound so far.
+
+    If its range of numbers is too small, or it fails, the others go on without it.
+    """
     problem, run = search.problem, search.run
-    with run.share(share, UNTIMED_SECONDS):
-        large = search.instance.operators > TINY and is_available(problem, CONSTRAINT_ENGINE)
-        outcome = go_on_with(problem, CONSTRAINT_ENGINE if large else ENGINE, run, head_start=False)
+    large = search.instance.operators > TINY and is_available(problem, CONSTRAINT_ENGINE)
+    engine = CONSTRAINT_ENGINE if large else ENGINE
+    try:
+        with run.share(share, UNTIMED_SECONDS):
+            outcome = go_on_with(problem, engine, run, head_start=False)
+    except (EngineError, InvalidInputError) as error:
+        logger.info("placement goes on without %s: %s", engine, error)
+        outcome = Outcome(Termination.ENGINE_ERROR)
     search.consider_solution(run.best)
     return outcome
 

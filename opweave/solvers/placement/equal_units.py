@@ -37,7 +37,7 @@ from opweave.solvers.placement.plans import no_plan_found, order_by_start, plan_
 from opweave.solvers.placement.priced_plans import Cooling
 from opweave.solvers.placement.unit_counts import Choice, Kinds, Prices, best_counts, prices_of, walked
 from opweave.solvers.placement.unit_crossings import crossings
-from opweave.solvers.placement.unit_plans import Option, UnitSearch, first_of
+from opweave.solvers.placement.unit_plans import Option, UnitSearch
 from opweave.solvers.placement.units import Unit, units_of
 from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import Best
@@ -229,10 +229,8 @@ class EqualUnits:
         order, device = self._laid_out(choice)
         if self.within is not None:
             order, device = whole_plan(self.whole_instance, self.whole_arrays, self.within, order, device)
-        cluster = self.whole_instance.cluster
-        if (device[first_of(cluster)][cluster] == device).all():
-            plan = plan_of(self.whole_arrays, order, device)
-            report(self.whole_instance, self.whole_arrays, plan, self.run)
+        plan = plan_of(self.whole_arrays, order, device)
+        report(self.whole_instance, self.whole_arrays, plan, self.run)
         return choice
 
     def _fill(self, choice: Choice | None) -> None:

@@ -98,9 +98,14 @@ def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
 
 
 def report(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan, run: Run) -> bool:
-    """Report a plan unless it overfills a device or needs a missing link; return whether it is the best so far."""
+    """Report a plan unless it overfills a device, needs a missing link, or parts what Colocate ties together.
+
+    Returns whether it is the best so far.
+    """
     worse = run.objective is not None and plan.makespan >= run.objective
     if worse or not np.isfinite(plan.makespan) or not fits(arrays, plan.device):
+        return False
+    if not keeps_ties(instance, plan.device):
         return False
     return run.found(solution_of(instance, arrays, plan), plan.makespan)
 
@@ -119,6 +124,13 @@ def memory_used(arrays: PlacementArrays, device: IntArray) -> IntArray:
 def fits(arrays: PlacementArrays, device: IntArray) -> bool:
     """Whether no device is overfull."""
     return bool((memory_used(arrays, device) <= arrays.capacity).all())
+
+
+def keeps_ties(instance: PlacementInstance, device: IntArray) -> bool:
+    """Whether operators that Colocate ties together share a device."""
+    last = np.zeros(int(instance.cluster.max(initial=-1)) + 1, dtype=np.int64)
+    last[instance.cluster] = device
+    return bool((last[instance.cluster] == device).all())
 
 
 def shortage(instance: PlacementInstance, arrays: PlacementArrays, device: IntArray) -> str | None:

@@ -1,6 +1,6 @@
 """Small graphs are searched whole: by branch and bound, or by constraint programming from a good plan and bound.
 
-Neither method sees memory, so its plans are checked afterwards; the bounds hold all the same.
+Neither method sees memory or Colocate, so its plans are checked afterwards; the bounds hold all the same.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ import opweave as ow
 from opweave.formulations.memory_layout.cp import Boxes
 from opweave.formulations.memory_layout.instance import lower
 from opweave.formulations.memory_layout.milp import Sides
+from opweave.formulations.memory_layout.program import pushed_down
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.problems.errors import InfeasibleError
 from tests.oracles.memory_layout import best_layout
@@ -131,3 +133,89 @@ def test_sizes_and_alignments_that_are_nothing_beside_the_largest_are_left_out(p
     result = ow.solve(problem, solver="highs", time_limit=2, options={"head_start": False})
     assert result.objective == pytest.approx(optimum)
     assert result.bound <= optimum
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_seconds_are_told_apart_however_slow_a_pool_is_that_the_best_layout_leaves_empty(solver: str) -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=4, traffic=2), L(id="b", begin=1, end=3, bytes=4, traffic=2)],
+        pools=[
+            ow.Pool(name="slow", speed=1.0),
+            ow.Pool(name="fast", speed=3e9, bytes=4),
+            ow.Pool(name="near", speed=2e9),
+        ],
+        objective="traffic",
+    )
+    optimum, _ = best_layout(problem)
+    result = ow.solve(problem, solver=solver)
+    assert result.termination is ow.Termination.COMPLETED and result.reason is None
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(optimum))
+    assert result.bound <= optimum
+
+
+def test_what_does_not_fit_under_a_fixed_offset_stands_above_it() -> None:
+    """An engine that counts large units takes the fixed offset of 8 bytes for 0."""
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4)], fixed={"b": 8}
+    )
+    placed = pushed_down(lower(problem), np.asarray([0.0, 8.0]), np.zeros(2, dtype=np.int64))
+    assert placed.tolist() == [12, 8]
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+@pytest.mark.parametrize("limit", [300_004, None])
+def test_rows_of_ones_own_leave_every_byte_where_units_are_larger(solver: str, limit: int | None) -> None:
+    """Sizes are no multiples of a unit, which is some bytes for an arena of this size."""
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=150_001), L(id="b", begin=1, end=3, bytes=150_003)],
+        pools=[ow.Pool(name="arena", bytes=limit)],
+    )
+
+    def above(model: object, _: object) -> None:
+        model.add(model.offset("b") >= model.offset("a"))
+
+    result = ow.solve(problem, solver=solver, extend=above)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 300_004)
+    assert result.solution.offset["b"] >= 150_001
+
+
+def test_fixed_offsets_need_not_be_whole_units_where_rows_are_added() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=100_000), L(id="b", begin=1, end=3, bytes=100_000)], fixed={"a": 64}
+    )
+    result = ow.solve(problem, solver="highs", extend=lambda model, _: model.add(model.offset("b") >= 1))
+    assert result.objective == 200_064
+
+
+def test_an_alignment_far_below_a_unit_does_not_make_a_layout_impossible() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[
+            L(id="a", begin=1, end=9, bytes=2**50),
+            L(id="b", begin=0, end=9, bytes=2**30, alignment=4),
+            L(id="c", begin=0, end=1, bytes=2**50 - 1, alignment=4),
+        ],
+        pools=[ow.Pool(name="arena", alignment=2**20, speed=3e9)],
+        in_place=[["b", "c"]],
+        objective="traffic",
+    )
+    result = ow.solve(problem, solver="highs", time_limit=5)
+    assert result.status is not ow.Status.INFEASIBLE and result.reason is None
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+def test_rows_of_ones_own_may_ask_for_any_height(solver: str) -> None:
+    """The gap is many times as high as everything that is stored."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = ow.MemoryLayout(lifetimes=[L(id="a", begin=0, end=2, bytes=9)])
+    result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("a") >= 1000))
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 1009)
+
+
+def test_what_an_engine_lets_overlap_by_rounding_is_pushed_up() -> None:
+    problem = ow.MemoryLayout(
+        lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4, alignment=4)]
+    )
+    asked = np.asarray([5.0, 20.0])
+    placed = pushed_down(lower(problem), asked, np.zeros(2, dtype=np.int64), asked.astype(np.int64))
+    assert placed.tolist() == [5, 24]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,25 @@ def test_writing_intervals_stops_in_time() -> None:
     outcome = run_engine(fork(), Run(time_limit=1e-9), CpSat())
     assert outcome.termination is ow.Termination.TIME_LIMIT
     assert outcome.reason == "there was not enough time to write the model"
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+def test_no_plan_breaks_an_added_row_that_is_nothing_beside_the_horizon(solver: str) -> None:
+    """The slow device makes the model's unit a thousand seconds; the row asks for microseconds."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = ow.Placement(
+        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="a"), ow.Operator(id="b")]),
+        cluster=ow.Cluster(devices=[ow.Device(name="fast"), ow.Device(name="slow")], shared=1e9),
+        costs=ow.Costs.from_table({name: {"fast": 1e-6, "slow": 1e6} for name in "ab"}),
+    )
+
+    def later(model: Any, _problem: ow.Placement) -> None:
+        model.add(model.start("b") >= 5e-6)
+
+    result = ow.solve(problem, solver=solver, time_limit=2, extend=later)
+    if result.solution is None:
+        assert result.status is ow.Status.UNKNOWN and "added row" in (result.reason or "")
+    else:
+        assert result.solution.start["b"] >= 5e-6 * (1 - 1e-5)
+    assert result.bound is None or result.bound <= 6e-6

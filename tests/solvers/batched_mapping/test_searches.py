@@ -392,6 +392,26 @@ def test_where_a_batch_cannot_be_split_placement_proves_it():
     assert result.objective == pytest.approx(ow.solve(problem, solver="whole").objective)
 
 
+def test_what_placement_rounds_up_to_a_common_measure_of_times_is_a_bound_here_too():
+    """The critical path is bisected down to a rest, which only the measure of 1 s closes."""
+    problem = ow.BatchedMapping(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=name, bytes=size) for name, size in (("a", 1), ("b", 2), ("c", 1))],
+            operators=[
+                ow.Operator(id="a", outputs=["a"]),
+                ow.Operator(id="b", outputs=["b"]),
+                ow.Operator(id="c", inputs=["a", "b"], outputs=["c"]),
+            ],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "def"], rates=[1.0, 1.0, 1.0]),
+        costs=ow.Costs.from_table(
+            {"a": {"d": 2.0, "f": 2.0}, "b": {"d": 1.0, "e": 1.0, "f": 1.0}, "c": {"d": 0.0, "e": 0.0, "f": 1.0}}
+        ),
+    )
+    result = ow.solve(problem)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 3.0)
+
+
 def test_identities_stay_right_where_edges_close_circles():
     """A diamond whose two branches run on different devices for different inputs."""
     rng = np.random.default_rng(0)

@@ -253,3 +253,15 @@ def test_a_rule_about_the_order_leaves_the_order_that_it_allows() -> None:
     result = ow.solve(ow.OrderedLayout(graph=graph, constraints=[NotNext(op="ob", other="oc")]))
     assert result.verified, result.reason
     assert result.solution.order == ("oa", "ob", "od", "oc")
+
+
+@pytest.mark.parametrize("size", [9, 900_000])
+def test_rows_of_ones_own_may_ask_for_any_height(size: int) -> None:
+    """The gap is many times as high as everything that is stored, and pushing down must not close it."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="a", bytes=size)], operators=[ow.Operator(id="p", outputs=["a"])], outputs=["a"]
+    )
+    problem = ow.OrderedLayout(graph)
+    result = ow.solve(problem, solver="highs", extend=lambda model, _: model.add(model.offset("a") >= 100 * size))
+    assert result.objective == 101 * size
+    assert result.bound is None or result.bound <= 101 * size

@@ -222,3 +222,69 @@ def test_times_far_apart_are_left_out_of_the_program(slow: float, size: int) -> 
     )
     for solver in EXACT:
         check(problem, solver, best_calls(problem))
+
+
+def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() -> None:
+    """Two operators share a parameter of 2**50 bytes; the host may hold none, and small ones would fit."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="a", bytes=1000), ow.Tensor(id="b", bytes=2**30), ow.Tensor(id="c", bytes=0)],
+        parameters=[ow.Parameter(id="u", bytes=2**30), ow.Parameter(id="w", bytes=2**50 - 1)],
+        operators=[
+            ow.Operator(id="a", outputs=["a"], parameters=["u", "w"]),
+            ow.Operator(id="b", outputs=["b"], parameters=["w"]),
+            ow.Operator(id="c", inputs=["a", "b"], outputs=["c"], parameters=["u"]),
+        ],
+    )
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="d"), ow.Device(name="host")], rates=[1000.0, 1000.0]),
+        costs=ow.Costs.from_table(
+            {
+                "a": {"d": 1e-9, "host": 1e-9},
+                "b": {"d": 1.0, "host": 1000000.001},
+                "c": {"d": 1000000.001, "host": 1e-9},
+            }
+        ),
+        transfers="blocking",
+        host="host",
+        memory="parameters",
+        constraints=[ow.MemoryCap(device="host", bytes=0), ow.MaxDevices(count=2)],
+    )
+    result = ow.solve(problem, time_limit=1)
+    assert result.objective == pytest.approx(best_calls(problem))
+
+
+def test_a_0_1_column_off_by_a_millionth_is_no_wrong_claim() -> None:
+    """The first horizon is a million seconds, a millionth of which is more than a transfer."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=size) for name, size in (("a", 1000), ("b", 2), ("c", 0))],
+        operators=[
+            ow.Operator(id="a", outputs=["a"]),
+            ow.Operator(id="b", inputs=["a"], outputs=["b"]),
+            ow.Operator(id="c", outputs=["c"]),
+            ow.Operator(id="d", inputs=["b", "c"], workspace_bytes=2**20),
+        ],
+    )
+    cluster = ow.Cluster(
+        devices=[ow.Device(name="host", memory_bytes=2**20), ow.Device(name="k"), ow.Device(name="m")],
+        bandwidth=[[0.0, 1e15, 1.0], [0.0, 0.0, 0.0], [1e9, 1e9, 0.0]],
+        latency=0.5,
+    )
+    seconds = {
+        "a": {"host": 1.0, "k": 1e6},
+        "b": {"host": 1e-9, "k": 1.0, "m": 1.0},
+        "c": {"host": 1e-9, "k": 3e-7, "m": 1e-9},
+        "d": {"host": 1e-9, "k": 1e-9, "m": 1.0},
+    }
+    problem = ow.Placement(
+        graph=graph,
+        cluster=cluster,
+        costs=ow.Costs.from_table(seconds),
+        transfers="blocking",
+        host="host",
+        max_calls=None,
+        constraints=[ow.Colocate(ops=["c", "a"])],
+    )
+    result = ow.solve(problem, solver="highs", time_limit=10)
+    assert result.reason is None and result.termination is not ow.Termination.ENGINE_ERROR
+    assert result.objective == pytest.approx(best_calls(problem))

@@ -137,3 +137,21 @@ def test_what_is_proved_without_memory_proves_no_plan_with_memory() -> None:
     assert optimum == pytest.approx(6.5)
     result = ow.solve(problem, solver="intervals")
     assert result.bound is not None and result.bound <= optimum * (1 + 1e-9)
+
+
+@needs_engine
+def test_a_plan_that_parts_what_is_tied_together_is_not_reported() -> None:
+    graph = ow.OpGraph(
+        operators=[ow.Operator(id="o0", workspace_bytes=9), ow.Operator(id="o1", outputs=["t"])],
+        tensors=[ow.Tensor(id="t", bytes=1)],
+    )
+    devices = [ow.Device(name="d0", memory_bytes=6), ow.Device(name="d1")]
+    problem = ow.Placement(
+        graph=graph,
+        cluster=ow.Cluster(devices=devices, shared=1.0),
+        costs=ow.Costs.from_table({"o0": {"d0": 1.0, "d1": 2.5}, "o1": {"d0": 2.5, "d1": 9.0}}),
+        constraints=[ow.Colocate(ops=["o0", "o1"])],
+    )
+    result = ow.solve(problem, solver="intervals")
+    assert result.objective == 11.5
+    assert result.termination is not ow.Termination.ENGINE_ERROR and result.reason is None

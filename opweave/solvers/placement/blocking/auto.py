@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
 from opweave.problems.arrays import IntArray
+from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
@@ -26,6 +28,8 @@ from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Outcome, Run, clock
+
+logger = logging.getLogger("opweave")
 
 READING = "transfers='blocking'"
 
@@ -323,11 +327,15 @@ def _rounds(run: Run) -> Iterator[int]:
 
 
 def _engine(search: CallSearch, share: float) -> Outcome | None:
-    """Let an engine go on from the best plan, if there is one here."""
+    """Let an engine go on from the best plan, if there is one here; None if its range of numbers is too small, too."""
     if not is_available(search.problem, ENGINE):
         return None
-    with search.run.share(share, ENGINE_SECONDS):
-        outcome = go_on_with(search.problem, ENGINE, search.run, head_start=False)
+    outcome = None
+    try:
+        with search.run.share(share, ENGINE_SECONDS):
+            outcome = go_on_with(search.problem, ENGINE, search.run, head_start=False)
+    except (EngineError, InvalidInputError) as error:
+        logger.info("placement goes on without %s: %s", ENGINE, error)
     search.consider_schedule(search.run.best)
     return outcome
 
