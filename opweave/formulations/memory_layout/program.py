@@ -30,6 +30,9 @@ from opweave.problems.words import did_you_mean
 SLACK = 0.25
 """Units by which an engine may misjudge an arena of whole units."""
 
+BLURRED = 1e-10
+"""Relative error of an engine's offsets. It is less than a byte up to several gigabytes."""
+
 SUMS = 1e-9
 """Relative allowance for sums of seconds, on the side that excludes no layout."""
 
@@ -368,7 +371,9 @@ class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):
 
 def laid(instance: LayoutInstance, asked: FloatArray, pool: IntArray, context: BuildContext) -> IntArray:
     """Offsets of values: pushed down, unless added rows may speak against that; rounding errors are pushed up then."""
-    least = np.ceil(np.maximum(asked - TOLERANCE, 0.0)).astype(np.int64) if context.extended else None
+    if not context.extended:
+        return pushed_down(instance, asked, pool)
+    least = np.ceil(np.maximum(asked * (1.0 - BLURRED) - TOLERANCE, 0.0)).astype(np.int64)
     return pushed_down(instance, asked, pool, least)
 
 
