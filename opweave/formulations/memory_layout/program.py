@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import TOLERANCE, BuildContext, Formulation
-from opweave.formulations.memory_layout.instance import LayoutInstance, lower
+from opweave.formulations.memory_layout.instance import LayoutInstance, lower, pushed_down
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
@@ -375,31 +375,3 @@ def laid(instance: LayoutInstance, asked: FloatArray, pool: IntArray, context: B
         return pushed_down(instance, asked, pool)
     least = np.ceil(np.maximum(asked * (1.0 - BLURRED) - TOLERANCE, 0.0)).astype(np.int64)
     return pushed_down(instance, asked, pool, least)
-
-
-def pushed_down(
-    instance: LayoutInstance, offset: FloatArray, pool: IntArray, least: IntArray | None = None
-) -> IntArray:
-    """Offsets in the same order, each as low as ``least``, the earlier ones of its pool and its alignment allow.
-
-    A block that does not fit under a fixed one stands above it, because an engine may have taken fixed offsets that
-    are far smaller than a unit for 0.
-    """
-    found = np.where(instance.fixed >= 0, instance.fixed, 0)
-    order = np.argsort(np.where(instance.fixed >= 0, instance.fixed, offset), kind="stable")
-    fixed = np.flatnonzero((instance.fixed >= 0) & instance.solid)
-    given = fixed[np.argsort(instance.fixed[fixed], kind="stable")]
-    placed = np.zeros(len(instance), dtype=bool)
-    for row in order.tolist():
-        if instance.fixed[row] < 0 and instance.solid[row]:
-            near = (pool == pool[row]) & (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
-            below = int((found + instance.bytes)[near & placed].max(initial=0 if least is None else int(least[row])))
-            step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
-            at = -(-below // step) * step
-            for other in given[near[given]].tolist():
-                top = int(found[other] + instance.bytes[other])
-                if at < top and found[other] < at + instance.bytes[row]:
-                    at = -(-top // step) * step
-            found[row] = at
-        placed[row] = instance.solid[row]
-    return found
