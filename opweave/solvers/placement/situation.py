@@ -99,7 +99,7 @@ class Situation:
     wide
         Local search ends with a slow cooling, and the last one with windows that are decided anew.
     brief
-        The same, but there is no time for windows.
+        The network is as wide, but there is only time for one slow cooling.
     undivided
         Tabu search is far ahead of all others.
     tight

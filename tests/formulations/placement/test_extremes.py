@@ -140,7 +140,7 @@ def test_no_plan_breaks_an_added_row_that_is_nothing_beside_the_horizon(solver: 
     def later(model: Any, _problem: ow.Placement) -> None:
         model.add(model.start("b") >= 5e-6)
 
-    result = ow.solve(problem, solver=solver, time_limit=2, extend=later)
+    result = ow.solve(problem, solver=solver, time_limit=20, extend=later)
     if result.solution is None:
         assert result.status is ow.Status.UNKNOWN and "added row" in (result.reason or "")
     else:

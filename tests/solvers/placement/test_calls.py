@@ -250,7 +250,7 @@ def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() ->
         memory="parameters",
         constraints=[ow.MemoryCap(device="host", bytes=0), ow.MaxDevices(count=2)],
     )
-    result = ow.solve(problem, time_limit=1)
+    result = ow.solve(problem, time_limit=3)
     assert result.objective == pytest.approx(best_calls(problem))
 
 

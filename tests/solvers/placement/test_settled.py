@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
 from typing import Any
 
 import pytest
@@ -139,19 +138,20 @@ def test_little_time_starts_no_child() -> None:
 
 
 def test_the_child_ends_where_the_bound_no_longer_rises(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[float] = []
+    heard, now = list[float](), [0.0]
+    patience = best.STALE_SHARE * best.LONGEST_SETTLED
 
     def child(*_: object, hear: Callable[[float], None], should_stop: Callable[[], bool]) -> None:
-        for value in (1.0, 2.0, 2.0):
+        for value in (1.0, 2.0):
+            now[0] += 0.9 * patience
             assert not should_stop()
             hear(value)
-        for _ in range(10_000):
-            if should_stop():
-                return
-            sleep(0.001)
-        pytest.fail("nothing ends the child")
+        now[0] += 0.9 * patience
+        hear(2.0)
+        now[0] += 0.2 * patience
+        assert should_stop()
 
     monkeypatch.setattr(best, "run_in_child", child)
-    monkeypatch.setattr(best, "STALE_SHARE", 0.005)
+    monkeypatch.setattr(Run, "elapsed", lambda _: now[0])
     settle_in_child(_net(layered_problem(4, 3)), Run(), lambda value, _: heard.append(value))
     assert heard == [1.0, 2.0, 2.0]
