@@ -77,7 +77,7 @@ class Counting:
         for _ in range(MOST_NARROWINGS):
             before = self.run.objective
             if before is not None:
-                self._narrow(float(before))
+                self.program.narrow(float(before))
             self._tighten()
             if self.run.should_stop():
                 break
@@ -87,7 +87,7 @@ class Counting:
                 break
         self.run.enter("proof")
         none = self.run.objective is None
-        ceiling = CERTAIN * self._most() if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
+        ceiling = CERTAIN * self.chain.longest if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
         proof = self._proved(ceiling)
         if none:
             if proof >= ceiling * (1.0 - SHARP):
@@ -102,14 +102,6 @@ class Counting:
         if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
             for name in ("one_device", "fill"):
                 go_on_with(self.problem, name, self.run)
-
-    def _narrow(self, known: float) -> None:
-        """Leave out what is worse than a known plan."""
-        self.program.narrow(known)
-
-    def _most(self) -> float:
-        """The greatest objective that a plan may have."""
-        return self.chain.longest
 
     def _tighten(self) -> None:
         """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
@@ -137,11 +129,11 @@ class Counting:
                 self.program.connect_places(r, nodes)
             if stranded:
                 continue
-            if self.take(point, *options_in_order(self.chain, self.program, point, self.rank)):
+            if self._take(*options_in_order(self.chain, self.program, point, self.rank)):
                 return
             spare = 10.0 * spare or NARROWER
 
-    def take(self, _: IntArray, first: int, options: list[int]) -> bool:
+    def _take(self, first: int, options: list[int]) -> bool:
         """Report the plan of counts that are a walk; whether it fits."""
         device = self.chain.devices_of(first, options)
         if not fits(self.arrays, device):
