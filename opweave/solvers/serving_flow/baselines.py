@@ -15,8 +15,8 @@ import numpy as np
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, lower
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.serving_flow.spec import ServingFlow
-from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+from opweave.solvers.rules import NoPlanError, register_rule, solve_by
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.plans import report
 
@@ -131,6 +131,14 @@ def carry_out(rule: Rule, problem: ServingFlow, run: Run) -> None:
         raise NoPlanError(f"device {wrong[0]!r} cannot hold the layers that the rule gives it")
     if not report(instance, blocks, run) and run.objective is None:
         raise NoPlanError("no tokens flow through the layers as the rule shares them out")
+
+
+def best_by_rules(problem: ServingFlow) -> LayerBlocks | None:
+    """The best plan of all rules; None if none has a plan."""
+    run = Run()
+    for rule in BY_NAME.values():
+        solve_by(partial(carry_out, rule), problem, run)
+    return run.best if isinstance(run.best, LayerBlocks) else None
 
 
 for _name, _rule in BY_NAME.items():

@@ -180,17 +180,13 @@ def _useful(speeds: FloatMatrix) -> BoolMatrix:
     return np.asarray(speeds > beyond)
 
 
-def prove(sets: Sets, most: float, run: Run) -> float:
-    """Report the best bound that can be found; return the flow that no plan exceeds."""
+def prove(instance: ServingInstance, run: Run) -> None:
+    """Report the best bound that can be found, and that no plan is better than the best one, if that can be shown."""
     run.enter(SOURCE)
-    most = sets.most(most)
-    run.proved(1.0 / most * (1.0 - SUMMATION), SOURCE)
-    return most
-
-
-def prove_best(sets: Sets, run: Run) -> None:
-    """Report that no plan is better than the best one, if that can be shown."""
-    if run.objective and not run.should_stop():
+    sets = Sets(instance, run)
+    if run.objective:
         flow = 1.0 / run.objective * (1.0 + EQUAL)
         if sets.refutes(flow):
             run.proved(1.0 / flow, SOURCE)
+            return
+    run.proved(1.0 / sets.most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
