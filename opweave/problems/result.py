@@ -73,11 +73,14 @@ class Incumbent(Spec):
         Time since the solve began.
     objective, bound
         The best known at that moment; None when there was none.
+    worker
+        Who found or proved it; empty in files of version 0.1.
     """
 
     seconds: Seconds
     objective: Number | None = None
     bound: Number | None = None
+    worker: str = ""
 
 
 class Result(Shown, Played, Generic[SolutionT]):
