@@ -37,8 +37,6 @@ SHELTERED = (
     "concurrent.futures",
     "opweave.problems.collecting",
     "pydantic._internal._mock_val_ser",  # builds a class when it is used first
-    "opweave.solvers.compiled",
-    "opweave.solvers.compiling",
     "opweave.solvers.interrupts",
     "opweave.solvers.overdue",
     "opweave.solvers.side_by_side.rounds",
@@ -49,6 +47,7 @@ SHELTERED = (
 SHELTERED_FUNCTIONS = frozenset(
     {
         ("opweave.solvers.engines.child", "start_python"),
+        ("opweave.solvers.loops", "compile"),
         ("opweave.solvers.engines.child", "kill_group"),
         ("opweave.solvers.run", "_tell"),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,6 +20,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.allowance import STOP_SECONDS, WATCH, Allowance
+from opweave.solvers.loops import clock
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
@@ -35,11 +35,6 @@ PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
-
-
-def clock() -> float:
-    """Seconds on the clock that is used for limits."""
-    return time.perf_counter()
 
 
 def seconds_since(moment: float) -> float:

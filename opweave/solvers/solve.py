@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
@@ -30,6 +29,7 @@ from opweave.solvers.arguments import (
 )
 from opweave.solvers.fallback import comes_too_late, plan_first, with_baseline
 from opweave.solvers.interrupts import WholeImports
+from opweave.solvers.loops import clock, compile_seconds
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.registry import Solver, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
@@ -154,12 +154,13 @@ def solve(
         progress=None if progress is False else progress,
         options=checked_options(options),
     )
+    compiled = compile_seconds()
     check_kinds(solver, run)
     referee = Referee(problem, run)
     with _collector(run):
         with WholeImports() as imports:
             chosen, outcome = _attempt(problem, solver, run, referee)
-            solved = time.perf_counter()
+            solved = clock()
             judged = judge_in_any_case(problem.unit, run, referee)
             if imports.take_back() or judged.interrupted:
                 outcome = replace(outcome, termination=Termination.INTERRUPTED)
@@ -167,7 +168,8 @@ def solve(
             reduce=run.reduce_seconds,
             build=run.build_seconds,
             solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
-            verify=time.perf_counter() - solved,
+            verify=clock() - solved,
+            compile=compile_seconds() - compiled,
         )
         return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
