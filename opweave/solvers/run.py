@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,6 +17,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.loops import clock
 
 logger = logging.getLogger("opweave")
 
@@ -31,11 +31,6 @@ GRAIN_SLACK = 1e-9
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
-
-
-def clock() -> float:
-    """Seconds on the clock that is used for limits."""
-    return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from opweave.solvers.arguments import (
 )
 from opweave.solvers.auto import solve_alone
 from opweave.solvers.interrupts import WholeImports
+from opweave.solvers.loops import clock, compile_seconds
 from opweave.solvers.registry import Solver, find_solver
-from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback, clock
+from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
 from opweave.solvers.verdict import judge, result_of
 
 logger = logging.getLogger("opweave")
@@ -145,6 +146,7 @@ def solve(
         progress=None if progress is False else progress,
         options=checked_options(options),
     )
+    compiled = compile_seconds()
     check_kinds(solver, run)
     with WholeImports() as imports:
         chosen, outcome = _attempt(problem, solver, run)
@@ -158,6 +160,7 @@ def solve(
         build=run.findings.build_seconds,
         solve=max(0.0, solved - run.began - prepared),
         verify=clock() - solved,
+        compile=compile_seconds() - compiled,
     )
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
