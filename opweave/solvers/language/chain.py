@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
-from opweave.solvers.language.chain_rules import backwards_of, besides_of, listed_only, tied_within
 from opweave.solvers.placement.units import Stretch, stretches
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
@@ -158,19 +157,19 @@ def chain_of(
 ) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
 
-    ``orders`` leave out options only where they surely break one (:func:`.chain_rules.backwards_of`).
+    ``orders`` leave out options only where they surely break one .
     """
-    instance = listed_only(instance, orders)
+    instance = _listed_only(instance, orders)
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
     cuts = _cut_points(position[instance.source], position[instance.target], len(order))
-    besides = besides_of(instance, rules, position, cuts)
-    if besides is None or not tied_within(instance.cluster[order], cuts):
+    besides = _besides_of(instance, rules, position, cuts)
+    if besides is None or not _tied_within(instance.cluster[order], cuts):
         return None
     own, held, sizes = _bytes_of(instance)
-    backwards = backwards_of(instance, rules, orders)
+    backwards = _backwards_of(instance, rules, orders)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
@@ -304,3 +303,63 @@ def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> In
         better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
         kept.append(rows[~better.any(axis=0)])
     return np.sort(np.concatenate(kept))
+
+
+def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
+    """The instance without the devices that an order does not list, for its operators."""
+    if not orders:
+        return instance
+    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
+    for order in orders:
+        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
+        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
+    return replace(instance, seconds=seconds)
+
+
+def _tied_within(group: IntArray, cuts: IntArray) -> bool:
+    """Whether operators that share a device by a side constraint are in one module, its entry included."""
+    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
+    for place, each in enumerate(group.tolist()):
+        first[each] = place if first[each] < 0 else first[each]
+        last[each] = place
+    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
+    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
+
+
+def _besides_of(
+    instance: PlacementInstance, rules: Sequence[Beside], position: IntArray, cuts: IntArray
+) -> dict[int, list[tuple[int, int, int]]] | None:
+    """The rules of every module by its entry's position; None if one concerns operators of different modules."""
+    index, found = {name: v for v, name in enumerate(instance.names)}, dict[int, list[tuple[int, int, int]]]()
+    for rule in rules:
+        places = int(position[index[rule.op]]), int(position[index[rule.other]])
+        entry = int(np.searchsorted(cuts, min(places), side="right")) - 1
+        begin, end = int(cuts[entry]), int(cuts[min(entry + 1, len(cuts) - 1)])
+        if max(places) > end:
+            return None
+        found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
+    return found
+
+
+def _backwards_of(
+    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
+) -> dict[int, set[tuple[int, int]]]:
+    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
+
+    The operator before one of the order must be where the previous one of the order is, or on the first device
+    (Beside). On another device, it tells where that one is, and the order goes on from there.
+    """
+    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
+    found: dict[int, set[tuple[int, int]]] = {}
+    for order in orders:
+        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
+        for previous, op in pairwise(order.ops):
+            v = index[op]
+            before = {int(u) for u in instance.before[v]}
+            names = [instance.names[u] for u in before]
+            rule = known.get((names[0], previous)) if len(names) == 1 else None
+            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
+            if tied or (rule is not None and rule.device == order.devices[0]):
+                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
+                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
+    return found

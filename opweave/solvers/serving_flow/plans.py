@@ -7,7 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from opweave.formulations.serving_flow.instance import NO_BLOCKS, UNUSED, Blocks, ServingInstance
+from opweave.formulations.serving_flow.instance import NO_BLOCKS, UNUSED, Blocks, ServingInstance, lower
+from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 
@@ -24,20 +25,20 @@ def report(instance: ServingInstance, blocks: Blocks, run: Run) -> bool:
     return run.found(solution, judged.objective)
 
 
-def every_plan(instance: ServingInstance, run: Run) -> Outcome | None:
-    """Judge all plans of a tiny problem; None if there are too many, or no time."""
+def solve_all(problem: ServingFlow, run: Run) -> Outcome:
+    """Judge all plans of a tiny problem; nothing is found where there are too many."""
+    instance = lower(problem)
     places = instance.layers + 1 - np.arange(instance.layers + 1)
-    if math.prod((1 + (instance.most > 0.0) @ places).tolist()) > MOST_PLANS or run.should_stop():
-        return None
-    run.enter("all plans")
+    if math.prod((1 + (instance.most > 0.0) @ places).tolist()) > MOST_PLANS:
+        return Outcome(run.termination())
     ways: list[list[tuple[int, int]]] = [[UNUSED] for _ in instance.names]
     for device, first, end, _ in instance.ways():
         ways[device].append((first, end))
     for blocks in product(*ways):
         if run.should_stop():
-            return None
+            return Outcome(run.termination())
         report(instance, blocks, run)
     if run.objective is None:
         return Outcome(infeasible=True, reason=NO_BLOCKS)
     run.proved(run.objective * (1.0 - SUMMATION), "all plans")
-    return Outcome(run.termination())
+    return Outcome(final=True)
