@@ -2,8 +2,8 @@
 
 Run ``python -m benchmarks.scorecard --seconds 3 20 60 --out scorecard.json``. The file grows row by row, and a run goes
 on where it ended. What a shorter limit proved is not solved again. ``--against FILE`` compares the rows with those of
-an earlier run; with ``--seconds`` omitted as well, nothing is solved. ``--only REGEX`` selects by title, ``--list``
-prints the titles, ``--smoke`` solves tiny instances only.
+an earlier run; with ``--seconds`` omitted as well, nothing is solved. ``--only REGEX`` selects by title;
+``--smoke`` solves tiny instances only.
 
 All solves run one after the other in this process, with one thread. On a busy machine, ``--stretch`` lengthens every
 limit by what a short loop says that this process gets of a processor, so that a solve has about as many processor
@@ -275,7 +275,6 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, metavar="FILE", help="rows of an earlier run")
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--stretch", action="store_true", help="longer limits where the machine is busy")
-    parser.add_argument("--list", action="store_true", help="print the titles")
     parser.add_argument("--smoke", action="store_true", help="tiny instances")
     return parser.parse_args()
 
@@ -285,9 +284,6 @@ def main() -> None:
     arguments = read_arguments()
     source = tiny() if arguments.smoke else instances()
     chosen = [instance for instance in source if re.search(arguments.only, instance.title)]
-    if arguments.list:
-        print("\n".join(instance.title for instance in chosen))
-        return
     rows = read(arguments.out)
     if arguments.smoke:
         arguments.seconds = (1.0,)
