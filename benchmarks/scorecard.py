@@ -118,7 +118,7 @@ def gap(row: Row) -> float | None:
     return max(0.0, (plan - bound) / abs(plan)) if plan else 0.0
 
 
-def cells(row: Row) -> tuple[object, ...]:
+def cells(row: Row) -> tuple[str, ...]:
     """A row of the table."""
     share = gap(row)
     ended = "proved" if row.get("proved") else row.get("error") or row.get("reason") or ""
@@ -134,9 +134,6 @@ def cells(row: Row) -> tuple[object, ...]:
     )
 
 
-HEADER = ("instance", "limit", "plan", "bound", "gap %", "seconds", "processor", "ended")
-
-
 def warm_up(solver: str) -> None:
     """Compile or load the loops, and start engines once."""
     ow.warm()
@@ -144,8 +141,9 @@ def warm_up(solver: str) -> None:
         solved(instance, 5.0 if instance.rule else 1.0, solver)
 
 
-def measured(rows: Rows, chosen: Sequence[Instance], arguments: argparse.Namespace) -> Iterator[tuple[object, ...]]:
-    """Solve what is not in the file yet, and write the file after each row."""
+def measure(rows: Rows, chosen: Sequence[Instance], arguments: argparse.Namespace) -> None:
+    """Solve what is not in the file yet; print each row, and write the file after it."""
+    print("instance | limit | plan | bound | gap % | seconds | processor | ended")
     for limit in sorted(arguments.seconds):
         for instance in chosen:
             name = key(instance.title, limit)
@@ -157,8 +155,7 @@ def measured(rows: Rows, chosen: Sequence[Instance], arguments: argparse.Namespa
                     partial = arguments.out.with_suffix(".part")
                     partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
                     partial.replace(arguments.out)
-            print(" | ".join(map(str, cells(rows[name]))), file=sys.stderr, flush=True)
-            yield cells(rows[name])
+            print(" | ".join(cells(rows[name])), flush=True)
 
 
 def ratio(now: float | None, before: float | None) -> float | None:
@@ -286,11 +283,11 @@ def main() -> None:
     chosen = [instance for instance in source if re.search(arguments.only, instance.title)]
     rows = read(arguments.out)
     if arguments.smoke:
-        arguments.seconds = (1.0,)
+        arguments.seconds = (0.5,)
     elif arguments.seconds:
         warm_up(arguments.solver)
     if arguments.seconds:
-        show("Scorecard", HEADER, measured(rows, chosen, arguments))
+        measure(rows, chosen, arguments)
     summary(rows)
     if arguments.against is not None:
         compare(rows, read(arguments.against), chosen)

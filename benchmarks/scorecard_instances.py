@@ -98,7 +98,7 @@ class Work(OnDevice):
     def figure(self, problem: Any, solution: Any) -> float:
         """The sum of shares."""
         at = list(solution.devices).index(self.device)
-        return sum((each.cuts[at + 1] - each.cuts[at]) / each.cuts[-1] for each in solution.slices.values())
+        return float(sum((each.cuts[at + 1] - each.cuts[at]) / each.cuts[-1] for each in solution.slices.values()))
 
 
 class Between(Rule):
@@ -126,7 +126,9 @@ class Between(Rule):
         return model.start(self.late) - model.end(self.early)
 
 
-TOLD = {rule: type(f"Told{rule.__name__}", (rule,), {}) for rule in (OnDevice, Inputs, Work, Between)}
+TOLD: dict[type[Rule], type[Rule]] = {
+    rule: type(f"Told{rule.__name__}", (rule,), {}) for rule in (OnDevice, Inputs, Work, Between)
+}
 for told in TOLD.values():
     ow.express(told, "model")(lambda model, rule: rule.write(model))
 
@@ -298,24 +300,25 @@ def of_batches(name: str, operators: int, seed: int) -> AnyProblem:
                 and title.endswith("6"))  # fmt: skip
 
 
-def orderings() -> Mapping[str, Make]:
-    """Peak and total."""
-    graphs: dict[str, Callable[[], ow.OpGraph]] = {
-        "PNASNet, peak": partial(graph_of, "nas/pnasnet5large"),
-        "PNASNet, total": partial(graph_of, "nas/pnasnet5large"),
-        "RandWire training, peak": partial(graph_of, "torch/randwire_ws32_c78.train"),
-        "T5, total": partial(graph_of, "torch/t5_small.export"),
-        "GPT-3 330M training, peak": partial(graph_of, "torch/gpt3_330m.train"),
-        "random 300, peak": partial(layered_dag, 300, 12, 21),
-        "random 150, total": partial(layered_dag, 150, 8, 22),
-        "randomly wired 9 x 32, peak": partial(randomly_wired, 9, 32, 23),
-        "U-Net, total": partial(u_net, 6, 24),
-    }
-    return {
-        name: lambda make=make, name=name: ow.MemoryOrdering(graph=make(), objective=name.rsplit(", ", 1)[1])
-        for name, make in graphs.items()
-    }
+def ordering(make: Callable[[], ow.OpGraph], objective: str) -> ow.MemoryOrdering:
+    """An order of a graph."""
+    return ow.MemoryOrdering.model_validate({"graph": make(), "objective": objective})
 
+
+GRAPHS_TO_ORDER: dict[str, Callable[[], ow.OpGraph]] = {
+    "PNASNet, peak": partial(graph_of, "nas/pnasnet5large"),
+    "PNASNet, total": partial(graph_of, "nas/pnasnet5large"),
+    "RandWire training, peak": partial(graph_of, "torch/randwire_ws32_c78.train"),
+    "T5, total": partial(graph_of, "torch/t5_small.export"),
+    "GPT-3 330M training, peak": partial(graph_of, "torch/gpt3_330m.train"),
+    "random 300, peak": partial(layered_dag, 300, 12, 21),
+    "random 150, total": partial(layered_dag, 150, 8, 22),
+    "randomly wired 9 x 32, peak": partial(randomly_wired, 9, 32, 23),
+    "U-Net, total": partial(u_net, 6, 24),
+}
+ORDERINGS: dict[str, Make] = {
+    name: partial(ordering, make, name.rsplit(", ", 1)[1]) for name, make in GRAPHS_TO_ORDER.items()
+}
 
 PLACEMENTS: dict[str, Make] = {
     "Inception-v3, slow links": partial(on_preset, "torch/inception_v3.export", "moirai-inter"),
@@ -400,7 +403,7 @@ RULED: tuple[tuple[str, Make, Rule, tuple[str, ...]], ...] = (
 
 def instances() -> Iterator[Instance]:
     """All of them."""
-    for kind, made in {"ordering": orderings(), "placement": PLACEMENTS, **OTHERS}.items():
+    for kind, made in {"ordering": ORDERINGS, "placement": PLACEMENTS, **OTHERS}.items():
         for name, make in made.items():
             yield Instance(kind, name, make)
     for name, make, rule, ways in RULED:
