@@ -277,13 +277,13 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run what the command line selects; exit with 1 if a tiny instance has no plan."""
+    """Run what the command line selects; exit with 1 on an error with a tiny instance."""
     arguments = read_arguments()
     source = tiny() if arguments.smoke else instances()
     chosen = [instance for instance in source if re.search(arguments.only, instance.title)]
     rows = read(arguments.out)
     if arguments.smoke:
-        arguments.seconds = (0.5,)
+        arguments.seconds = (1.0,)
     elif arguments.seconds:
         warm_up(arguments.solver)
     if arguments.seconds:
@@ -291,9 +291,9 @@ def main() -> None:
     summary(rows)
     if arguments.against is not None:
         compare(rows, read(arguments.against), chosen)
-    failed = [row["title"] for row in rows.values() if "plan" not in row or row["plan"] is None]
+    failed = [f"{row['title']}: {row['error']}" for row in rows.values() if "error" in row]
     if arguments.smoke and failed:
-        sys.exit(f"no plan: {', '.join(failed)}")
+        sys.exit("\n".join(failed))
 
 
 if __name__ == "__main__":
