@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import partial
 from importlib.util import find_spec
-from enum import Enum
 from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible

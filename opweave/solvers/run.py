@@ -399,7 +399,9 @@ class Run:
         return value
 
     def _record(self, *, new_best: bool) -> None:
-        now = Incumbent(seconds=max(0.0, self.elapsed()), objective=self.objective, bound=self.bound, worker=self.worker)
+        now = Incumbent(
+            seconds=max(0.0, self.elapsed()), objective=self.objective, bound=self.bound, worker=self.worker
+        )
         self.incumbents.append(now)
         self._tell(new_best=new_best)
 

@@ -37,6 +37,7 @@ logger = logging.getLogger("opweave")
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
 
+
 def solve(
     problem: Problem[SolutionT, DetailsT],
     *,

@@ -65,9 +65,7 @@ def _judge(problem: Problem[Any, Any], run: Run) -> Judgement:
                     f"the referee counts {evaluation.objective:,}"
                 )
             timeline = partial(_timeline, evaluation)
-            return Judgement(
-                candidate.solution, evaluation.objective, complaint is None, (), complaint, timeline
-            )
+            return Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint, timeline)
         violations = violations or evaluation.violations
         complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
     return Judgement(honest=complaint is None, violations=violations, complaint=complaint)
