@@ -6,9 +6,8 @@ from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers 
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.serving_flow.baselines import best_by_rules
 from opweave.solvers.trivial import trivial_bound
 
 register_engines(
-    ServingFlow, "a mixed-integer program of blocks and shares of tokens", HeadStart(best_by_rules, trivial_bound)
+    ServingFlow, "a mixed-integer program of blocks and shares of tokens", HeadStart(lower_bound=trivial_bound)
 )

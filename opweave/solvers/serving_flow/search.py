@@ -20,7 +20,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.bounds import CLOSE, prove_best
 from opweave.solvers.serving_flow.plans import report
 
-STEPS, CHUNK, ROUNDS = 100_000, 2_000, 12
+STEPS, CHUNK, ROUNDS = 50_000, 1_000, 6
 """Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
 
 WARM, COLD = 0.01, 3e-4
@@ -71,7 +71,17 @@ def limits_of(instance: ServingInstance) -> Limits:
 
 
 @helper
-def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatrix, aim: float) -> float:
+def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
+    """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
+    end, link = plan[k, 1], limits.links[k, j]
+    if link > 0.0 and (plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])):
+        size = limits.sizes[end]
+        return float(link / size) if size > 0.0 else np.inf
+    return 0.0
+
+
+@helper
+def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
     A device lets no more pass than its speed, what it receives and what it can send on.
@@ -80,23 +90,14 @@ def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatri
     for place in range(last + 1):
         room[0, place] = room[1, place] = room[2, place] = 0.0
     for k in range(devices):
-        if speed[k] <= 0.0:
-            continue
         first, end = plan[k, 0], plan[k, 1]
         received = limits.ends[0, k] if first == 0 else 0.0
         sent = limits.ends[1, k] if end == last else 0.0
         for j in range(devices):
-            if speed[j] <= 0.0 or j == k:
-                continue
-            into = plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])
-            if into and limits.links[k, j] > 0.0:
-                size = limits.sizes[end]
-                sent += min(speed[j], limits.links[k, j] / size if size > 0.0 else np.inf)
-            outof = plan[j, 1] == first or (limits.anywhere and first < plan[j, 1] < end)
-            if outof and limits.links[j, k] > 0.0:
-                size = limits.sizes[plan[j, 1]]
-                received += min(speed[j], limits.links[j, k] / size if size > 0.0 else np.inf)
-        passing = min(speed[k], received, sent)
+            speed = limits.speeds[j, plan[j, 0], plan[j, 1]]
+            sent += min(speed, _carried(limits, plan, k, j))
+            received += min(speed, _carried(limits, plan, j, k))
+        passing = min(limits.speeds[k, first, end], received, sent)
         room[0, first] += passing
         room[2, end] += passing
         for place in range(first + 1, end):
@@ -113,12 +114,8 @@ def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatri
 def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
     """Change a plan in place; blocks may become impossible."""
     devices = len(plan)
-    kind, k, j, i = (
-        int(draws[row, 0] * 6.0),
-        int(draws[row, 1] * devices),
-        int(draws[row, 2] * devices),
-        int(draws[row, 3] * devices),
-    )
+    kind, k = int(draws[row, 0] * 6.0), int(draws[row, 1] * devices)
+    j, i = int(draws[row, 2] * devices), int(draws[row, 3] * devices)
     side, step = int(draws[row, 4] * 2.0), int(draws[row, 3] * 4.0) - 2
     if step >= 0:
         step += 1
@@ -164,31 +161,26 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         What places let pass of the aim, on average.
     """
     devices, last = len(plan), len(limits.sizes) - 1
-    speed, room = np.zeros(devices), np.zeros((3, last + 1))
-    for k in range(devices):
-        speed[k] = limits.speeds[k, plan[k, 0], plan[k, 1]]
-    worth = _passed(limits, plan, speed, room, aim)
-    before, known = np.zeros((devices, 2), dtype=np.int64), np.zeros(devices)
+    before, room = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1))
+    worth = _passed(limits, plan, room, aim)
     for step in range(len(draws)):
         if worth >= FULL:
             break
         for k in range(devices):
-            before[k, 0], before[k, 1], known[k] = plan[k, 0], plan[k, 1], speed[k]
+            before[k, 0], before[k, 1] = plan[k, 0], plan[k, 1]
         _change(plan, draws, step, last)
         possible = True
         for k in range(devices):
-            if plan[k, 0] != before[k, 0] or plan[k, 1] != before[k, 1]:
-                if plan[k, 0] == plan[k, 1]:
-                    plan[k, 0], plan[k, 1] = 0, 0
-                inside = plan[k, 0] >= 0 and plan[k, 1] <= last
-                speed[k] = limits.speeds[k, plan[k, 0], plan[k, 1]] if inside else 0.0
-                possible = possible and inside and (plan[k, 1] == 0 or speed[k] > 0.0)
-        reached = _passed(limits, plan, speed, room, aim) if possible else 0.0
+            if plan[k, 0] == plan[k, 1]:
+                plan[k, 0], plan[k, 1] = 0, 0
+            inside = 0 <= plan[k, 0] <= plan[k, 1] <= last
+            possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
+        reached = _passed(limits, plan, room, aim) if possible else 0.0
         if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
             continue
         for k in range(devices):
-            plan[k, 0], plan[k, 1], speed[k] = before[k, 0], before[k, 1], known[k]
+            plan[k, 0], plan[k, 1] = before[k, 0], before[k, 1]
     return worth
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers itself
-from opweave.formulations.serving_flow.instance import lower
 from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.registry import register_auto
-from opweave.solvers.rules import solve_by
-from opweave.solvers.run import Outcome, Run
-from opweave.solvers.serving_flow.baselines import BY_NAME, carry_out
+from opweave.solvers.run import Run
+from opweave.solvers.serving_flow.baselines import by_rules
 from opweave.solvers.serving_flow.bounds import solve_bound
 from opweave.solvers.serving_flow.plans import solve_all
 from opweave.solvers.serving_flow.search import search
@@ -20,16 +18,6 @@ from opweave.solvers.workers import Steps, Worker
 
 MOST_CELLS = 1_500
 """Devices times layers up to which the program can be solved in reasonable time."""
-
-
-def by_rules(problem: ServingFlow, run: Run) -> Outcome:
-    """The plans of all rules; no plan can be where devices cannot hold all layers."""
-    reason = lower(problem).short()
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    for rule in BY_NAME.values():
-        solve_by(partial(carry_out, rule), problem, run)
-    return Outcome(run.termination())
 
 
 def workers(problem: ServingFlow, _: Run) -> list[Worker]:
