@@ -16,8 +16,8 @@ from opweave.solvers.serving_flow.plans import solve_all
 from opweave.solvers.serving_flow.search import search
 from opweave.solvers.workers import Steps, Worker
 
-MOST_CELLS = 1_500
-"""Devices times layers up to which the program can be solved in reasonable time."""
+MOST_COLUMNS = 20_000
+"""Links times layers up to which the program is written in a second."""
 
 
 def workers(problem: ServingFlow, _: Run) -> list[Worker]:
@@ -28,7 +28,7 @@ def workers(problem: ServingFlow, _: Run) -> list[Worker]:
         Steps("bound", solve_bound, problem),
         Steps("annealing", search, problem),
     ]
-    small = len(problem.cluster.devices) * len(problem.layers) <= MOST_CELLS
+    small = len(problem.cluster.devices) ** 2 * len(problem.layers) <= MOST_COLUMNS
     if small and Highs().missing() is None:
         found.append(Steps("highs", partial(run_engine, engine=Highs(), head_start=HeadStart()), problem))
     return found
