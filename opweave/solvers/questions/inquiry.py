@@ -11,14 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.questions.assignment import assigned
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.fields import rebuilt
-from opweave.solvers.registry import Feature, find_solver, load_solvers
+from opweave.solvers.registry import Feature, find_solver
 from opweave.solvers.run import Observer, Progress
 from opweave.solvers.solve import solve
 
@@ -27,8 +27,8 @@ AnyProblemType = Problem[Any, Any]
 QUESTION_SECONDS = 10.0
 """Most seconds for one question."""
 
-QUICK_SECONDS, SECONDS_PER_OPERATOR = 0.3, 1e-3
-"""Seconds for ``auto``, and more for each operator; others get the rest."""
+QUICK_SECONDS = 2.0
+"""Seconds for a plan with the devices of an assignment."""
 
 STAGE_SECONDS = 30.0
 """Most seconds for the mends of one requirement when there is no time limit."""
@@ -43,9 +43,6 @@ KEPT_PLANS = 32
 
 REVIEW_SHARE = 0.25
 """Share of a question's time in which plans of other questions are looked at."""
-
-PROVERS = ("cp-sat", "highs", "btsearch", "exact")
-"""Solvers that are asked after ``auto``, in this order, where a problem has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Inquiry:
     Attributes
     ----------
     solver, seed
-        As in ``solve``; "auto" asks the solvers that prove as well.
+        As in ``solve``; with "auto", times are left aside first.
     time_limit
         Seconds for all questions together; None for :data:`QUESTION_SECONDS` each.
     progress
@@ -130,16 +127,11 @@ class Inquiry:
         found = assigned(problem, _until(end))
         if found.proof is not None:
             yield Answer(infeasible=True, proof=found.proof)
-        seconds = QUICK_SECONDS + len(problem.graph.operators) * SECONDS_PER_OPERATOR
-        yield self._answered(problem, "auto", min(end, time.perf_counter() + seconds))
         if found.devices:
             pinned = rebuilt(problem, constraints=(*problem.constraints, *found.devices))
-            placed = self._answered(pinned, "auto", end)
-            yield replace(placed, infeasible=False)  # with other devices there may be a plan
-        there = {each.name for each in load_solvers(problem.kind) if each.missing() is None}
-        for name in PROVERS:
-            if name in there:
-                yield self._answered(problem, name, end)
+            quick = min(end, time.perf_counter() + QUICK_SECONDS)
+            yield replace(self._answered(pinned, "auto", quick), infeasible=False)  # there may be other devices
+        yield self._answered(problem, "auto", end)
 
     @contextmanager
     def stage(self, share: float) -> Iterator[None]:
@@ -167,17 +159,11 @@ class Inquiry:
     def _answered(self, problem: AnyProblemType, name: str, end: float) -> Answer:
         stops = Feature.CALLBACK in find_solver(problem, name).features
         callback = _first_plan if stops else None
-        try:
-            found: Result[Any] = solve(problem, solver=name, time_limit=_until(end), seed=self.seed, callback=callback)
-        except UnsupportedFeatureError:
-            if name == self.solver:
-                raise
-            return Answer(proof=f"{name} does not support the problem")
+        found: Result[Any] = solve(problem, solver=name, time_limit=_until(end), seed=self.seed, callback=callback)
         if found.verified:
             return Answer(found.solution, proof=f"a plan of {name} that the referee accepts")
         if found.status is Status.INFEASIBLE:
-            proof = found.reason or "there is no plan"
-            return Answer(infeasible=True, proof=proof if name == "auto" else f"{proof} ({name})")
+            return Answer(infeasible=True, proof=found.reason or "there is no plan")
         self._interrupted = self._interrupted or found.termination is Termination.INTERRUPTED  # by Ctrl-C
         return Answer(proof="not decided in time")
 
