@@ -157,7 +157,7 @@ def chain_of(
 ) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
 
-    ``orders`` leave out options only where they surely break one .
+    ``orders`` leave out options only where they surely break one.
     """
     instance = _listed_only(instance, orders)
     order = topological_order(instance.after)
