@@ -127,7 +127,6 @@ class Counting:
                 return
             stranded = self.program.stranded(point)
             for r, nodes in stranded:
-                self.program.connect(r, [sorted({d for _, d in nodes})])
                 self.program.connect_places(r, nodes)
             if stranded:
                 continue
