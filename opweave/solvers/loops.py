@@ -92,7 +92,7 @@ def _njit(
     names = function.__globals__
     compiled = {name: _compiled_helper(names[name]) for name in function.__code__.co_names if _is_helper(names, name)}
     linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
-    compiler: Any = njit(signature, cache=True, **options)  # type: ignore[call-overload]
+    compiler: Any = njit(signature, cache=True, no_cfunc_wrapper=True, **options)  # type: ignore[call-overload]
     return cast("Callable[..., Any]", compiler(linked))
 
 
@@ -102,7 +102,7 @@ def _is_helper(names: dict[str, Any], name: str) -> bool:
 
 @cache
 def _compiled_helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    return _njit(function)
+    return _njit(function, no_cpython_wrapper=True)
 
 
 class _Spent:

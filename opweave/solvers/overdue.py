@@ -1,7 +1,7 @@
 """The last resort for a time limit: another thread raises an exception inside code that has not stopped.
 
 Solvers ask the run whether to continue, and loops on arrays check its flag. Some code can do neither: a library that
-builds a model, plain loops before they are compiled, the referee of a large plan. It is interrupted between two steps
+builds a model, the referee of a large plan. It is interrupted between two steps
 of Python when its time is up. As after Ctrl-C, everything reported until then is kept. No exception is raised while
 modules are imported, loops are compiled, processes are started or ended, or a user's function runs, because the damage
 could not be repaired.
