@@ -1,17 +1,17 @@
 """The integer program over counts: how many times each option of a module occurs in each stretch of a chain.
 
-Columns, all integers: x[r,k,o] modules at place k of stretch r's period that take option o; on[r,k,w,d] their
-operators that are stored in way w on device d; hand[r,d] the operator between stretches r - 1 and r runs on d (hand[0]:
-the first operator, first[t,d] in type t); used[r,d] some operator of stretch r is on d;
-held[p,d] device d holds the shared parameter p. With T[r] repetitions of a period of K places, rows:
+Columns, all integers: x[r,k,o] modules at place k of stretch r's period that take option o; on[r,k,j,d] those whose
+operator j is on device d; hand[r,d] the operator between stretches r - 1 and r runs on d (hand[0]: the first operator);
+used[r,d] some operator of stretch r is on d; held[p,d] device d holds the shared parameter p. With T[r] repetitions of
+a period of K places, rows:
 
-* sum_d hand[0,d] = 1, sum_t first[t,d] = hand[0,d], sum_o x[r,k,o] = T[r]
+* sum_d hand[0,d] = 1, sum_o x[r,k,o] = T[r]
 * the cut point before place k on d: x[r,k-1,o] that leave to d = x[r,k,o] that enter from d. Before place 0, hand[r,d]
   enters from outside and hand[r+1,d] leaves; if T[r] > 1, place K - 1 leads back there.
-* on[r,k,w,d] = sum of x[r,k,o] over options that store an operator in way w on d; together at most T[r] x used[r,d]
+* on[r,k,j,d] = sum of x[r,k,o] over options with operator j on d; at most T[r] x used[r,d]
 * device d: bytes of what is on it <= its memory; the same for stretch r alone, with memory x used[r,d]. Where a point
   holds pieces only in parts, a facet of the whole numbers of pieces that fit together (:mod:`.packing`).
-* sum of on[r,k,w,d] over the ways of operator j <= T[r] x held[p,d] for every parameter p of j
+* on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
 * set S of devices, d in S, T[r] > 1: used[r,d] <= options that come into S from outside + sum of hand[r] over S
 * among identical devices, an earlier one has no fewer operators
 
@@ -46,12 +46,6 @@ SLACK = 1e-6
 BROKEN = 1e-4
 """How far a point must break a row so that the row is added."""
 
-MORE_LOSS = 1e-9
-"""Relative tolerance of sums of losses."""
-
-TINY = 1e-300
-"""Less than any loss that matters, above 0."""
-
 MOST_TOGETHER = 10
 """Most devices of which all sets are looked at."""
 
@@ -80,12 +74,10 @@ class CountProgram:
         Seconds of one unit of the objective.
     hand
         Columns. Shape (stretches + 1, devices).
-    first
-        Columns. Shape (types, devices).
     place
         For every stretch and place: the columns of the options of its module.
     on
-        For every stretch and place: columns. Shape (ways of the module, devices).
+        For every stretch and place: columns. Shape (operators of the module, devices).
     used
         Columns for every stretch that repeats.
     """
@@ -94,11 +86,9 @@ class CountProgram:
         self.chain = chain
         self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0
-        self._lightest = False
         count, devices = len(chain.stretches), chain.devices
         self._columns = 0
         self.hand = self._new((count + 1) * devices).reshape(count + 1, devices)
-        self.first = self._new(chain.first_bytes.size * devices).reshape(-1, devices)
         self.modules = [
             [chain.modules[number] for number in chain.classes[stretch.first :][: stretch.period]]
             for stretch in chain.stretches
@@ -124,9 +114,9 @@ class CountProgram:
         """The program without integrality, with a part of the memory left free."""
         cost, upper = np.zeros(self._columns), np.ones(self._columns)
         first = self.chain.first_seconds
-        short = np.isfinite(first) & (first <= self.ceiling) & (self.chain.first_bytes[:, None] <= self.chain.capacity)
-        cost[self.first] = np.where(short, first, 0.0) / self.unit
-        upper[self.first] = short
+        short = np.isfinite(first) & (first <= self.ceiling) & (self.chain.first_bytes <= self.chain.capacity)
+        cost[self.hand[0]] = np.where(short, first, 0.0) / self.unit
+        upper[self.hand[0]] = short
         for r, stretch in enumerate(self.chain.stretches):
             for module, columns, on in zip(self.modules[r], self.place[r], self.on[r], strict=True):
                 short = module.seconds <= self.ceiling
@@ -138,10 +128,6 @@ class CountProgram:
             upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
         for memory in self._memories:
             upper[memory.together] = memory.most
-        if self._lightest:
-            cost[:] = 0.0
-            for columns, sizes in self._stored():
-                cost[columns] = sizes[:, None] / self.unit
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
@@ -238,9 +224,6 @@ class CountProgram:
     def _flow(self) -> None:
         devices, equal = self.chain.devices, self.equal
         equal.put(equal.open(np.ones(1)), self.hand[0], 1.0)
-        rows = equal.open(np.zeros(devices))
-        equal.put(rows, self.first, 1.0)
-        equal.put(rows, self.hand[0], -1.0)
         for r, stretch in enumerate(self.chain.stretches):
             repeats = stretch.times > 1
             for k, columns in enumerate(self.place[r]):
@@ -271,8 +254,7 @@ class CountProgram:
             for r, (row, stretch) in enumerate(zip(self.modules, chain.stretches, strict=True))
         ]
         others = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
-        others += [(columns, int(size), 1) for columns, size in zip(self.first, chain.first_bytes, strict=True)]
-        every = [*(each for row in stretches for each in row), *others]
+        every = [*(each for row in stretches for each in row), *others, (self.hand[0], chain.first_bytes, 1)]
         for d in np.flatnonzero(chain.capacity != NO_LIMIT).tolist():
             self._limits.append(self.most.count)
             self._within(d, None, every)
@@ -323,7 +305,7 @@ class CountProgram:
             for module, on in zip(row, self.on[r], strict=True):
                 for j, shared in enumerate(module.shared):
                     for p in shared:
-                        self._needs(on[module.owner == j], self.chain.stretches[r].times, p)
+                        self._needs(on[j], self.chain.stretches[r].times, p)
 
     def _needs(self, columns: IntArray, times: int, p: int) -> None:
         """What is on a device needs a parameter there."""
@@ -335,48 +317,14 @@ class CountProgram:
         """Count the operators on every device; one of them uses the device."""
         for r, row in enumerate(self.modules):
             for module, columns, on in zip(row, self.place[r], self.on[r], strict=True):
-                for w, counted in enumerate(on):
-                    j, rows = int(module.owner[w]), self.equal.open(np.zeros(self.chain.devices))
-                    some = module.way[:, j] == w
-                    self.equal.put(rows[module.device[some, j + 1]], columns[some], 1.0)
+                for j, counted in enumerate(on):
+                    rows = self.equal.open(np.zeros(self.chain.devices))
+                    self.equal.put(rows[module.device[:, j + 1]], columns, 1.0)
                     self.equal.put(rows, counted, -1.0)
-                if r in self.used:
-                    for j in range(len(module.shared)):
+                    if r in self.used:
                         rows = self.most.open(np.zeros(self.chain.devices))
-                        self.most.put(rows, on[module.owner == j], 1.0)
+                        self.most.put(rows, counted, 1.0)
                         self.most.put(rows, self.used[r], -float(self.chain.stretches[r].times))
-
-    def lose(self, most: float) -> None:
-        """Add the row that all types together lose at most so much."""
-        lost = [(np.repeat(self.chain.first_loss[:, None], self.chain.devices, axis=1), self.first)]
-        for row, places in zip(self.modules, self.place, strict=True):
-            lost += [(module.loss, columns) for module, columns in zip(row, places, strict=True)]
-        amounts, columns = (np.concatenate([each[k].ravel() for each in lost]) for k in (0, 1))
-        scale = FULL / max(most, float(amounts.max(initial=0.0)), TINY)
-        self.most.put(self.most.open(np.full(1, most * scale * (1.0 + MORE_LOSS))), columns, amounts * scale)
-
-    def lighten(self, seconds: float | None) -> None:
-        """Minimise bytes from now on, in at most a given number of seconds; ``unit`` is then in bytes."""
-        self._lightest = True
-        heaviest = sum(float(columns.shape[1] * sizes.sum()) for columns, sizes in self._stored())
-        self.unit = heaviest / SECONDS or 1.0
-        if seconds is None:
-            return
-        self.ceiling = seconds * (1.0 + SLACK)
-        terms = [(self.chain.first_seconds, self.first)]
-        for row, places in zip(self.modules, self.place, strict=True):
-            terms += [(module.seconds, options) for module, options in zip(row, places, strict=True)]
-        amounts, columns = (np.concatenate([each[k].ravel() for each in terms]) for k in (0, 1))
-        short = amounts <= self.ceiling  # what is longer is left out
-        limit = self.most.open(np.full(1, FULL * (1.0 + MORE_LOSS)))
-        self.most.put(limit, columns[short], amounts[short] * (FULL / max(seconds, TINY)))
-
-    def _stored(self) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Columns that count what is stored on every device, and its bytes."""
-        yield self.first, self.chain.first_bytes.astype(np.float64)
-        for modules, counted in zip(self.modules, self.on, strict=True):
-            for module, on in zip(modules, counted, strict=True):
-                yield on, module.bytes.astype(np.float64)
 
     def _order(self, twins: Sequence[Sequence[int]]) -> None:
         """Rows that order devices which can be swapped."""
