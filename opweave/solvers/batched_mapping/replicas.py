@@ -7,6 +7,7 @@ and links.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,52 +15,40 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.formulations.expressions import NARROWED
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
-from opweave.solvers.batched_mapping.candidates import servers_of
-from opweave.solvers.batched_mapping.local import begin, new_search
-from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.batched_mapping.candidates import groups_of, servers_of
+from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of
+from opweave.solvers.batched_mapping.search import BatchSearch, begin, new_search
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
-ROUNDS, SHARE = 1, 0.2
-"""Annealing rounds on the single server, and their share of the time left."""
+SHARE = 0.2
+"""Share of the time left for an annealing round on the single server."""
 
 
-def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchArrays, run: Run) -> list[BatchPlan]:
-    """Plan one server for a share of the batch, and run that plan on every server.
-
-    Parameters
-    ----------
-    problem, instance, arrays
-        The problem, its instance and its arrays.
-    run
-        Gives only the seed and the time.
-
-    Returns
-    -------
-    list
-        The plans, with and without annealing on the single server; empty when servers differ or have no plan.
-    """
-    servers = servers_of(problem)
+def replicated(search: BatchSearch, problem: BatchedMapping) -> Iterator[BatchPlan]:
+    """Plan one server for its share of the batch, and run that plan on every server, before and after annealing."""
+    instance, servers = search.instance, servers_of(problem)
     if len(servers) < 2 or not _alike(instance, servers) or len(instance.waits.items):
-        return []
+        return
     share = -(-instance.granules // len(servers))
     one = _on_server(instance, servers[0], share)
     if not np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
-        return []
-    left = run.remaining()
-    inner = Run(time_limit=None if left is None else SHARE * left, seed=run.seed, callback=lambda _: run.should_stop())
-    search = new_search(problem, one, inner, groups=[])
-    begin(search)
-    plans = []
-    for number in range(ROUNDS + 1):
-        if search.best is None or (number > 0 and run.should_stop()):
-            break
-        if number > 0:
-            search.anneal_round(number - 1)
-        plans.append(_spread(instance, arrays, search.best, servers))
-    return plans
+        return
+    left = search.run.remaining()
+    inner = Run(
+        time_limit=None if left is None else SHARE * left,
+        seed=search.run.seed,
+        callback=lambda _: search.run.should_stop(),
+    )
+    single = new_search(one, inner, groups=[])
+    begin(single)
+    if single.best is not None:
+        yield _spread(search, single.best, servers)
+        for _ in single.anneal_round(0):
+            if inner.should_stop():
+                break
+        yield _spread(search, single.best, servers)
 
 
 def _alike(instance: BatchedInstance, servers: list[list[int]]) -> bool:
@@ -88,28 +77,24 @@ def _on_server(instance: BatchedInstance, server: list[int], share: int) -> Batc
     )
 
 
-def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
+def _spread(search: BatchSearch, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
     """The single server's plan on all servers; the last may get a smaller share."""
-    inner, share = plan.end.shape[1], plan.where.shape[1]
-    where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
-    end = np.full((instance.operators, len(instance.devices)), -1.0)
-    for number, server in enumerate(servers):
-        place = np.asarray(server, dtype=np.int64)
-        first = min(instance.granules, number * share)
-        last = min(instance.granules, first + share)
-        where[:, first:last] = place[plan.where[:, : last - first]]
-        if last > first:
-            end[:, place[:inner]] = plan.end
-    return plan_of(arrays, where, order_by_start(instance, where, end))
+    granules, share = search.instance.granules, plan.where.shape[1]
+    server = np.asarray(servers)[np.arange(granules) // share]  # the devices of every granule's server
+    where = server[np.arange(granules), np.tile(plan.where, len(servers))[:, :granules]]
+    end = np.full((len(where), len(search.instance.devices)), -1.0)
+    for devices in servers:
+        end[:, devices] = plan.end
+    return plan_of(search.arrays, where, order_by_start(search.instance, where, end))
 
 
 @by_every_way(SUPPORTS)
 def carry_out(problem: BatchedMapping, run: Run) -> None:
     """Report the plans of one server on every server."""
-    instance = lower_unless_short(problem)
-    for plan in replicated(problem, instance, arrays_of(instance), run):
-        report(instance, plan, run)
-    if run.best is None:
+    search = new_search(lower_unless_short(problem), run, groups_of(problem))
+    for plan in replicated(search, problem):
+        search.consider(plan)
+    if search.best is None:
         raise NoPlanError("the cluster does not consist of equal servers, or one has no plan")
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
-from opweave.solvers.batched_mapping.modules import Module, dependents, reversed_in_time
+from opweave.solvers.batched_mapping.modules import Module, dependents, modules_of, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION
 
@@ -40,6 +40,9 @@ MOST_OPERATORS = 4_000
 MOST_ENTRIES = 600_000
 """Most coefficients of windows."""
 
+CHANNELS = 4
+"""Most channels of the cuts at which windows begin and end."""
+
 CHORDS = 5
 """Most chords of the delays of every flow, in addition to that of a single input."""
 
@@ -51,18 +54,12 @@ Window = tuple[int | None, int | None]
 
 
 def mean_passage(
-    instance: BatchedInstance,
-    cuts: list[list[Module]],
-    lower_bound: float,
-    time_limit: float | None,
-    ceiling: float = np.inf,
+    instance: BatchedInstance, lower_bound: float, time_limit: float | None, ceiling: float = np.inf
 ) -> float:
     """A lower bound in seconds; 0 when the program is too large or is not solved in time.
 
     Parameters
     ----------
-    cuts
-        Ways to cut the model; windows begin and end at operators with an edge across a cut.
     lower_bound
         A lower bound; above 0 it is the unit of time of the program.
     time_limit
@@ -80,7 +77,7 @@ def mean_passage(
     program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
     if program.columns > MOST_COLUMNS:
         return 0.0
-    program.write(windows_of(instance, cuts))
+    program.write(windows_of(instance, [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]))
     value = proved_minimum(program.linear(), time_limit)
     return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
 

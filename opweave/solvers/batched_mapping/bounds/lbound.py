@@ -29,14 +29,11 @@ from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import (
     Module,
     dependents,
-    leads_to,
+    leads_out,
     modules_reversed,
     numbers,
     reversed_in_time,
 )
-
-Known = Callable[[IntArray], float]
-"""Gives a lower bound of one granule's time through some operators by themselves, in seconds; 0 if unknown."""
 
 MOST_GRANULES, MOST_MODULES = 32, 300
 """Most granules of a batch for the recursion, and most modules: its cost is quadratic in both, and its depth grows with
@@ -50,19 +47,15 @@ class ModuleBound:
     ----------
     instance, modules
         The problem; its modules in the order of time.
-    known
-        See :data:`Known`.
     should_stop
         Asked now and then; True makes the rest count as 0, which is valid.
     """
 
-    def __init__(
-        self, instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]
-    ) -> None:
-        self._instance, self._known, self._should_stop = instance, known, should_stop
+    def __init__(self, instance: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]) -> None:
+        self._instance, self._should_stop = instance, should_stop
         self._number = numbers([module.operators for module in modules])
-        turned = reversed_in_time(instance)
-        self._leads = [leads_to(turned, module, module.leaves) for module in modules]
+        before = dependents(reversed_in_time(instance))
+        self._leads = [leads_out(module, before) for module in modules]
         self._dependents = dependents(instance)
         self._modules = modules
         self._kept: dict[tuple[int, bytes], FloatArray] = {}
@@ -106,8 +99,8 @@ class ModuleBound:
         if granules == 0 or not len(operators):
             return 0.0
         seconds = np.ascontiguousarray(self._instance.seconds[operators])
-        value = area(seconds, np.zeros(seconds.shape[1]), granules).value
-        return max(value, self._known(operators)) if np.isfinite(value) else 0.0
+        value = area(seconds, granules)
+        return value if np.isfinite(value) else 0.0
 
 
 def _least_largest(later: FloatArray) -> FloatArray:
@@ -126,10 +119,10 @@ def _least_largest(later: FloatArray) -> FloatArray:
     return least
 
 
-def lbound(instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]) -> float:
+def lbound(instance: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]) -> float:
     """The larger of the bounds over both directions of time; 0 for one module or too much of both."""
     if not 2 <= len(modules) <= MOST_MODULES or instance.granules > MOST_GRANULES or len(instance.waits.items):
         return 0.0
-    forward = ModuleBound(instance, modules, known, should_stop).value()
+    forward = ModuleBound(instance, modules, should_stop).value()
     turned = reversed_in_time(instance)
-    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), known, should_stop).value())
+    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), should_stop).value())
