@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.milp import UNITS
 from opweave.formulations.batched_mapping.program import BatchedProgram, serial_length
 from opweave.formulations.batched_mapping.retime import retimed
 from opweave.formulations.formulation import register_formulation
@@ -27,10 +28,6 @@ from opweave.problems.graph_arrays import Adjacency
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
-
-
-UNITS = 1000.0
-"""The longest schedule of interest in the model's units of time, chosen for the absolute tolerances of engines."""
 
 
 Row = Any

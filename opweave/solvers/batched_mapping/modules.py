@@ -2,7 +2,7 @@
 
 Source: Ghannane and Abdelfattah, "DiviML", section IV-B. In the paper, modules are the (c + 1)-edge-connected
 components of the undirected graph, with c = 1 for bridges, and an articulation point that ends no bridge is a separate
-cut. Here both come from one sweep over a topological order that keeps the components between bridges together. A cut
+cut. Here both come from one sweep over the order of the model file, which keeps modules together. A cut
 after position p is crossed by the edges from before p to after p; the sources of these edges are its *channels*. A cut
 with one channel is a bridge or an articulation point. An operator that several later ones read counts once, since its
 device is decided once.
@@ -28,7 +28,6 @@ from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Precede, Share
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.graph_arrays import Adjacency
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""
@@ -58,7 +57,7 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
 
     Without such a position, the whole graph is one module.
     """
-    order = _together(instance, channels)
+    order = instance.order
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -156,40 +155,6 @@ def depths(instance: BatchedInstance) -> IntArray:
         before = (instance.source[instance.incoming[i]], instance.waits[i])
         depth[i] = max(int(depth[each].max(initial=-1)) + 1 for each in before)
     return depth
-
-
-def _together(instance: BatchedInstance, channels: int) -> IntArray:
-    """A topological order that, where possible, finishes one edge-connected component before the next."""
-    if channels > 1:
-        return instance.order  # the model file's order keeps modules together; components cost too much here
-    import networkx as nx  # importing takes a tenth of a second, which other solves avoid
-
-    graph = nx.Graph()
-    graph.add_nodes_from(range(instance.operators))
-    graph.add_edges_from(zip(instance.source.tolist(), instance.target.tolist(), strict=True))
-    component = np.zeros(instance.operators, dtype=np.int64)
-    graph.remove_edges_from(list(nx.bridges(graph)))
-    for label, members in enumerate(nx.connected_components(graph)):
-        component[list(members)] = label
-    after = Adjacency.from_pairs(instance.operators, *arcs_of(instance))
-    waiting = np.bincount(after.items, minlength=instance.operators)
-    depth = depths(instance)
-    first = np.full(int(component.max(initial=0)) + 1, instance.operators)
-    np.minimum.at(first, component, depth)
-    ready = [i for i in range(instance.operators) if waiting[i] == 0]
-    order: list[int] = []
-    current = -1
-    while ready:
-        # stay in the component; else take the component that begins earliest, and in it the least depth
-        chosen = min(ready, key=lambda i: (component[i] != current, first[component[i]], depth[i], i))
-        ready.remove(chosen)
-        order.append(chosen)
-        current = int(component[chosen])
-        for j in after[chosen].tolist():
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                ready.append(j)
-    return np.asarray(order, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

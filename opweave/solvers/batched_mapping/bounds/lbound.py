@@ -24,7 +24,7 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import (
     Module,
@@ -40,67 +40,52 @@ MOST_GRANULES, MOST_MODULES = 32, 300
 the modules."""
 
 
-class ModuleBound:
-    """The recursion over one direction of time; its results are cached by operator set.
+def lbound(instance: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]) -> float:
+    """The larger of the bounds over both directions of time; 0 for one module or too much of both.
 
-    Parameters
-    ----------
-    instance, modules
-        The problem; its modules in the order of time.
-    should_stop
-        Asked now and then; True makes the rest count as 0, which is valid.
+    ``should_stop`` is asked now and then; True makes the rest count as 0, which is valid.
     """
+    if not 2 <= len(modules) <= MOST_MODULES or instance.granules > MOST_GRANULES or len(instance.waits.items):
+        return 0.0
+    turned = reversed_in_time(instance)
+    forward = _one_way(instance, turned, modules, should_stop)
+    return max(forward, _one_way(turned, instance, modules_reversed(turned, modules), should_stop))
 
-    def __init__(self, instance: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]) -> None:
-        self._instance, self._should_stop = instance, should_stop
-        self._number = numbers([module.operators for module in modules])
-        before = dependents(reversed_in_time(instance))
-        self._leads = [leads_out(module, before) for module in modules]
-        self._dependents = dependents(instance)
-        self._modules = modules
-        self._kept: dict[tuple[int, bytes], FloatArray] = {}
 
-    def value(self) -> float:
-        """The bound for the whole batch; 0 when it was cut short."""
-        everything = np.ones(self._instance.operators, dtype=bool)
-        return float(self._bounds(0, everything)[-1])
+def _one_way(
+    instance: BatchedInstance, turned: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]
+) -> float:
+    """The recursion over the modules in the order of time; its results are kept by operator set."""
+    number = numbers([module.operators for module in modules])
+    before, behind = dependents(turned), dependents(instance)
+    leads = [leads_out(module, before) for module in modules]
+    kept: dict[bytes, FloatArray] = {}
 
-    def _bounds(self, first: int, inside: np.ndarray) -> FloatArray:
-        """LB_n for n = 0 to G of the operators ``inside``, all in modules from ``first`` on."""
-        granules = self._instance.granules
-        while first < len(self._modules) and not inside[self._modules[first].operators].any():
-            first += 1
-        values = np.zeros(granules + 1)
-        if first == len(self._modules) or self._should_stop():
-            return values
-        key = (first, np.packbits(inside).tobytes())
-        if key in self._kept:
-            return self._kept[key]
-        here = self._modules[first].operators
-        here = here[inside[here]]
-        own = np.asarray([self._own(here, b) for b in range(granules + 1)])
-        rest = inside.copy()
-        rest[here] = False
-        values = np.maximum(own, self._bounds(first + 1, rest) if rest.any() else 0.0)
-        if rest.any() and self._leads[first]:
-            channels = [t for t in self._modules[first].leaves.tolist() if inside[t]]
-            later = np.asarray([self._behind(first, t, inside) for t in channels])
-            shared = _least_largest(later)
-            for n in range(1, granules + 1):
+    def bounds(inside: BoolArray) -> FloatArray:
+        """LB_n for n = 0 to G of the operators ``inside``."""
+        if should_stop() or not inside.any():
+            return np.zeros(instance.granules + 1)
+        key = np.packbits(inside).tobytes()
+        if key not in kept:
+            kept[key] = longer(inside)
+        return kept[key]
+
+    def longer(inside: BoolArray) -> FloatArray:
+        first = int(number[inside].min())
+        here = inside & (number == first)
+        seconds = np.ascontiguousarray(instance.seconds[here])
+        own = np.asarray([0.0, *(area(seconds, b) for b in range(1, instance.granules + 1))])
+        own[~np.isfinite(own)] = 0.0
+        rest = inside & ~here
+        values = np.maximum(own, bounds(rest))
+        channels = [t for t in modules[first].leaves.tolist() if inside[t]] if leads[first] else []
+        if rest.any() and channels:
+            shared = _least_largest(np.asarray([bounds(behind(t) & rest) for t in channels]))
+            for n in range(1, len(values)):
                 values[n] = max(values[n], *(own[b] + shared[n - b + 1] for b in range(1, n + 1)))
-        self._kept[key] = np.asarray(values, dtype=np.float64)
-        return self._kept[key]
+        return values
 
-    def _behind(self, first: int, channel: int, inside: np.ndarray) -> FloatArray:
-        later = self._number > self._number[channel]
-        return self._bounds(first + 1, self._dependents(channel) & later & inside)
-
-    def _own(self, operators: IntArray, granules: int) -> float:
-        if granules == 0 or not len(operators):
-            return 0.0
-        seconds = np.ascontiguousarray(self._instance.seconds[operators])
-        value = area(seconds, granules)
-        return value if np.isfinite(value) else 0.0
+    return float(bounds(np.ones(instance.operators, dtype=bool))[-1])
 
 
 def _least_largest(later: FloatArray) -> FloatArray:
@@ -117,12 +102,3 @@ def _least_largest(later: FloatArray) -> FloatArray:
         least[m] = largest
     least[columns] = largest
     return least
-
-
-def lbound(instance: BatchedInstance, modules: list[Module], should_stop: Callable[[], bool]) -> float:
-    """The larger of the bounds over both directions of time; 0 for one module or too much of both."""
-    if not 2 <= len(modules) <= MOST_MODULES or instance.granules > MOST_GRANULES or len(instance.waits.items):
-        return 0.0
-    forward = ModuleBound(instance, modules, should_stop).value()
-    turned = reversed_in_time(instance)
-    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), should_stop).value())
