@@ -22,7 +22,7 @@ from opweave.solvers.verdict import Referee
 BASELINES = {
     "memory_ordering": ("definition",),
     "placement": ("one_device", "fill"),
-    "batched_mapping": ("best_device", "met_whole", "met"),
+    "batched_mapping": ("best_device", "met"),
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
     "ordered_layout": ("as_listed",),

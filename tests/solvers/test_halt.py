@@ -18,10 +18,8 @@ from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.allowance import WATCH
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
-from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
-from opweave.solvers.batched_mapping.bounds.one_input import least_span
-from opweave.solvers.batched_mapping.local import begin, new_search
+from opweave.solvers.batched_mapping.search import begin, new_search
 from opweave.solvers.memory_ordering.arrays import FORWARD, peak
 from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
 from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live, unavoidable
@@ -97,26 +95,18 @@ def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
 
 def test_halted_searches_over_strings_keep_the_plan_that_they_were_given() -> None:
     problem = two()
-    search = new_search(problem, lower_batched(problem), Run())
+    search = new_search(lower_batched(problem), Run(), [])
     begin(search)
     assert search.best is not None
     where, order = search.best.where.copy(), search.best.order.copy()
     best_where, best_order = where.copy(), order.copy()
     draws, heat = np.full((1_000, BATCHED_DRAWS), 0.3), np.full(1_000, 1e9)
-    best, _ = anneal_batched.plain(
-        search.arrays, where.copy(), order.copy(), search.tail, SEARCH_MOVES, search.strings, draws, heat,
+    anneal_batched.plain(
+        search.arrays, where.copy(), order.copy(), search.tail, search.strings, draws, heat,
         raised(), best_where, best_order,
     )  # fmt: skip
     assert (best_where == where).all()
     assert (best_order == order).all()
-    flips = np.zeros((1_000, 1, 2))
-    assert climb.plain(search.arrays, where.copy(), order, search.tail, flips, raised(), best_where) == best
-    assert (best_where == where).all()
-
-
-def test_a_halted_search_of_a_set_leaves_the_simple_bound() -> None:
-    problem = two().model_copy(update={"batch": 1})  # a larger one cannot stay whole: no device takes three inputs
-    assert 0.0 < least_span(problem, MANY, Run(time_limit=0.0)) <= least_span(problem, MANY, Run())
 
 
 def test_halted_state_search_and_flows_prove_nothing_false() -> None:

@@ -7,11 +7,11 @@ after position p is crossed by the edges from before p to after p; the sources o
 with one channel is a bridge or an articulation point. An operator that several later ones read counts once, since its
 device is decided once.
 
-A module between given spreads of its channels is a problem of its own. A channel that enters the module appears in it
-as an operator that takes no time. These operators and the channels that leave the module carry ``Share`` constraints.
-So the transfer between two modules is part of the later one. Side constraints on operators of the module are kept.
-Memory limits are not: the memory of one module says little about the total on a device, and leaving a limit out cannot
-invalidate a lower bound.
+A module between given devices of its channels is a problem of its own. A channel that enters the module appears in it
+as an operator that takes no time. These operators and the channels that leave the module are pinned. So the transfer
+between two modules is part of the later one. Side constraints on operators of the module are kept. Memory limits are
+not: the memory of one module says little about the total on a device, and leaving a limit out cannot invalidate a lower
+bound.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.constraints import Constraint, Precede, Share
+from opweave.problems.constraints import Constraint, Pin, Precede, Share
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
+
+Devices = tuple[int, ...]
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""
@@ -159,7 +160,7 @@ def depths(instance: BatchedInstance) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleProblem:
-    """One module between given spreads of its channels.
+    """One module between given devices of its channels.
 
     Attributes
     ----------
@@ -180,27 +181,25 @@ class ModuleProblem:
 
 
 def module_problem(
-    problem: BatchedMapping, instance: BatchedInstance, module: Module, before: IntArray | None, after: IntArray | None
+    problem: BatchedMapping, instance: BatchedInstance, module: Module, before: Devices | None, after: Devices | None
 ) -> ModuleProblem:
     """Write a module as a problem.
 
     Parameters
     ----------
     before, after
-        Strings of the entering and of the leaving channels, one row per operator, ascending; None if they are free.
+        Devices of the entering and of the leaving channels, by ascending operator; None if they are free.
     """
     enters = np.unique(instance.source[module.enters]) if before is not None else np.zeros(0, dtype=np.int64)
     members = np.concatenate([enters, module.operators])
     place = {int(i): position for position, i in enumerate(members)}
     graph, costs = _graph(instance, place, len(enters)), _costs(instance, members, len(enters))
     constraints = list(_rules(instance, place))
-    for operators, strings in ((enters, before), (module.leaves, after)):
-        counts = counts_of(strings, len(instance.devices)) * instance.granule if strings is not None else ()
-        for i, row in zip(operators.tolist(), counts, strict=False):
-            constraints += [
-                Share(op=f"o{place[i]}", device=device, inputs=int(inputs))
-                for device, inputs in zip(instance.devices, row, strict=True)
-            ]
+    for operators, chosen in ((enters, before), (module.leaves, after)):
+        constraints += [
+            Pin(op=f"o{place[i]}", device=instance.devices[u])
+            for i, u in zip(operators.tolist(), chosen or (), strict=False)
+        ]
     devices = [device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices]
     part = BatchedMapping(
         graph=graph,

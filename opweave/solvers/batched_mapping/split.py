@@ -1,11 +1,11 @@
-"""MILP-SPLIT: modules solved for every spread of their ends, joined by dynamic programming.
+"""MILP-SPLIT: modules solved for all devices of their ends, joined by dynamic programming.
 
-dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q are the spreads over the devices of the channels
-before and after module t, and OPT includes the transfers between modules. The result is exact under five conditions:
-the batch is not split; every cut has one channel that all operators before it lead to and all after it depend on; no
-side constraint joins modules; every module was solved to its end; and the joined plan fits into memory. With bounds in
-place of OPT, the same sum is then a lower bound. Otherwise the method is a heuristic: the joined plan is decoded again
-without barriers between modules, and improved by a round of local search; LBound says how good it is.
+dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q are the devices of the channels before and after
+module t, which run the whole batch, and OPT includes the transfers between modules. The result is exact under five
+conditions: the batch is not split; every cut has one channel that all operators before it lead to and all after it
+depend on; no side constraint joins modules; every module was solved to its end; and the joined plan fits into memory.
+With bounds in place of OPT, the same sum is then a lower bound. Otherwise the method is a heuristic: the joined plan is
+decoded again without barriers between modules, and improved by a round of local search; LBound says how good it is.
 
 Equal modules are solved once. Each module is also solved with free ends, which bounds OPT(M_t, a, q) from below for all
 a and q: if the devices at its ends matter little, these few problems are almost the whole proof.
@@ -23,7 +23,6 @@ from typing import Literal
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
-from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
@@ -32,6 +31,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.batched_mapping.bounds.lbound import lbound
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
+    Devices,
     Module,
     ModuleProblem,
     dependents,
@@ -49,8 +49,7 @@ from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
 MOST_STATES = 9
-"""Most spreads of the channels of a cut. If there are more, only one device for all channels and the best plan's
-spread."""
+"""Most choices of devices for the channels of a cut. If there are more, all channels are on one device."""
 
 EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
 """Most seconds for one module: for solvers that end on their own, and for local search, which does not."""
@@ -63,7 +62,7 @@ MODULE_SOLVER = "module_solver"
 MODULE_SECONDS = "module_seconds"
 
 Ends = tuple[int, int, int]
-"""Module, spread before it, spread after it."""
+"""Module, choice of devices before it, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def solve_part(problem: BatchedMapping, solver: str | None, seconds: float, run:
 
 
 class Split:
-    """One instance cut into modules, the spreads at its cuts, and the results of every module between them.
+    """One instance cut into modules, the choices of devices at its cuts, and the results of every module between them.
 
     Parameters
     ----------
@@ -107,29 +106,20 @@ class Split:
         self.modules = modules_of(self.instance, channels)
         self.solver = solver if solver or never_splits(self.instance) else "local"
         self.seconds = seconds or (SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS)
-        self.states: list[list[IntArray | None]] = [[None], *(self._spreads(m) for m in self.modules[:-1]), [None]]
+        self.states: list[list[Devices | None]] = [[None], *(self._choices(m) for m in self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.answers: dict[str, Answer] = {}
         self.lower_bounds: dict[str, float] = {}
 
-    def _spreads(self, module: Module) -> list[IntArray | None]:
-        """Spreads of a module's channels: strings with a row for each leaving operator."""
-        granules, devices, count = self.instance.granules, len(self.instance.devices), len(module.leaves)
-        if granules == 1 and devices**count <= MOST_STATES:
-            found = [np.asarray(row, dtype=np.int64)[:, None] for row in product(range(devices), repeat=count)]
-        else:
-            found = [np.full((count, granules), u, dtype=np.int64) for u in range(devices)]
-            if self.search.best is not None:
-                found.append(self.search.best.where[module.leaves])
-        return list({rows.tobytes(): rows for rows in found if self._can_run(module, rows)}.values())
-
-    def _can_run(self, module: Module, rows: IntArray) -> bool:
-        count = counts_of(rows, len(self.instance.devices))
-        seconds = np.take_along_axis(self.instance.seconds[module.leaves], count[:, :, None], axis=2)
-        return bool(np.isfinite(seconds).all())
+    def _choices(self, module: Module) -> list[Devices | None]:
+        """Devices of a module's channels, one for each leaving operator."""
+        devices, count = range(len(self.instance.devices)), len(module.leaves)
+        if len(devices) ** count <= MOST_STATES:
+            return [*product(devices, repeat=count)]
+        return [(u,) * count for u in devices]
 
     def write(self) -> None:
-        """Write a problem for every module and every two spreads of its ends, and bound it, while there is time."""
+        """Write a problem for every module and all devices of its ends, and bound it, while there is time."""
         for t, module in enumerate(self.modules):
             entering = len(np.unique(self.instance.source[module.enters]))
             spreads = list(product(enumerate(self.states[t]), enumerate(self.states[t + 1])))
@@ -163,7 +153,7 @@ class Split:
                 self.answers[key] = solve_part(part.problem, self.solver, self.seconds, run)
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
-        """The shortest path through all modules, by objectives or by bounds: its length and its spreads."""
+        """The shortest path through all modules, by objectives or by bounds: its length and its choices."""
         values = np.zeros(1)
         froms: list[IntArray] = []
         for t in range(len(self.modules)):
@@ -188,7 +178,7 @@ class Split:
         return np.inf if answer is None else answer.objective
 
     def plan(self, ends: list[int]) -> tuple[IntArray, FloatArray]:
-        """Device of every input, and ends of all batches, module after module; inputs are renumbered to match."""
+        """Device of every input, and ends of all batches, module after module."""
         where = np.zeros((self.instance.operators, self.instance.batch), dtype=np.int64)
         end = np.full((self.instance.operators, len(self.instance.devices)), -1.0)
         now = 0.0
@@ -197,8 +187,6 @@ class Split:
             answer = self.answers[part.key]
             assert answer.solution is not None
             rows, stops = inputs_of(lower(part.problem), answer.solution)
-            if part.entering:
-                rows = rows[:, _matched(rows[: part.entering], where[part.operators[: part.entering]])]
             inner = part.operators[part.entering :]
             where[inner] = rows[part.entering :]
             end[inner] = np.where(stops[part.entering :] >= 0, now + stops[part.entering :], -1.0)
@@ -229,17 +217,6 @@ def _quick_bound(part: ModuleProblem) -> float:
 
 def _by_name(name: str, problem: Placement, run: Run) -> Outcome:
     return go_on_with(problem, name, run)
-
-
-def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
-    """An order of the inputs in which ``rows`` match ``wanted`` as closely as possible."""
-    chosen = np.empty(wanted.shape[1], dtype=np.int64)
-    free = list(range(rows.shape[1]))
-    for column in range(wanted.shape[1]):
-        best = max(free, key=lambda other: int((rows[:, other] == wanted[:, column]).sum()))
-        free.remove(best)
-        chosen[column] = best
-    return chosen
 
 
 def split(work: Split) -> None:
