@@ -22,7 +22,7 @@ from opweave.solvers.batched_mapping.arrays import (
     overfull,
     play,
 )
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 DRAWS = 6
 """Random numbers drawn for each move."""
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
     now: FloatArray
 
 
-@inlined
+@helper
 def _new_walk(operators: int, devices: int) -> Walk:
     ends = np.full(operators * devices, -1.0)
     return Walk(
@@ -71,7 +71,7 @@ def _new_walk(operators: int, devices: int) -> Walk:
     )
 
 
-@inlined
+@helper
 def _judge_from(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
@@ -83,7 +83,7 @@ def _judge_from(
     return float(max(value, walk.most[first]))
 
 
-@inlined
+@helper
 def _keep(strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices = len(walk.now)
@@ -99,14 +99,14 @@ def _keep(strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, firs
             walk.most[p + 1] = max(walk.most[p], ends + tail[i, u])
 
 
-@inlined
+@helper
 def _undo(order: IntArray, walk: Walk, first: int) -> None:
     """Give up the judged plan; the order is the current plan's again."""
     for p in range(first, len(order)):
         walk.ends[order[p]] = walk.kept[order[p]]
 
 
-@inlined
+@helper
 def _first_of(position: IntArray, i: int, devices: int) -> int:
     """The first position of a node of operator i."""
     first = position[i * devices]
@@ -115,14 +115,14 @@ def _first_of(position: IntArray, i: int, devices: int) -> int:
     return int(first)
 
 
-@inlined
+@helper
 def _shift(strings: Strings, position: IntArray, i: int, draw: FloatArray, devices: int) -> tuple[int, int]:
     """The position of a batch of operator i, and where it goes."""
     at = position[i * devices + strings.where[i, int(draw[2] * strings.where.shape[1])]]
     return at, max(0, min(len(position) - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
 
 
-@inlined
+@helper
 def _slide(order: IntArray, at: int, to: int) -> None:
     node = order[at]
     step = 1 if to > at else -1
@@ -133,14 +133,14 @@ def _slide(order: IntArray, at: int, to: int) -> None:
     order[to] = node
 
 
-@inlined
+@helper
 def _number(order: IntArray, position: IntArray, first: int, end: int) -> None:
     """Write the positions of the nodes at ``first`` to ``end - 1``."""
     for p in range(first, end):
         position[order[p]] = p
 
 
-@inlined
+@helper
 def _alike(one: IntArray, other: IntArray) -> bool:
     same = True
     for g in range(len(one)):
@@ -148,13 +148,13 @@ def _alike(one: IntArray, other: IntArray) -> bool:
     return same
 
 
-@inlined
+@helper
 def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
     for g in range(len(string)):
         move_granule(arrays, strings, i, g, string[g])
 
 
-@inlined
+@helper
 def _new_string(
     arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
 ) -> None:
@@ -184,7 +184,7 @@ def _new_string(
             string[:] = candidates[int(draw[3] * len(candidates))]
 
 
-@kernel
+@loop
 def anneal(
     arrays: BatchArrays,
     where: IntMatrix,
@@ -193,7 +193,6 @@ def anneal(
     candidates: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     best_where: IntMatrix,
     best_order: IntArray,
 ) -> tuple[float, float]:
@@ -201,7 +200,7 @@ def anneal(
 
     ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. ``tail`` has the
     least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best
-    plan and of the last. Stops when ``halt`` is raised.
+    plan and of the last.
     """
     strings = new_strings(arrays, where)
     operators, devices = arrays.seconds.shape[:2]
@@ -215,8 +214,6 @@ def anneal(
     _number(order, position, 0, len(order))
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
-        if halt[0] != 0:
-            break
         draw = draws[m]
         i = int(draw[0] * operators)
         kind = 0

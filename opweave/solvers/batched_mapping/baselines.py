@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
-from opweave.formulations.expressions import NARROWED
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
@@ -26,8 +25,7 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.narrowing.runs import by_every_way
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
@@ -103,8 +101,7 @@ def inserted(instance: BatchedInstance, arrays: BatchArrays, rule: ListRule, str
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
     order = order_by(instance, rule.rank(instance))
-    work = 8 * len(strings) * instance.granules * (operators + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, order, strings, rule.alone, rule.gaps, where, end)
+    stuck = insert_all(arrays, order, strings, rule.alone, rule.gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
@@ -171,7 +168,7 @@ def _possible(instance: BatchedInstance, arrays: BatchArrays, where: IntArray, r
     return plan
 
 
-@kernel
+@loop
 def insert_all(
     arrays: BatchArrays,
     order: IntArray,
@@ -237,7 +234,7 @@ def insert_all(
     return -1
 
 
-@inlined
+@helper
 def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool:
     """Whether the counts are batches that can run and that fit into memory."""
     for u in range(len(count)):
@@ -253,7 +250,7 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool
     return True
 
 
-@inlined
+@helper
 def _arrivals(
     arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
 ) -> None:
@@ -327,8 +324,8 @@ for _name, _about in ABOUT.items():
     register_rule(
         BatchedMapping,
         _name,
-        by_every_way(SUPPORTS)(partial(carry_out, _name)),
+        partial(carry_out, _name),
         _about,
-        supports=(*SUPPORTS, NARROWED),
+        supports=SUPPORTS,
         baseline=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opweave.formulations.batched_mapping import cp, diviml, milp  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
+from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.arrays import arrays_of
@@ -13,10 +13,8 @@ from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.narrowing.narrower import or_narrower
 
 
-@or_narrower(SUPPORTS)
 def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     """The best of the list schedules that obeys the whole problem; None when none does."""
     try:

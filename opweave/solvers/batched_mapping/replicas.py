@@ -7,48 +7,46 @@ and links.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
-from opweave.formulations.expressions import NARROWED
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.candidates import groups_of, servers_of
+from opweave.solvers.batched_mapping.candidates import servers_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of
-from opweave.solvers.batched_mapping.search import BatchSearch, begin, new_search
-from opweave.solvers.narrowing.runs import by_every_way
-from opweave.solvers.rules import NoPlanError, register_rule
-from opweave.solvers.run import Run
+from opweave.solvers.batched_mapping.search import BatchSearch, search_of
+from opweave.solvers.registry import named_solver
+from opweave.solvers.run import Outcome, Run
 
 SHARE = 0.2
-"""Share of the time left for an annealing round on the single server."""
+"""Share of the time left for annealing on the single server."""
 
 
-def replicated(search: BatchSearch, problem: BatchedMapping) -> Iterator[BatchPlan]:
+@named_solver(
+    BatchedMapping,
+    "replicated",
+    "one server's plan for an equal share of the batch, on every server",
+    supports=SUPPORTS,
+)
+def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
     """Plan one server for its share of the batch, and run that plan on every server, before and after annealing."""
-    instance, servers = search.instance, servers_of(problem)
+    search, servers = search_of(problem, run), servers_of(problem)
+    instance = search.instance
+    share = -(-instance.granules // max(1, len(servers)))
     if len(servers) < 2 or not _alike(instance, servers) or len(instance.waits.items):
-        return
-    share = -(-instance.granules // len(servers))
+        return Outcome(run.termination(), reason="the cluster does not consist of equal servers")
     one = _on_server(instance, servers[0], share)
-    if not np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
-        return
-    left = search.run.remaining()
-    inner = Run(
-        time_limit=None if left is None else SHARE * left,
-        seed=search.run.seed,
-        callback=lambda _: search.run.should_stop(),
-    )
-    single = new_search(one, inner, groups=[])
-    begin(single)
-    if single.best is not None:
-        yield _spread(search, single.best, servers)
-        for _ in single.anneal_round(0):
-            if inner.should_stop():
-                break
-        yield _spread(search, single.best, servers)
+    if np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
+        with run.share(SHARE):
+            single = BatchSearch(one, run.child(), groups=[])
+            single.list_schedules()
+            if single.best is not None:
+                search.consider(_spread(search, single.best, servers))
+                single.anneal_round(0)
+                search.consider(_spread(search, single.best, servers))
+    reason = None if search.best is not None else "one server has no plan"
+    return Outcome(run.termination(), reason=reason)
 
 
 def _alike(instance: BatchedInstance, servers: list[list[int]]) -> bool:
@@ -86,22 +84,3 @@ def _spread(search: BatchSearch, plan: BatchPlan, servers: list[list[int]]) -> B
     for devices in servers:
         end[:, devices] = plan.end
     return plan_of(search.arrays, where, order_by_start(search.instance, where, end))
-
-
-@by_every_way(SUPPORTS)
-def carry_out(problem: BatchedMapping, run: Run) -> None:
-    """Report the plans of one server on every server."""
-    search = new_search(lower_unless_short(problem), run, groups_of(problem))
-    for plan in replicated(search, problem):
-        search.consider(plan)
-    if search.best is None:
-        raise NoPlanError("the cluster does not consist of equal servers, or one has no plan")
-
-
-register_rule(
-    BatchedMapping,
-    "replicated",
-    carry_out,
-    "one server's plan for an equal share of the batch, on every server",
-    supports=(*SUPPORTS, NARROWED),
-)

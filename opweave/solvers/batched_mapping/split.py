@@ -22,12 +22,10 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
-from opweave.formulations.expressions import NARROWED
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.batched_mapping.bounds.lbound import lbound
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
@@ -41,10 +39,10 @@ from opweave.solvers.batched_mapping.modules import (
     reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
-from opweave.solvers.batched_mapping.search import BatchSearch, ended, search_from, started
-from opweave.solvers.batched_mapping.unsplit import never_splits, solve_unsplit
-from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.registry import Feature, go_on_with, named_solver
+from opweave.solvers.batched_mapping.search import ended, search_of, solve_lists
+from opweave.solvers.batched_mapping.unsplit import solve_unsplit
+from opweave.solvers.placement.decompose import solve_decompose
+from opweave.solvers.registry import find_solver, named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 
@@ -53,9 +51,6 @@ MOST_STATES = 9
 
 EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
 """Most seconds for one module: for solvers that end on their own, and for local search, which does not."""
-
-SMALL_MODULE = 20
-"""Most operators of a module of an unsplit batch for branch and bound; larger ones are solved by intervals."""
 
 CHANNELS = "channels"
 MODULE_SOLVER = "module_solver"
@@ -74,18 +69,15 @@ class Answer:
     bound: float
 
 
-def solve_part(problem: BatchedMapping, solver: str | None, seconds: float, run: Run) -> Answer:
-    """Solve a part by a solver of batched mapping; None: by placement's exact search, as the batch is not split."""
-    inner = Run(time_limit=seconds, seed=run.seed, callback=lambda _: run.should_stop())
+def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
+    """Solve a part by a solver of batched mapping; '': by placement's exact decomposition, as the batch is not split."""
+    inner = run.child(seconds=seconds)
+    solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
     try:
-        if solver is None:
-            name = "search" if len(problem.graph.operators) <= SMALL_MODULE else "intervals"
-            outcome = solve_unsplit(problem, inner, partial(_by_name, name))
-        else:
-            outcome = go_on_with(problem, solver, inner)
+        outcome = solve(problem, inner)
     except ContradictionError:
         return Answer(None, np.inf, np.inf)
-    if outcome.infeasible:
+    if outcome is not None and outcome.infeasible:
         return Answer(None, np.inf, np.inf)
     plan = inner.best if isinstance(inner.best, BatchedSchedule) else None
     return Answer(plan, np.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
@@ -97,14 +89,13 @@ class Split:
     Parameters
     ----------
     solver, seconds
-        As in :func:`solve_part`; None for the solver that suits, and for its time.
+        As in :func:`solve_part`; '' and 0 choose.
     """
 
-    def __init__(self, search: BatchSearch, problem: BatchedMapping, channels: int, solver: str | None = None,
-                 seconds: float | None = None) -> None:  # fmt: skip
-        self.search, self.problem, self.instance = search, problem, search.instance
+    def __init__(self, problem: BatchedMapping, run: Run, channels: int, solver: str, seconds: float) -> None:
+        self.problem, self.run, self.instance = problem, run, lower_unless_short(problem)
         self.modules = modules_of(self.instance, channels)
-        self.solver = solver if solver or never_splits(self.instance) else "local"
+        self.solver = solver or ("" if self.instance.granules == 1 else "local")
         self.seconds = seconds or (SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS)
         self.states: list[list[Devices | None]] = [[None], *(self._choices(m) for m in self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
@@ -125,12 +116,12 @@ class Split:
             spreads = list(product(enumerate(self.states[t]), enumerate(self.states[t + 1])))
             free = 0.0
             for (a, before), (q, after) in spreads:
-                if self.search.run.should_stop() or entering != (0 if before is None else len(before)):
+                if self.run.should_stop() or entering != (0 if before is None else len(before)):
                     continue  # some channels come from a cut before the last
                 part = self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
                 if not free and self.separates() and len(spreads) > 1:
                     open_ends = part.problem.model_copy(update={"constraints": ()})
-                    free = solve_part(open_ends, self.solver, self.seconds, self.search.run).bound
+                    free = solve_part(open_ends, self.solver, self.seconds, self.run).bound
                 self.lower_bounds[part.key] = max(free, _quick_bound(part))
 
     def solve(self) -> None:
@@ -139,18 +130,17 @@ class Split:
         An unsolved part counts with its lower bound. So a path that is still shortest when all its parts are solved is
         the shortest of all.
         """
-        run = self.search.run
-        while not run.should_stop():
+        while not self.run.should_stop():
             _, ends = self.join("hope")
             way = [self.parts.get((t, a, q)) for t, (a, q) in enumerate(pairwise(ends))]
             todo = {part.key: part for part in way if part is not None and part.key not in self.answers}
             if not todo:
                 return
-            run.enter(f"{len(todo)} problems of {len(self.modules)} modules")
+            self.run.enter(f"{len(todo)} problems of {len(self.modules)} modules")
             for key, part in todo.items():
-                if run.should_stop():
+                if self.run.should_stop():
                     return
-                self.answers[key] = solve_part(part.problem, self.solver, self.seconds, run)
+                self.answers[key] = solve_part(part.problem, self.solver, self.seconds, self.run)
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
         """The shortest path through all modules, by objectives or by bounds: its length and its choices."""
@@ -196,7 +186,7 @@ class Split:
     def separates(self) -> bool:
         """Whether every cut is passed only by its one channel, so that joined bounds are a bound of the whole."""
         instance = self.instance
-        if not never_splits(instance) or len(instance.waits.items) or self.problem.constraints:
+        if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
         before, after = dependents(reversed_in_time(instance)), dependents(instance)
         return all(
@@ -215,50 +205,37 @@ def _quick_bound(part: ModuleProblem) -> float:
         return np.inf
 
 
-def _by_name(name: str, problem: Placement, run: Run) -> Outcome:
-    return go_on_with(problem, name, run)
-
-
-def split(work: Split) -> None:
-    """Solve the modules; join and report their plans, and their bounds if these are bounds of the whole."""
-    search = work.search
-    work.write()
-    work.solve()
-    length, ends = work.join("objective")
-    if work.separates():
-        Best(search.run).report(work.join("bound")[0], "split")
-    if np.isfinite(length):
-        where, end = work.plan(ends)
-        granule = search.instance.granule
-        if (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():  # granules stay whole
-            strings = np.ascontiguousarray(where[:, ::granule])
-            search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
-
-
 @named_solver(
     BatchedMapping,
     "split",
     "MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
     proves="bound",
-    features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
     options={
         CHANNELS: "most operators whose results cross a cut between two modules",
         MODULE_SOLVER: "solver of each module, such as 'highs'; '' chooses",
         MODULE_SECONDS: "most seconds for one module",
     },
 )
-@by_best_way(SUPPORTS, "heft")
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
-    """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
-    search = started(problem, run)
-    if search is None:
-        return ended(run)
+    """Solve the modules; join their plans, and their bounds if these are bounds of the whole; options as above."""
+    if run.best is None:
+        solve_lists(problem, run)
     channels, solver, seconds = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, ""), run.option(MODULE_SECONDS, 0.0)
     assert isinstance(channels, int) and isinstance(solver, str) and isinstance(seconds, float)
-    work = Split(search, problem, max(1, channels), solver or None, seconds or None)
-    split(work)
-    if not run.closed():
-        Best(run).report(lbound(search.instance, work.modules, run.should_stop), "LBound")
-        search_from(search, rounds=1)
+    work, search, best = Split(problem, run, max(1, channels), solver, seconds), search_of(problem, run), Best(run)
+    work.write()
+    work.solve()
+    length, ends = work.join("objective")
+    if work.separates():
+        best.report(work.join("bound")[0], "split")
+    if np.isfinite(length):
+        where, end = work.plan(ends)
+        granule = search.instance.granule
+        if (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():  # granules stay whole
+            strings = np.ascontiguousarray(where[:, ::granule])
+            search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
+    if not run.should_stop():
+        best.report(lbound(search.instance, work.modules, run.should_stop), "LBound")
+        search.anneal_round(0)
     return ended(run)

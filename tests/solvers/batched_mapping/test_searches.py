@@ -59,8 +59,13 @@ def test_annealing_knows_the_length_of_its_plans(problem, seed):
 
     def annealed(where, order, draws, heat):
         best = where.copy(), order.copy()
+<<<<<<< HEAD
         fixed = search.arrays, where, order, search.tail, search.strings
         return best, anneal.plain(*fixed, draws, heat, never(), *best)
+=======
+        fixed = search.arrays, where, order, search.tail, SEARCH_MOVES, search.strings
+        return best, anneal.py_func(*fixed, draws, heat, never(), *best)
+>>>>>>> main
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))

@@ -22,11 +22,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import Module, dependents, modules_of, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
-from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.rounding import SUMMATION, Best
+from opweave.solvers.run import Run
 
 LONGEST = 100.0
 """Upper limit of all times, as a multiple of the known bound; the program proves no more than this."""
@@ -75,6 +78,15 @@ def mean_passage(
     program.write(windows_of(instance, [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]))
     value = proved_minimum(program.linear(), time_limit)
     return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
+
+
+def prove_mean_passage(problem: BatchedMapping, run: Run) -> None:
+    """The area bound at once, then mean passage."""
+    instance, best = lower(problem), Best(run)
+    best.report(area(instance.seconds, instance.granules), "area")
+    run.enter("mean passage")
+    ceiling = np.inf if run.objective is None else float(run.objective)
+    best.report(mean_passage(instance, best.value, run.remaining(), ceiling), "mean passage")
 
 
 def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:

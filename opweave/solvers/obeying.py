@@ -1,0 +1,5 @@
+"""TODO"""
+
+
+def solve_obeying(*a):
+    raise NotImplementedError
