@@ -70,7 +70,7 @@ class Answer:
 
 
 def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
-    """Solve a part by a solver of batched mapping; '': by placement's exact decomposition, as the batch is not split."""
+    """Solve a part by a solver of batched mapping; '': by placement's decomposition, as the batch is not split."""
     inner = run.child(seconds=seconds)
     solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
     try:

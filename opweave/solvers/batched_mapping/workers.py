@@ -18,7 +18,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 
 
-def workers(problem: BatchedMapping, run: Run) -> list[Worker]:
+def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:
     """List schedules first. A batch that cannot be split is a placement; else bounds, local search and CP-SAT."""
     lists = Steps("lists", solve_lists, problem)
     if lower_unless_short(problem).granules == 1:

@@ -19,9 +19,9 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
-from opweave.solvers.batched_mapping.search import begin, new_search
+from opweave.solvers.batched_mapping.search import search_of
 from opweave.solvers.batched_mapping.split import Split, solve_part
-from opweave.solvers.run import Run, never
+from opweave.solvers.run import Run
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
 
 NO_DRAWS = (np.zeros((0, DRAWS)), np.zeros(0))
@@ -50,22 +50,17 @@ def test_decoding_a_plan_in_its_own_order_is_no_later(planned):
 def test_annealing_knows_the_length_of_its_plans(problem, seed):
     """Moves decode only what they change; plans that are decoded from the beginning are equally long."""
     try:
-        search = new_search(lower(problem), Run(), groups_of(problem))
+        search = search_of(problem, Run())
     except Exception:
         return
-    begin(search)
+    search.list_schedules()
     if search.best is None:
         return
 
     def annealed(where, order, draws, heat):
         best = where.copy(), order.copy()
-<<<<<<< HEAD
         fixed = search.arrays, where, order, search.tail, search.strings
-        return best, anneal.plain(*fixed, draws, heat, never(), *best)
-=======
-        fixed = search.arrays, where, order, search.tail, SEARCH_MOVES, search.strings
-        return best, anneal.py_func(*fixed, draws, heat, never(), *best)
->>>>>>> main
+        return best, anneal.py_func(*fixed, draws, heat, *best)
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))
@@ -205,9 +200,7 @@ def test_constraint_programming_solves_the_modules():
 
 def test_modules_with_open_ends_bound_every_part():
     problem = stacked(SMALL)
-    search = new_search(lower(problem), Run(), groups_of(problem))
-    begin(search)
-    work = Split(search, problem, 1)
+    work = Split(problem, Run(), 1, "", 0.0)
     work.write()
     bound, _ = work.join("bound")
     work.solve()
@@ -280,9 +273,7 @@ def test_modules_keep_to_the_side_constraints():
     costs = ow.Costs.from_table({name: {"slow": {1: 3.0, 2: 4.0}, "fast": {1: 1.0, 2: 1.5}} for name in names})
     rules = [*(ow.Forbid(op=name, device="fast") for name in names[1:]), ow.Pin(op="o0", device="slow")]
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2, constraints=rules)
-    search = new_search(lower(problem), Run(), groups_of(problem))
-    begin(search)
-    work = Split(search, problem, 1, "highs", 10.0)
+    work = Split(problem, Run(), 1, "highs", 10.0)
     work.write()
     work.solve()
     length, ends = work.join("objective")

@@ -83,7 +83,7 @@ def _one_way(
             shared = _least_largest(np.asarray([bounds(behind(t) & rest) for t in channels]))
             for n in range(1, len(values)):
                 values[n] = max(values[n], *(own[b] + shared[n - b + 1] for b in range(1, n + 1)))
-        return values
+        return np.asarray(values)
 
     return float(bounds(np.ones(instance.operators, dtype=bool))[-1])
 
