@@ -30,7 +30,6 @@ PLANLESS = {
     "bound": "proves a bound only",
     "units": "needs equal modules",
     "best_device": "the whole batch does not fit",
-    "met_whole": "the whole batch does not fit",
     "replicated": "the whole batch does not fit",
     "layers": "the operators do not run one after the other",
     **dict.fromkeys(
@@ -47,7 +46,7 @@ BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
 REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
+ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
@@ -87,7 +86,7 @@ SUBJECTS = {
             "batched_mapping",
             batched_mappings(3, 2, 3, precedes=True),
             lambda problem: best_batched_mapping(problem)[0],
-            ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole"),
+            ("best_device", "data_parallel", "met", "greedy", "heft"),
         ),
         Subject(
             "pipeline",
