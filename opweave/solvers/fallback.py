@@ -25,7 +25,6 @@ BASELINES = {
     "batched_mapping": ("best_device", "met_whole", "met"),
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
-    "ordered_layout": ("as_listed",),
     "serving_flow": ("petals", "swarm"),
     "memory_layout": ("size_classes", "best_fit", "onnxruntime", "tflm", "by_size"),
 }
@@ -35,7 +34,7 @@ BASELINES = {
 PLAN_PER_OPERATOR = 16e-6
 """Approximate seconds of a core in which a baseline has a plan and the referee has judged it, for each operator."""
 
-LATER_THAN_BASELINES = {"batched_mapping", "pipeline", "slicing", "memory_layout", "ordered_layout"}
+LATER_THAN_BASELINES = {"batched_mapping", "pipeline", "slicing", "memory_layout"}
 """Kinds of problems whose searches take longer until they have a plan. Other searches begin with a plan as quickly."""
 
 MOST_FIRST, LEAST_FIRST = 0.6, 0.5

@@ -155,13 +155,9 @@ _KINDS = (
     "pipeline",
     "slicing",
     "memory_layout",
-    "ordered_layout",
     "serving_flow",
 )
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
-
-_HOMES = {"ordered_layout": "memory_layout"}
-"""Folders of the solvers of problems that have none of their own."""
 
 
 def register(solver: Solver) -> Solver:
@@ -271,7 +267,7 @@ def load_own(kind: str | None, *modules: str) -> None:
     for each in _KINDS:
         for module in modules or ("default", "registered"):
             if kind in (None, each):
-                importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.{module}")
+                importlib.import_module(f"opweave.solvers.{each}.{module}")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:

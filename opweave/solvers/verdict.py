@@ -35,7 +35,6 @@ SECONDS_PER_OPERATOR = {
     "pipeline": 6e-6,
     "slicing": 6e-6,
     "memory_layout": 8e-6,
-    "ordered_layout": 14e-6,
     "serving_flow": 150e-6,
 }
 """Approximate seconds that a referee takes for each operator, or storage, on a core of 2024."""
