@@ -16,7 +16,7 @@ def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: i
     operators, devices = strings.number.shape
     end = np.empty((operators, devices))
     free = np.empty(devices)
-    tail = np.zeros(arrays.seconds.shape)
+    tail = np.zeros((operators, devices))
     total = 0.0
     for step in range(times):
         i, g = step % operators, step % where.shape[1]

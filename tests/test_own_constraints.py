@@ -69,7 +69,7 @@ FEW = {"population": 16, "generations": 10}
 SHORT = dict.fromkeys(("pymoo", "genetic", "nsga2"), FEW)
 """Options of solvers that would otherwise run for long."""
 
-IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
+IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
 
 
 def nothing_is_wrong(self, problem, solution):

@@ -8,20 +8,14 @@ import signal
 
 import numpy as np
 import pytest
+from opweave.solvers.allowance import WATCH
 
 import opweave as ow
-from opweave.formulations.batched_mapping.instance import lower as lower_batched
 from opweave.formulations.memory_ordering.instance import lower as lower_ordering
 from opweave.formulations.pipeline.instance import lower as lower_pipeline
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
-from opweave.solvers.allowance import WATCH
-from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
-from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
-from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
-from opweave.solvers.batched_mapping.bounds.one_input import least_span
-from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.memory_ordering.arrays import FORWARD, peak
 from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
 from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live, unavoidable
@@ -45,7 +39,6 @@ from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
-from tests.problems.batched_mapping.test_spec import two
 from tests.problems.pipeline.test_spec import four
 from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem, small_problem
@@ -93,30 +86,6 @@ def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     )
     assert best == current < math.inf
     assert (kept == device).all()
-
-
-def test_halted_searches_over_strings_keep_the_plan_that_they_were_given() -> None:
-    problem = two()
-    search = new_search(problem, lower_batched(problem), Run())
-    begin(search)
-    assert search.best is not None
-    where, order = search.best.where.copy(), search.best.order.copy()
-    best_where, best_order = where.copy(), order.copy()
-    draws, heat = np.full((1_000, BATCHED_DRAWS), 0.3), np.full(1_000, 1e9)
-    best, _ = anneal_batched.py_func(
-        search.arrays, where.copy(), order.copy(), search.tail, SEARCH_MOVES, search.strings, draws, heat,
-        raised(), best_where, best_order,
-    )  # fmt: skip
-    assert (best_where == where).all()
-    assert (best_order == order).all()
-    flips = np.zeros((1_000, 1, 2))
-    assert climb.py_func(search.arrays, where.copy(), order, search.tail, flips, raised(), best_where) == best
-    assert (best_where == where).all()
-
-
-def test_a_halted_search_of_a_set_leaves_the_simple_bound() -> None:
-    problem = two().model_copy(update={"batch": 1})  # a larger one cannot stay whole: no device takes three inputs
-    assert 0.0 < least_span(problem, MANY, Run(time_limit=0.0)) <= least_span(problem, MANY, Run())
 
 
 def test_halted_state_search_and_flows_prove_nothing_false() -> None:

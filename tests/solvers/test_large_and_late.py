@@ -16,7 +16,6 @@ from opweave.formulations.formulation import Formulation, find_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.memory_ordering.spec import given_order
 from opweave.solvers import fallback, registry
 from opweave.solvers.approved import left_to_ask, note_approval
 from opweave.solvers.engines import engine as engine_module
@@ -317,18 +316,10 @@ def test_everything_on_one_device_is_timed_as_by_the_loops(memory: int | None) -
             assert result.reason is None  # the referee agrees with what the baseline claims
 
 
-def test_the_first_plan_of_an_ordered_layout_wastes_little() -> None:
-    problem = PROBLEMS["ordered_layout"]("1000")
-    peak = problem.ordering.evaluate(given_order(problem.ordering)).objective
-    result = ow.solve(problem, solver="as_listed", time_limit=1e-6)
-    assert peak <= result.objective <= 1.3 * peak
-
-
 @pytest.mark.parametrize(
     ("kind", "case", "engine"),
     [
         ("batched", "2000", "highs"),
-        ("ordered_layout", "220", "highs"),
         ("ordering", "14000", "highs"),
         ("totals", "14000", "highs"),
         ("placement", "14000", "highs"),

@@ -219,8 +219,8 @@ def play(
         ends = ready + arrays.seconds[i, u, c]
         end[i, u] = ends
         free[u] = ends
-        if ends + tail[i, u, c] > value:
-            value = ends + tail[i, u, c]
+        if ends + tail[i, u] > value:
+            value = ends + tail[i, u]
             if value > threshold:
                 return float(value)
     return float(value)
@@ -237,7 +237,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
     if overfull(arrays, strings):
         return np.inf
     end[:] = -1.0
-    return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(arrays.seconds.shape), np.inf)
+    return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(end.shape), np.inf)
 
 
 def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:

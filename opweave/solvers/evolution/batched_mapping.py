@@ -168,7 +168,7 @@ def judge_strings(
 ) -> None:
     """Make batches of every row's strings; fill its order, ends, makespan (inf if it cannot run), bytes by device."""
     operators, devices = arrays.seconds.shape[:2]
-    tail = np.zeros(arrays.seconds.shape)
+    tail = np.zeros((operators, devices))
     for p in range(len(where)):
         make_batches(arrays, where[p])
         strings = new_strings(arrays, where[p])

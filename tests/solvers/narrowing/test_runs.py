@@ -50,7 +50,7 @@ PLACEMENT = Subject(
 BATCHED = Subject(
     batched_with_rules,
     lambda problem: best_batched_mapping(problem)[0],
-    ("met", "met_whole", "greedy", "heft", "heft_whole", "best_device", "data_parallel"),
+    ("met", "greedy", "heft", "best_device", "data_parallel"),
 )
 SLICING = Subject(
     slicing_with_rules, best_whole_slicing, ("one_device", "uniform", "proportional", "all_channels", "by_memory")

@@ -5,8 +5,7 @@ inputs, and run[i] that batch's seconds, averaged likewise. So run[i] is the sum
 y[i,u,c], where y = 1 if u runs a batch of c of the G granules. The following holds for every single input, hence on
 average:
 
-* start[j] >= start[i] + run[i] + move[e] along every edge e = (i, j), where move[e] averages f D(f)/L over device
-  pairs, with f of the L inputs moving between the pair and D their delay; f D(f) is convex in f;
+* start[j] >= start[i] + run[i] along every edge (i, j); transfers, which would add less than 1 %, are left out;
 * between the end of a and the start of z, every device u runs this input's batches of all operators between a and z,
   one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above. The same holds from the
   beginning to z, and from the end of a to the end of the plan;
@@ -23,25 +22,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
-from opweave.solvers.batched_mapping.modules import Module, dependents, reversed_in_time
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.modules import Module, dependents, modules_of, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
-from opweave.solvers.rounding import SUMMATION
+from opweave.solvers.rounding import SUMMATION, Best
+from opweave.solvers.run import Run
 
 LONGEST = 100.0
 """Upper limit of all times, as a multiple of the known bound; the program proves no more than this."""
 
 MOST_COLUMNS = 40_000
-"""Size above which transfers are left out. If the program without them is still larger, there is no bound: it would
-take minutes."""
+"""Size above which there is no bound: it would take minutes."""
 
 MOST_OPERATORS = 4_000
 MOST_ENTRIES = 600_000
 """Most coefficients of windows."""
 
-CHORDS = 5
-"""Most chords of the delays of every flow, in addition to that of a single input."""
+CHANNELS = 4
+"""Most channels of the cuts at which windows begin and end."""
 
 FULL = 100.0
 """Units of memory per device, which keeps coefficients moderate."""
@@ -51,18 +52,12 @@ Window = tuple[int | None, int | None]
 
 
 def mean_passage(
-    instance: BatchedInstance,
-    cuts: list[list[Module]],
-    lower_bound: float,
-    time_limit: float | None,
-    ceiling: float = np.inf,
+    instance: BatchedInstance, lower_bound: float, time_limit: float | None, ceiling: float = np.inf
 ) -> float:
     """A lower bound in seconds; 0 when the program is too large or is not solved in time.
 
     Parameters
     ----------
-    cuts
-        Ways to cut the model; windows begin and end at operators with an edge across a cut.
     lower_bound
         A lower bound; above 0 it is the unit of time of the program.
     time_limit
@@ -80,9 +75,18 @@ def mean_passage(
     program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
     if program.columns > MOST_COLUMNS:
         return 0.0
-    program.write(windows_of(instance, cuts))
+    program.write(windows_of(instance, [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]))
     value = proved_minimum(program.linear(), time_limit)
     return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
+
+
+def prove_mean_passage(problem: BatchedMapping, run: Run) -> None:
+    """The area bound at once, then mean passage."""
+    instance, best = lower(problem), Best(run)
+    best.report(area(instance.seconds, instance.granules), "area")
+    run.enter("mean passage")
+    ceiling = np.inf if run.objective is None else float(run.objective)
+    best.report(mean_passage(instance, best.value, run.remaining(), ceiling), "mean passage")
 
 
 def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
@@ -101,7 +105,7 @@ def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Wind
 
 
 class _Passage:
-    """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units."""
+    """Columns y[i,u,c], start[i], held[p,u] and the length; times in units."""
 
     def __init__(self, instance: BatchedInstance, unit: float, most_seconds: float) -> None:
         self.instance, self.unit = instance, unit
@@ -111,23 +115,15 @@ class _Passage:
         self.granules = np.arange(1, most + 1, dtype=np.float64)
         self.mean = self.seconds * (self.granules / most)
         self.y = np.arange(count * devices * most).reshape(count, devices, most)
-        edges = len(instance.source) if self.y.size + 2 * len(instance.source) * devices**2 <= MOST_COLUMNS else 0
         top = self.y.size
-        self.flow = top + np.arange(edges * devices**2).reshape(edges, devices, devices)
-        self.move = self.flow + self.flow.size
-        top += 2 * self.flow.size
         self.start = top + np.arange(count)
         top += count
         parameters = len(instance.parameter_bytes) if instance.limited else 0
         self.held = top + np.arange(parameters * devices).reshape(parameters, devices)
         self.length = np.asarray([top + self.held.size])
         self.columns = int(self.length[0]) + 1
-        linked = np.isfinite(instance.latency) & (instance.latency <= most_seconds)
-        self.latency = np.where(linked, instance.latency, 0.0) / unit
-        self.per_byte = np.where(linked, instance.seconds_per_byte, 0.0) / unit
         self.upper = np.full(self.columns, LONGEST)
         self.upper[self.y] = usable
-        self.upper[self.flow] = np.where(linked, float(instance.batch), 0.0)
         self.upper[self.held] = 1.0
         self.equal, self.most = SparseRows(), SparseRows()
 
@@ -139,8 +135,6 @@ class _Passage:
         """All rows."""
         self._cuts()
         self._paths()
-        if self.flow.size:
-            self._transfers()
         for window, inside in self._inside(windows):
             self._window(*window, inside)
         if self.instance.limited:
@@ -164,7 +158,7 @@ class _Passage:
         self.most.put(rows[:, None, None], self.y[operators], self.mean[operators])
 
     def _paths(self) -> None:
-        """Starts follow ends and transfers, and the precedences of side constraints."""
+        """Starts follow ends, and the precedences of side constraints."""
         instance = self.instance
         every = np.arange(instance.operators)
         last = self.most.open(np.zeros(len(every)))
@@ -173,31 +167,9 @@ class _Passage:
         after = self.most.open(np.zeros(len(instance.source)))
         self._end(after, instance.source)
         self.most.put(after, self.start[instance.target], -1.0)
-        if self.flow.size:
-            self.most.put(after[:, None, None], self.move, 1.0)
         waiting = self.most.open(np.zeros(len(instance.waits.items)))
         self._end(waiting, instance.waits.items)
         self.most.put(waiting, self.start[instance.waits.heads()], -1.0)
-
-    def _transfers(self) -> None:
-        """Flows agree with the batches at both ends; chords of f D(f)/L between neighbouring whole f."""
-        instance, devices, inputs = self.instance, self.y.shape[1], float(self.instance.batch)
-        for ends, axis in ((instance.source, 2), (instance.target, 1)):
-            rows = self.equal.open(np.zeros(len(ends) * devices))
-            self.equal.put(np.expand_dims(rows.reshape(-1, devices), axis), self.flow, 1.0)
-            self.equal.put(rows.reshape(-1, devices, 1), self.y[ends], -self.granules * instance.granule)
-        apart = ~np.eye(devices, dtype=bool)
-        flow, move = self.flow[:, apart], self.move[:, apart]
-        latency = np.broadcast_to(self.latency[apart], flow.shape)
-        slope = instance.size[:, None] * self.per_byte[apart]
-        spread = self.granules[np.unique(np.linspace(0, len(self.granules) - 1, CHORDS).astype(np.int64))]
-        for f in np.unique([1.0, *spread * instance.granule]):
-            # f D(f) at f - 1 and at f; D does not depend on f if each input moves separately
-            low = (f - 1.0) * (latency + slope * (f - 1.0 if instance.grows else 1.0))
-            rise = f * (latency + slope * (f if instance.grows else 1.0)) - low
-            chord = self.most.open(((f - 1.0) * rise - low).ravel() / inputs).reshape(flow.shape)
-            self.most.put(chord, flow, rise / inputs)
-            self.most.put(chord, move, -1.0)
 
     def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
         """Windows with at least two operators between their ends, up to the maximum size of the program."""

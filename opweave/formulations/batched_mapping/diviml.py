@@ -1,4 +1,4 @@
-"""Batched mapping as the paper prints it, equation by equation; :mod:`.milp` corrects it and is solved faster.
+"""DiviML's program as the paper prints it, equation by equation; :mod:`.milp` corrects it and is solved faster.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
 Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As printed,
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.milp import UNITS
 from opweave.formulations.batched_mapping.program import BatchedProgram, serial_length
 from opweave.formulations.batched_mapping.retime import retimed
-from opweave.formulations.formulation import BuildContext, register_formulation
+from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors
@@ -29,27 +30,23 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-UNITS = 1000.0
-"""The longest schedule of interest in the model's units of time, chosen for the absolute tolerances of engines."""
-
-
 Row = Any
 """A relation between Pyomo expressions."""
 
 
 @register_formulation
-class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
+class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
     """The paper's program as printed, equation by equation.
 
     ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
     that batch; the longest schedule of interest has a thousand units. ``d[i, j, u]``: i before j on u.
     """
 
-    name: ClassVar[str] = "printed"
-    handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "batch", "uses", "inputs")
+    name: ClassVar[str] = "diviml"
+    handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "batch", "uses")
     source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, (1)-(7), doi:10.48550/arXiv.2308.00127"
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "diviml")
     timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
 
@@ -58,8 +55,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Objective, Var
 
         m = ConcreteModel()
-        add_sets(m, lower_unless_short(problem), self.context, self.name)
-        self._unit = m.unit
+        self.add_sets(m, lower_unless_short(problem))
         m.x, m.b = Var(m.TASKS, m.DEVICES, m.INPUTS, domain=Binary), Var(list(m.t), domain=Binary)
         m.s, m.C = Var(m.TASKS, m.DEVICES, bounds=(0, m.M)), Var(bounds=(0, m.M))
         m.d = Var(m.PAIRS, m.DEVICES, domain=Binary)
@@ -70,7 +66,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
         m.start = m.starts = lambda op, device: m.unit * m.s[op, device]
         m.end = m.ends = lambda op, device: m.unit * (m.s[op, device] + m.lasts[op, device])
         m.uses = lambda device: 1 * m.used[device]
-        m.inputs = m.batch = lambda op, device: sum(m.x[op, device, n] for n in m.INPUTS)
+        m.batch = lambda op, device: sum(m.x[op, device, n] for n in m.INPUTS)
         m.one_device = Constraint(m.TASKS, m.INPUTS, rule=self.one_device)
         m.completion = Constraint(m.TASKS, m.DEVICES, rule=self.completion)
         m.data_flow = Constraint(m.EDGES, m.DEVICES, m.DEVICES, m.INPUTS, rule=self.data_flow)
@@ -86,6 +82,36 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
             m.DEVICES, rule=lambda m, u: m.used[u] <= sum(m.x[i, u, n] for i, n in m.TASKS * m.INPUTS)
         )
         return m
+
+    def add_sets(self, m: ConcreteModel, data: BatchedInstance) -> None:
+        """Add the paper's sets, ``t[i, u, c]`` (units that a batch of c inputs takes) and ``M`` (units).
+
+        Raises
+        ------
+        LimitExceededError
+            If the program would have more rows than a model may have.
+        """
+        from pyomo.environ import Set
+
+        ops, devices = data.names, data.devices
+        edges = [(ops[i], ops[j], e) for e, (i, j) in enumerate(zip(data.source, data.target, strict=True))]
+        pairs = len(ops) * (len(ops) - 1) // 2 * len(devices)
+        check_rows(len(edges) * len(devices) ** 2 * data.batch + 2 * pairs, self.name, self.context.limits)
+        horizon = serial_length(data) + self.context.waits
+        m.data, m.unit, m.M = data, horizon / UNITS or 1.0, UNITS if horizon > 0 else 0.0
+        self._unit = m.unit
+        m.task, m.device = ({name: k for k, name in enumerate(names)} for names in (ops, devices))
+        m.t = {
+            (i, u, c * data.granule): float(data.seconds[m.task[i], m.device[u], c]) / m.unit
+            for i in ops
+            for u in devices
+            for c in data.sizes(m.task[i], m.device[u])
+        }
+        m.TASKS, m.DEVICES, m.INPUTS = Set(initialize=ops), Set(initialize=devices), Set(initialize=range(data.batch))
+        m.SIZES = Set(initialize=sorted({c for *_, c in m.t}))
+        m.EDGES = Set(initialize=edges, dimen=3)
+        m.WAITS = Set(initialize=[(ops[h], ops[i]) for i in range(len(ops)) for h in data.waits[i]], dimen=2)
+        m.PAIRS = Set(initialize=_unordered(data), dimen=2)
 
     def _over_sizes(self, m: ConcreteModel, i: str, u: str, weights: dict[tuple[str, str, int], float]) -> Row:
         return sum((weights[i, u, c] * m.b[i, u, c] for c in m.SIZES if (i, u, c) in m.t), start=0.0 * m.s[i, u])
@@ -116,7 +142,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
 
     def sizes(self, m: ConcreteModel, i: str, u: str) -> Row:
         """(5) Sum over n of x[i, u, n] = sum over c of c b[i, u, c]."""
-        return m.inputs(i, u) == self._over_sizes(m, i, u, {key: float(key[2]) for key in m.t})
+        return m.batch(i, u) == self._over_sizes(m, i, u, {key: float(key[2]) for key in m.t})
 
     def one_size(self, m: ConcreteModel, i: str, u: str) -> Row:
         """(5) Sum over c of b[i, u, c] <= 1; = 1 if a side constraint requires a batch there."""
@@ -132,9 +158,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
             return Constraint.Skip
         unit = max(1.0, capacity / 1e7)  # tolerances of engines are absolute
         weights = {i: int(data.parameter_bytes[data.parameters[v]].sum()) for v, i in enumerate(data.names)}
-        held = sum(
-            int(data.memory[m.task[i]]) / unit * m.inputs(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS
-        )
+        held = sum(int(data.memory[m.task[i]]) / unit * m.batch(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS)
         return held <= capacity / unit
 
     def first(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
@@ -166,51 +190,12 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
         return self._unit
 
 
-def add_sets(m: ConcreteModel, data: BatchedInstance, context: BuildContext, formulation: str) -> None:
-    """Add ``TASKS``, ``DEVICES``, ``INPUTS``, ``SIZES``, ``EDGES`` (numbered), ``WAITS`` and ``PAIRS`` to a model.
-
-    The function also adds ``data``, ``unit`` (seconds of one unit of time), ``M``, ``t[i, u, c]`` (units that a batch
-    of c inputs takes), and the positions ``task[i]`` and ``device[u]``.
-
-    Raises
-    ------
-    LimitExceededError
-        If the program would have more rows than a model may have.
-    """
-    from pyomo.environ import Set
-
-    ops, devices = data.names, data.devices
-    edges = list(zip(data.source.tolist(), data.target.tolist(), range(len(data.size)), strict=True))
-    pairs = len(ops) * (len(ops) - 1) // 2 * len(devices)
-    check_rows(len(edges) * len(devices) ** 2 * data.batch + 2 * pairs, formulation, context.limits)
-    horizon = serial_length(data) + context.waits
-    m.data, m.unit, m.M = data, horizon / UNITS or 1.0, UNITS if horizon > 0 else 0.0
-    m.t = {
-        (i, u, c * data.granule): float(data.seconds[v, k, c]) / m.unit
-        for v, i in enumerate(ops)
-        for k, u in enumerate(devices)
-        for c in data.sizes(v, k)
-    }
-    m.task, m.device = ({name: k for k, name in enumerate(names)} for names in (ops, devices))
-    m.TASKS, m.DEVICES, m.INPUTS = Set(initialize=ops), Set(initialize=devices), Set(initialize=range(data.batch))
-    m.SIZES = Set(initialize=sorted({c for *_, c in m.t}))
-    m.EDGES = Set(initialize=[(ops[i], ops[j], e) for i, j, e in edges], dimen=3)
-    m.WAITS = Set(initialize=[(ops[h], ops[i]) for i in range(len(ops)) for h in data.waits[i].tolist()], dimen=2)
-    m.PAIRS = Set(initialize=_unordered(data), dimen=2)
-
-
 def _unordered(data: BatchedInstance) -> list[tuple[str, str]]:
     """Tasks with no path between them."""
-    closed = ancestors(Adjacency.from_lists(_after(data)))
+    after = Adjacency.from_pairs(
+        data.operators,
+        np.concatenate([data.source, data.waits.items]),
+        np.concatenate([data.target, data.waits.heads()]),
+    )
+    closed = ancestors(after)
     return [(data.names[i], data.names[j]) for i, j in np.argwhere(np.triu(~(closed | closed.T), 1)).tolist()]
-
-
-def _after(data: BatchedInstance) -> list[list[int]]:
-    """Tasks that read from each task, or wait for it."""
-    after: list[list[int]] = [[] for _ in data.names]
-    for i, j in zip(data.source.tolist(), data.target.tolist(), strict=True):
-        after[i].append(j)
-    for j in range(len(data.names)):
-        for i in data.waits[j].tolist():
-            after[i].append(j)
-    return after
