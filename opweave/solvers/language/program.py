@@ -22,13 +22,13 @@ for sets S say so; those that matter are added when counts break them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.solvers.language.chain import Chain
 from opweave.solvers.language.packing import broken_facet
 from opweave.solvers.linear import LinearProgram, SparseRows
@@ -42,18 +42,9 @@ SECONDS = 1000.0
 SLACK = 1e-6
 """Relative tolerance above a known plan within which options are kept."""
 
-BROKEN = 1e-4
-"""How far a point must break a row so that the row is added."""
-
-MOST_TOGETHER = 10
-"""Most devices of which all sets are looked at."""
-
 
 class _Memory(NamedTuple):
-    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number.
-
-    ``used`` is the column without which nothing may be there; None if there is none.
-    """
+    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number."""
 
     bytes: int
     together: IntArray
@@ -76,8 +67,6 @@ class CountProgram:
         For every stretch and place: the columns of the options of its module.
     on
         For every stretch and place: columns. Shape (operators of the module, devices).
-    used
-        Columns for every stretch that repeats.
     """
 
     def __init__(self, chain: Chain, twins: Sequence[Sequence[int]] = ()) -> None:
@@ -135,11 +124,7 @@ class CountProgram:
         self.ceiling = seconds * (1.0 + SLACK)
         self.unit = seconds / SECONDS or 1.0
 
-    def tighten(self, point: FloatArray) -> bool:
-        """Add rows for memories and for sets of devices that a point breaks, the most broken ones; whether any."""
-        return self._pack(point)
-
-    def connect_places(self, r: int, nodes: set[tuple[int, int]]) -> None:
+    def connect(self, r: int, nodes: set[tuple[int, int]]) -> None:
         """Add rows of stretch ``r`` for a set of places on devices: what passes one of them comes in from outside."""
         stretch = self.chain.stretches[r]
         inside = np.zeros((stretch.period, self.chain.devices), dtype=bool)
@@ -204,24 +189,21 @@ class CountProgram:
                 equal.put(rows, self.hand[r + 1], -1.0)
 
     def _memory(self) -> None:
-        """Bytes on every device: of everything, and of every stretch alone."""
+        """Bytes on every device."""
         chain = self.chain
-        stretches = [
-            [
-                (columns, int(size), stretch.times)
-                for module, on in zip(row, self.on[r], strict=True)
-                for columns, size in zip(on, module.bytes, strict=True)
-            ]
-            for r, (row, stretch) in enumerate(zip(self.modules, chain.stretches, strict=True))
-        ]
-        others = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
-        every = [*(each for row in stretches for each in row), *others, (self.hand[0], chain.first_bytes, 1)]
+        every = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
+        every.append((self.hand[0], chain.first_bytes, 1))
+        for stretch, row, places in zip(chain.stretches, self.modules, self.on, strict=True):
+            for module, on in zip(row, places, strict=True):
+                every += [
+                    (columns, size, stretch.times) for columns, size in zip(on, module.bytes.tolist(), strict=True)
+                ]
         for d in np.flatnonzero(chain.capacity != NO_LIMIT).tolist():
             self._limits.append(self.most.count)
             self._within(d, every)
 
     def _within(self, d: int, held: Sequence[tuple[IntArray, int, int]]) -> None:
-        """What is on a device takes at most its memory, which a column may open; what is too large is never there.
+        """What is on a device takes at most its memory; what is too large is never there.
 
         Pieces of one size are counted together, too: to divide their number settles more than to divide one place's.
         """
@@ -242,7 +224,7 @@ class CountProgram:
     def _limit(self, columns: IntArray, amounts: FloatArray, most: float) -> None:
         self.most.put(self.most.open(np.full(1, most)), columns, amounts)
 
-    def _pack(self, point: FloatArray) -> bool:
+    def tighten(self, point: FloatArray) -> bool:
         """Add a row for every memory that holds pieces only in parts; whether any."""
         before = self.most.count
         for memory in self._memories:
