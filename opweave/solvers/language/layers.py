@@ -106,7 +106,7 @@ class Counting:
                 solve_by(partial(carry_out, rule), self.problem, self.run)
 
     def _tighten(self) -> None:
-        """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
+        """Add rows for memories, as long as the linear program breaks some, and report what it proves."""
         for _ in range(MOST_ROUNDS):
             linear = self.program.linear()
             found = minimise(linear, self.run.remaining())
@@ -127,8 +127,7 @@ class Counting:
                 return
             stranded = self.program.stranded(point)
             for r, nodes in stranded:
-                self.program.connect(r, [sorted({d for _, d in nodes})])
-                self.program.connect_places(r, nodes)
+                self.program.connect(r, nodes)
             if stranded:
                 continue
             if self._take(*_options_in_order(self.chain, self.program, point, self.rank)):
