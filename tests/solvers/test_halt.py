@@ -43,7 +43,6 @@ from opweave.solvers.slicing.anneal import Span
 from opweave.solvers.slicing.anneal import anneal as anneal_slices
 from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
-from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
 from tests.problems.batched_mapping.test_spec import two
 from tests.problems.pipeline.test_spec import four
@@ -177,12 +176,6 @@ def test_halted_sums_of_functions_have_no_minimum() -> None:
         sums.add(i, j, np.ones((2, 2)))
     assert sums.least(lambda: False) is None
     assert by_position(instance, cells, nothing, lambda: True, raised()) is None
-
-
-def test_a_halted_walk_over_a_grid_reports_no_plan() -> None:
-    run = Run(time_limit=1e-9, options={"grid": 64})
-    assert solve_chain(chain(), run).termination is ow.Termination.TIME_LIMIT
-    assert run.best is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -14,7 +14,6 @@ import numpy as np
 
 from opweave.problems.measures import MEASURES
 from opweave.problems.problem import Problem
-from opweave.problems.slicing.spec import Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.evolution.objectives import LARGER_IS_BETTER, SHORT
@@ -37,12 +36,7 @@ def genetic_front(
         For a name that is no measure of the timeline, or one that has no meaning for the problem.
     """
     full = [SHORT.get(name, name) for name in measures]
-    if isinstance(problem, Slicing) and full == ["latency", "peak_bytes"]:
-        from opweave.solvers.slicing.pareto import pareto_front
-
-        plans: list[Any] = [plan.solution for plan in pareto_front(problem, time_limit=time_limit, seed=seed)]
-    else:
-        plans = _evolved(problem, full, time_limit, seed)
+    plans = _evolved(problem, full, time_limit, seed)
     found = [(values, plan) for plan in plans if (values := _measured(problem, plan, full)) is not None]
     signs = [-1 if name in LARGER_IS_BETTER else 1 for name in full]
     lowered = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for values, _ in found]

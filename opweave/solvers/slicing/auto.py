@@ -1,6 +1,6 @@
 """The default solver of slicing: baselines, bounds, annealing, and the integer program if it is small.
 
-It tries every baseline, so it is never worse than any of them. For tiny problems it judges all plans instead.
+It tries every baseline, so it is never worse than any of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import find_solver, is_available, named_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
-from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove_more, quick_bounds
-from opweave.solvers.slicing.enumeration import count_of, every_plan
+from opweave.solvers.slicing.bounds.best import bounding, prove_more, quick_bounds
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
 
 ENGINE = "highs"
@@ -27,9 +26,6 @@ ENGINE_SECONDS = 20.0
 WHOLE_SHARE = 0.5
 """Share of the time left for the integer program if no operator can be cut. The problem is then a mere assignment,
 which the program proves sooner than bounds and search do."""
-
-INSTANT_PLANS = 2_000
-"""Number of plans that are judged in the time that an engine takes to start."""
 
 SEARCH_SHARE, MOST_SHARE = 0.1, 0.6
 """Share of the time limit for one slice of the first search, which gets further slices while it improves, up to the
@@ -59,29 +55,26 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     """Run the solvers of slicing in turn."""
     search = local_search(problem, run)
     search.baselines()
-    if _stays_whole(search.instance) and count_of(search.instance) > INSTANT_PLANS and not run.should_stop():
+    if _stays_whole(search.instance) and not run.should_stop():
         outcome = by_program(problem, run, ENGINE, WHOLE_SHARE)
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
             return outcome  # rounding may separate plan and bound
         if run.should_stop():
             return ended(run)
         search.adopt()
-    proof = every_plan(problem, search, run)
-    if proof is not None:
-        return proof
     cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
     if run.best is None and cuts <= ENGINE_CUTS and not run.should_stop():  # perhaps there is none, which it can prove
         outcome = by_program(problem, run, _engine(problem, cuts), WHOLE_SHARE)
         if outcome is not None and (outcome.infeasible or run.should_stop()):
             return outcome
         search.adopt()
-    bounded, steps = bounding(problem, search.instance), cell_steps(run)
+    bounded = bounding(problem, search.instance)
     known = quick_bounds(bounded, run)
     if run.time_limit is not None:
         _first_search(search, run)
     if known is not None:
         with run.share(LIMITED_BOUND_SHARE if is_limited(search.arrays) else BOUND_SHARE, BOUND_SECONDS):
-            prove_more(bounded, *known, run, steps)
+            prove_more(bounded, known, run)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     if cuts <= ENGINE_CUTS and not run.should_stop():

@@ -8,8 +8,7 @@ from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
 from opweave.solvers.slicing.auto import BOUND_SECONDS, ENGINE, ENGINE_CUTS, by_program
-from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
-from opweave.solvers.slicing.enumeration import every_plan
+from opweave.solvers.slicing.bounds.best import bounding, prove, quick_bounds
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
 from opweave.solvers.slicing.plans import running_order
 
@@ -22,14 +21,11 @@ def lanes(_problem: Slicing, _run: Run) -> tuple[Lane, ...]:
 
 
 def search(problem: Slicing, run: Run) -> Outcome:
-    """Judge all plans of a tiny problem; else anneal until the end."""
+    """Anneal until the end."""
     search = local_search(problem, run)
     search.baselines()
     with run.share(0.0, 0.0):
-        prove(bounding(problem, search.instance), run, 0)  # the bound by speeds alone
-    proof = every_plan(problem, search, run)
-    if proof is not None:
-        return proof
+        quick_bounds(bounding(problem, search.instance), run)  # that by speeds alone
     search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     return ended(run)
 
@@ -38,7 +34,7 @@ def bound(problem: Slicing, run: Run) -> Outcome:
     """Compute bounds, run the integer program if it is small, then anneal."""
     instance = lower_unless_short(problem, running_order(problem, run))
     with run.share(1.0, BOUND_SECONDS):
-        prove(bounding(problem, instance), run, cell_steps(run))
+        prove(bounding(problem, instance), run)
     if len(instance.names) * (len(instance.devices) - 1) <= ENGINE_CUTS and not run.should_stop():
         outcome = by_program(problem, run, ENGINE, 1.0)
         if outcome is not None and outcome.infeasible:

@@ -179,7 +179,7 @@ class LocalSearch:
     def scatter(self, number: int) -> Plan:
         """The random plan closest to being legal."""
         rng = np.random.default_rng((self.run.seed, number, SCATTERED))
-        modes, cuts = scattered(self.instance, self.arrays, rng, SCATTERED)
+        modes, cuts = scattered(self.instance, rng, SCATTERED)
         found = judge(self.arrays, modes, cuts, memory=True)
         i = int(np.lexsort((found.seconds, found.excess))[0])
         plan = Plan(modes[i], cuts[i], float(found.seconds[i]), float(found.excess[i]))

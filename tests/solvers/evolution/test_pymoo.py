@@ -13,7 +13,6 @@ from pymoo.algorithms.soo.nonconvex.ga import GA
 from pymoo.optimize import minimize
 
 import opweave as ow
-from opweave.solvers.evolution.algorithms import algorithm_names
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
@@ -100,10 +99,6 @@ def test_an_algorithm_that_takes_no_constraints_takes_problems_without_limits() 
         ow.solve(PROBLEMS["placement"], solver="pymoo", options={**options, "objectives": "makespan,peak"})
 
 
-def test_the_names_are_those_of_pymoo() -> None:
-    assert {*SINGLE, *SEVERAL} <= set(algorithm_names())
-
-
 @pytest.mark.parametrize("kind", ORACLES)
 def test_an_algorithm_as_an_object_stays_as_it_is(kind: str) -> None:
     algorithm = DE(pop_size=12)
@@ -140,12 +135,6 @@ def test_a_meaning_of_its_own_is_not_that_of_the_parent() -> None:
     result = ow.solve(problem, solver="pymoo", options=SMALL)
     assert result.verified
     assert result.solution.device["b"] == "d"
-
-
-def test_the_slicing_search_honours_any_rule_too() -> None:
-    problem = ruled("slicing", PartlyOn(op="b", device="d"))
-    result = ow.solve(problem, solver="genetic", options={"population": 16, "generations": 10})
-    assert result.verified, result.reason
 
 
 def test_limits_become_violations() -> None:
