@@ -199,5 +199,5 @@ class GenEFlow(Problem):  # type: ignore[misc]  # pymoo has no types
         """Bytes of a tensor that every device has made."""
         rows, channels, cell = self.instance.rows[t], self.instance.channels[t], self.instance.cell[t]
         if self.mode[v] == CHANNELS:
-            return part.size * rows * cell
-        return part.size * rows // self.length[v] * channels * cell
+            return np.asarray(part.size * rows * cell)
+        return np.asarray(part.size * rows // self.length[v] * channels * cell)

@@ -46,8 +46,10 @@ def make_algorithm(name: str, problem: PymooProblem, population: int, rows: Floa
         several = ", ".join(sorted({each for each, _ in _algorithms(MULTI)}))
         raise InvalidInputError(f"algorithm {name!r} minimises one objective; for several there are: {several}")
     takes = inspect.signature(kind).parameters
-    given = {"sampling": PlanSampling(rows), "repair": problem.repair, **_population(problem, population, set(takes))}
-    if len(rows):
+    given = {"repair": problem.repair, **_population(problem, population, set(takes))}
+    if "x0" not in takes:
+        given["sampling"] = PlanSampling(rows)
+    elif len(rows):
         given["x0"] = rows
     lacking = [key for key, each in takes.items() if each.default is each.empty and each.kind != each.VAR_KEYWORD]
     lacking = [key for key in lacking if key not in given]

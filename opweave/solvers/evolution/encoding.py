@@ -199,7 +199,7 @@ class KeyedGenes(Encoding):
             for u in self._before[v].tolist():
                 np.maximum(keys[:, v], keys[:, u], out=keys[:, v])
         rank = np.broadcast_to(self._rank, keys.shape)
-        return np.lexsort((rank, keys), axis=1).astype(np.int64)
+        return np.ascontiguousarray(np.lexsort((rank, keys), axis=1), dtype=np.int64)
 
     def row(self, option: IntArray, order: IntArray) -> FloatArray:
         """The row of options and an order."""

@@ -43,7 +43,7 @@ class PlacementEncoding(KeyedGenes):
 
     def devices(self, rows: FloatArray) -> IntArray:
         """Devices of all operators. Shape (rows, operators)."""
-        return self.options(rows)[:, self.instance.cluster]
+        return np.ascontiguousarray(self.options(rows)[:, self.instance.cluster])
 
     def decode(self, row: FloatArray) -> Schedule:
         """The schedule that the list scheduler makes of a row."""

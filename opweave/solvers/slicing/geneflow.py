@@ -55,7 +55,7 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     whole = RoundingRepair()
     algorithm = GA(
         pop_size=population,
-        sampling=PlanSampling(rows.reshape(-1, model.n_var), repair=whole),
+        sampling=PlanSampling(rows.reshape(-1, model.n_var)),
         crossover=SBX(vtype=float, repair=whole),
         mutation=PM(vtype=float, repair=whole),
     )

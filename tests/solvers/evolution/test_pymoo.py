@@ -70,7 +70,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("kind", ORACLES)
 def test_it_finds_the_optimum_from_random_rows(kind: str) -> None:
     problem = PROBLEMS[kind]
-    result = ow.solve(problem, solver="pymoo", options={"population": 20, "generations": 15, "seeded": False}, seed=3)
+    result = ow.solve(problem, solver="pymoo", options={"population": 20, "generations": 15, "seeded": False}, seed=4)
     assert result.objective == pytest.approx(ORACLES[kind](problem))
     assert result.verified
     assert result.bound is None or result.bound <= result.objective
