@@ -46,11 +46,11 @@ def make_algorithm(name: str, problem: PymooProblem, population: int, rows: Floa
         several = ", ".join(sorted({each for each, _ in _algorithms(MULTI)}))
         raise InvalidInputError(f"algorithm {name!r} minimises one objective; for several there are: {several}")
     takes = inspect.signature(kind).parameters
-    given = {"repair": problem.repair, **_population(problem, population, set(takes))}
-    if "x0" not in takes:
-        given["sampling"] = PlanSampling(rows)
-    elif len(rows):
-        given["x0"] = rows
+    if "x0" in takes:  # it begins at one point
+        given: dict[str, Any] = {"x0": rows} if len(rows) else {}
+    else:
+        given = {"sampling": PlanSampling(rows), "repair": problem.repair}
+        given |= _population(problem, population, set(takes))
     lacking = [key for key, each in takes.items() if each.default is each.empty and each.kind != each.VAR_KEYWORD]
     lacking = [key for key in lacking if key not in given]
     if lacking:
