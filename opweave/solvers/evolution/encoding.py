@@ -117,7 +117,7 @@ def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
         known = ", ".join(sorted(_ENCODINGS))
         raise InvalidInputError(f"{type(problem).__name__} has no encoding as genes; these problems have: {known}")
     given = Run() if run is None else run
-    return _ENCODINGS[problem.kind](problem, Run(time_limit=given.remaining(), seed=given.seed, start=given.start))
+    return _ENCODINGS[problem.kind](problem, given.child(start=given.start))
 
 
 def over_capacity(used: IntArray, capacity: IntArray) -> FloatArray:

@@ -7,22 +7,19 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.on_cluster import capacity_of
 from opweave.formulations.slicing.instance import (
     CHANNELS,
     ROWS,
     SUPPORTS,
     SlicingInstance,
-    lower_unless_short,
     ruled_modes,
 )
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, seconds_alone
-from opweave.solvers.slicing.plans import Plan, build, judged, report, running_order, speeds
+from opweave.solvers.slicing.plans import Lowered, Plan, build, judged, report, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
@@ -101,7 +98,7 @@ def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
     NoPlanError
         When the plan is illegal.
     """
-    instance = lower_unless_short(problem, running_order(problem, run))
+    instance = Lowered(problem).instance(run)
     plan = rule(problem, instance, arrays_of(instance))
     if not np.isfinite(plan.seconds):
         raise NoPlanError("the rule would use a device that may not run an operator")
@@ -110,9 +107,5 @@ def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
     report(instance, plan, run)
 
 
-_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
-
 for _name, (_rule, _about) in RULES.items():
-    register_rule(
-        Slicing, _name, _widened(partial(carry_out, _rule)), _about, supports=_SUPPORTS, baseline=_name in BASELINES
-    )
+    register_rule(Slicing, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_name in BASELINES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SUPPORTS, lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.evolution.solver import OPTIONS, population_asked
 from opweave.solvers.registry import named_solver, rounds_asked
@@ -17,7 +17,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.local import ended
-from opweave.solvers.slicing.plans import running_order
+from opweave.solvers.slicing.plans import Lowered
 
 GENERATIONS = 200
 """Generations without a time limit."""
@@ -41,7 +41,7 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.solvers.evolution.pymoo_problem import PlanSampling
 
-    instance = lower_unless_short(problem, running_order(problem, run))
+    instance = Lowered(problem).instance(run)
     model, arrays = GenEFlow(problem, instance), arrays_of(instance)
     if not model.n_var:
         nothing = model.decode(np.zeros(0))

@@ -158,6 +158,6 @@ def test_annealing_keeps_ties() -> None:
     ends, devices = np.zeros((2, 7), dtype=np.int64)
     ends[:5], devices[:5] = [2, 4, 20, 22, 24], [0, 1, 2, 1, 0]
     heat = np.array([0.5, 100.0, 3000.0])
-    value, count = anneal_layout.sized(3000)(arrays, ends, devices, 5, heat, 3, never())
+    value, count = anneal_layout(arrays, ends, devices, 5, heat, 3, never())
     assert value == pytest.approx(8.0, rel=0.01)
     assert sorted(np.bincount(np.repeat(devices[:count], np.diff([0, *ends[:count]]))).tolist()) == [8, 8, 8]

@@ -14,7 +14,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.geneflow import GenEFlow
 from opweave.formulations.slicing.instance import lower
 from opweave.formulations.slicing.shortage import shortage
-from opweave.solvers.run import Run, never
+from opweave.solvers.run import Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import teams
@@ -86,7 +86,7 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
     span = Span(search.instance.first, search.instance.first + len(search.instance.names))
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
     draws = rng.random((200, DRAWS))
-    found = anneal.plain(search.arrays, span, penalty, draws, heat, never(), mode, cuts, best_mode, best_cuts)
+    found = anneal.py_func(search.arrays, span, penalty, draws, heat, mode, cuts, best_mode, best_cuts)
     if np.isfinite(found):
         plan = judged(search.arrays, best_mode, best_cuts)
         assert plan.legal

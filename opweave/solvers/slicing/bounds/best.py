@@ -8,11 +8,8 @@ MobileNetV2 36 % and 12 %. If an operator has several inputs, cells count the me
 from __future__ import annotations
 
 import logging
-from time import perf_counter
 
-from opweave.formulations.expressions import NARROWED
-from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
-from opweave.problems.arrays import FloatArray
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import SUMMATION
@@ -20,7 +17,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.instant import by_speed, instant
-from opweave.solvers.slicing.plans import running_order
+from opweave.solvers.slicing.plans import Lowered
 
 MOST_DEVICES = 6
 """Number of devices up to which all their sets are examined; beyond it, there is only a bound by speeds."""
@@ -52,29 +49,14 @@ def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
 
 
 def prove(instance: SlicingInstance, run: Run) -> None:
-    """Report all bounds as far as time allows."""
-    alone = quick_bounds(instance, run)
-    if alone is not None:
-        prove_more(instance, alone, run)
-
-
-def quick_bounds(instance: SlicingInstance, run: Run) -> FloatArray | None:
-    """Report the bounds by speeds and by single operators; return the latter for :func:`prove_more`, if it can go on.
-
-    They take a fraction of a second on thousands of operators.
-    """
+    """Report all bounds as far as time allows, the quickest first."""
     blocks = blocks_of(instance)
     run.enter("bounds")
     _report(run, float(by_speed(blocks).sum()), "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
-        return None
+        return
     alone = instant(blocks, run.should_stop)
     _report(run, float(alone.sum()), "operators one by one")
-    return alone
-
-
-def prove_more(instance: SlicingInstance, alone: FloatArray, run: Run) -> None:
-    """Report bounds by finer and finer cells while the next step may end in time."""
     left = run.remaining()
     if left is not None and left < LEAST_SECONDS:
         return
@@ -83,16 +65,18 @@ def prove_more(instance: SlicingInstance, alone: FloatArray, run: Run) -> None:
     for most in CELLS if left is not None else CELLS[:UNTIMED_STEPS]:
         if run.should_stop():
             return
-        began = perf_counter()
-        cells = [cells_of(instance, v, most) for v in range(instance.operators)]
+        began = run.elapsed()
+        cells = [cells_of(instance, v, most) for v in range(instance.operators) if not run.should_stop()]
+        if len(cells) < instance.operators:
+            return
         count = sum(len(each.mode) for each in cells)
         if count == known:
             continue
-        known, value = count, by_position(instance, cells, alone, run.should_stop, run.halt)
+        known, value = count, by_position(instance, cells, alone, run.should_stop)
         if value is None:
             return
         _report(run, value, "cuts by cells")
-        seconds, left = perf_counter() - began, run.remaining()
+        seconds, left = run.elapsed() - began, run.remaining()
         logger.debug("%d cells: bound %g s after %.1f s", count, value, seconds)
         if left is not None and GROWTH * seconds > left:
             return
@@ -112,10 +96,9 @@ def _report(run: Run, value: float, source: str) -> None:
     "lower bounds only: operators one by one, then cuts by cells",
     proves="bound",
     features=frozenset({Feature.CALLBACK}),
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
 )
-def solve_bound(problem: Slicing, run: Run) -> Outcome:
+def solve_bound(problem: Slicing, run: Run, lowered: Lowered | None = None) -> Outcome:
     """Compute bounds only; solver "bound"."""
-    instance = lower_unless_short(problem, running_order(problem, run))
-    prove(bounding(problem, instance), run)
+    prove(bounding(problem, (lowered or Lowered(problem)).instance(run)), run)
     return Outcome(run.termination())

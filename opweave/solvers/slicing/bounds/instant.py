@@ -20,7 +20,7 @@ from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 
 HALVINGS = 50
 
-TOGETHER = 256
+TOGETHER = 32
 """Kinds of operators that are examined between two checks of the time."""
 
 LOST = 1e-12
