@@ -15,7 +15,6 @@ from opweave.formulations.batched_mapping.instance import lower as lower_batched
 from opweave.formulations.memory_ordering.instance import lower as lower_ordering
 from opweave.formulations.pipeline.instance import lower as lower_pipeline
 from opweave.formulations.placement.instance import lower as lower_placement
-from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
@@ -38,15 +37,8 @@ from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.anneal import DRAWS as SLICING_DRAWS
-from opweave.solvers.slicing.anneal import Span
-from opweave.solvers.slicing.anneal import anneal as anneal_slices
-from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
-from opweave.solvers.slicing.bounds.elimination import Elimination
-from opweave.solvers.slicing.local import local_search
 from tests.problems.batched_mapping.test_spec import two
 from tests.problems.pipeline.test_spec import four
-from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 MANY = 10**7
@@ -149,33 +141,6 @@ def test_a_halted_search_of_sums_bounds_by_nothing() -> None:
     search = SumSearch(problem, instance, pipeline_net(instance, raised()), run, Best(instance, run), 0.0, 1.0)
     least = search.least(math.inf, math.inf)
     assert (least.plan, least.bound, least.settled) == (None, 0.0, False)
-
-
-def test_halted_annealing_of_cuts_keeps_the_plan_that_it_was_given() -> None:
-    search = local_search(chain(), Run())
-    search.baselines()
-    assert search.best is not None
-    mode, cuts = search.best.mode.copy(), search.best.cuts.copy()
-    best_mode, best_cuts = mode.copy(), cuts.copy()
-    draws, heat = np.full((1_000, SLICING_DRAWS), 0.9), np.full(1_000, 1e9)
-    span = Span(search.instance.first, search.instance.first + len(search.instance.names))
-    found = anneal_slices.py_func(
-        search.arrays, span, -1.0, draws, heat, raised(), mode.copy(), cuts.copy(), best_mode, best_cuts
-    )
-    assert found == pytest.approx(search.best.seconds)
-    assert (best_mode == mode).all()
-    assert (best_cuts == cuts).all()
-
-
-def test_halted_sums_of_functions_have_no_minimum() -> None:
-    instance = lower_slicing(chain())
-    cells = [cells_of(instance, v, 10) for v in range(instance.operators)]
-    nothing = np.zeros(instance.operators)
-    sums = Elimination([np.zeros(2)] * 3, raised())
-    for i, j in ((0, 1), (1, 2), (0, 2)):
-        sums.add(i, j, np.ones((2, 2)))
-    assert sums.least(lambda: False) is None
-    assert by_position(instance, cells, nothing, lambda: True, raised()) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

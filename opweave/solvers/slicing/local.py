@@ -22,6 +22,7 @@ from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
 from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.genes import scattered
+from opweave.solvers.slicing.memory import empty_memory
 from opweave.solvers.slicing.plans import Lowered, Plan, judged, report
 
 SOFT = 1e-5
@@ -126,9 +127,11 @@ class LocalSearch:
             passed = (self.run.elapsed() - began) / left if left else 0.0
             progress = min(1.0, max(done / moves, passed))
             heat = np.maximum(0.0, hottest * (1.0 - progress - np.arange(count) / moves))
-            best_mode, best_cuts = mode.copy(), cuts.copy()
+            best_mode, best_cuts = np.zeros_like(mode), np.zeros_like(cuts)
             cost = penalty * soft ** (1.0 - progress)
-            found = anneal(self.arrays, span, cost, rng.random((count, DRAWS)), heat, mode, cuts, best_mode, best_cuts)
+            memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
+            draws = rng.random((count, DRAWS))
+            found = anneal(self.arrays, span, cost, draws, heat, mode, cuts, best_mode, best_cuts, memory)
             if math.isfinite(found):
                 improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:
