@@ -10,6 +10,7 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
+from opweave.solvers.trivial import trivial_bound
 
 
 def best_baseline(problem: Slicing) -> Slices | None:
@@ -28,7 +29,7 @@ def best_baseline(problem: Slicing) -> Slices | None:
     return None
 
 
-KNOWN_BEFORE = HeadStart(initial=best_baseline)
+KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=trivial_bound)
 
 
 register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)
