@@ -112,19 +112,17 @@ def order_batches(
     waiting = np.zeros(operators * devices, dtype=np.int64)
     heap = [(0.0, 0)]
     heap.clear()
+    where, granules = strings.where, strings.where.shape[1]
     for i in range(operators):
+        for g in range(granules):
+            waiting[i * devices + where[i, g]] += arrays.in_start[i + 1] - arrays.in_start[i]
+        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+            for w in range(devices):
+                if strings.number[arrays.waits[x], w] > 0:
+                    for u in range(devices):
+                        waiting[i * devices + u] += 1
         for u in range(devices):
-            if strings.number[i, u] == 0:
-                continue
-            needs = 0
-            for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-                for w in range(devices):
-                    needs += strings.flow[arrays.incoming[x], w, u] > 0
-            for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-                for w in range(devices):
-                    needs += strings.number[arrays.waits[x], w] > 0
-            waiting[i * devices + u] = needs
-            if needs == 0:
+            if strings.number[i, u] > 0 and waiting[i * devices + u] == 0:
                 heappush(heap, (key[i * devices + u], i * devices + u))
     place, last = 0, len(order) - 1
     while len(heap) > 0:
@@ -133,10 +131,9 @@ def order_batches(
         place += 1
         h, w = node // devices, node % devices
         for x in range(arrays.out_start[h], arrays.out_start[h + 1]):
-            e = arrays.outgoing[x]
-            for u in range(devices):
-                if strings.flow[e, w, u] > 0:
-                    after = arrays.target[e] * devices + u
+            for g in range(granules):
+                if where[h, g] == w:
+                    after = arrays.target[x] * devices + where[arrays.target[x], g]
                     waiting[after] -= 1
                     if waiting[after] == 0:
                         heappush(heap, (key[after], after))
@@ -179,7 +176,7 @@ def judge_strings(
         makespans[p] = np.inf
         if runs:
             free = np.zeros(devices)
-            makespans[p] = play(arrays, strings, orders[p], 0, len(orders[p]), free, ends[p], tail, np.inf)
+            makespans[p] = play(arrays, strings, orders[p], 0, free, ends[p], tail, np.inf)
         used[p][:] = strings.used
 
 
