@@ -55,7 +55,7 @@ SMOKE = argparse.Namespace(
     large=False,
     rule=None,
 )
-"""The cases in CI, about 20 s. Loops are compiled beside the solves there, which wall time could not separate."""
+"""The cases in CI, about 20 s. The benchmarks before them have compiled the loops."""
 
 
 @dataclass(frozen=True, slots=True)

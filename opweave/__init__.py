@@ -8,8 +8,8 @@ models and machines
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
     ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
-    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``);
-    ``layout_of``, ``load_lifetimes``, ``load_problem``
+    ``Pool``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``); ``layout_of``, ``load_lifetimes``,
+    ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
@@ -143,7 +143,6 @@ if TYPE_CHECKING:
     from opweave.problems.layout_of import layout_of
     from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
     from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-    from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
     from opweave.problems.placement.spec import Placement, Schedule, Transfer
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
@@ -210,8 +209,6 @@ __all__ = [
     "OpGraph",
     "Operator",
     "OpweaveError",
-    "OrderedLayout",
-    "OrderedOffsets",
     "Ordering",
     "Outcome",
     "Parameter",
@@ -318,7 +315,6 @@ _HOMES = {
     "problems.layout_of": ("layout_of",),
     "problems.memory_layout.spec": ("Layout", "Lifetime", "MemoryLayout", "Pool"),
     "problems.memory_ordering.spec": ("MemoryOrdering", "Ordering"),
-    "problems.ordered_layout": ("OrderedLayout", "OrderedOffsets"),
     "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),
     "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),

@@ -12,14 +12,14 @@ from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
 from tests.oracles.batched_mapping import best_batched_mapping
-from tests.oracles.memory_layout import best_layout, best_ordered_layout
+from tests.oracles.memory_layout import best_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
 from tests.strategies.batched_mapping import batched_mappings
-from tests.strategies.memory_layout import memory_layouts, ordered_layouts
+from tests.strategies.memory_layout import memory_layouts
 from tests.strategies.pipeline import pipelines
 from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
@@ -105,12 +105,6 @@ SUBJECTS = {
             memory_layouts(5, pools=2),
             lambda problem: best_layout(problem)[0],
             ("first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"),
-        ),
-        Subject(
-            "ordered_layout",
-            ordered_layouts(4),
-            best_ordered_layout,
-            ("as_listed",),
         ),
         Subject(
             "serving_flow",

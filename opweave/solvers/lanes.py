@@ -273,13 +273,13 @@ def _lanes_of(problem: Problem[Any, Any], workers: Workers, run: Run) -> Lanes |
         return None
     executor = run.executor
     if executor is not None:
-        return Lanes(problem, workers, 1 + _places_of(executor), lambda: executor)
+        return Lanes(problem, workers, 1 + places_of(executor), lambda: executor)
     from opweave.solvers.processes import Process
 
     return Lanes(problem, workers, run.threads, Process)
 
 
-def _places_of(executor: Executor) -> int:
+def places_of(executor: Executor) -> int:
     """How many calls an executor carries out at once, as far as it says so."""
     known = getattr(executor, "_max_workers", None)
     if isinstance(known, int) and known > 0:

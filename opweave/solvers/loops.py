@@ -86,14 +86,14 @@ def _njit(
     function: Callable[..., Any], signature: tuple[Any, ...] | None = None, **options: bool
 ) -> Callable[..., Any]:
     """Compile a function, for a signature or for the types it is called with, and the helpers that it calls."""
-    import numba
+    from numba import njit
 
     assert isinstance(function, FunctionType)
     names = function.__globals__
     compiled = {name: _compiled_helper(names[name]) for name in function.__code__.co_names if _is_helper(names, name)}
     linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
-    made: Callable[..., Any] = numba.njit(signature, cache=True, no_cfunc_wrapper=True, **options)(linked)
-    return made
+    compiler: Any = njit(signature, cache=True, no_cfunc_wrapper=True, **options)  # type: ignore[call-overload]
+    return cast("Callable[..., Any]", compiler(linked))
 
 
 def _is_helper(names: dict[str, Any], name: str) -> bool:
@@ -176,8 +176,8 @@ def signature_of(function: Callable[..., object]) -> tuple[Any, ...]:
 
 def _type_of(hint: Any) -> Any:
     import numba
-    from numba import types
 
+    types: Any = numba.types
     dimensions = 1
     if typing.get_origin(hint) is Annotated:
         hint, dimensions = typing.get_args(hint)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import partial
 from importlib.util import find_spec
-from enum import Enum
 from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
@@ -154,13 +154,9 @@ _KINDS = (
     "pipeline",
     "slicing",
     "memory_layout",
-    "ordered_layout",
     "serving_flow",
 )
 """Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
-
-_HOMES = {"ordered_layout": "memory_layout"}
-"""Folders of the solvers of problems that have none of their own."""
 
 
 def register(solver: Solver) -> Solver:
@@ -286,7 +282,7 @@ def load_own(kind: str | None, *modules: str) -> None:
     for each in _KINDS:
         for module in modules or ("workers", "registered"):
             if kind in (None, each):
-                where = f"opweave.solvers.{_HOMES.get(each, each)}"
+                where = f"opweave.solvers.{each}"
                 if module == "workers" and find_spec(f"{where}.workers") is None:  # TRANSITION
                     module = "default"
                 importlib.import_module(f"{where}.{module}")

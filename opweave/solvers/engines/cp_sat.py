@@ -30,7 +30,7 @@ class CpSat(ChildEngine):
 
     name: ClassVar[str] = "cp-sat"
     package: ClassVar[str] = "ortools"
-    install: ClassVar[str] = "pip install 'opweave[cp]'"
+    install: ClassVar[str] = "pip install ortools"
     takes: ClassVar[type[LinearModel]] = IntervalModel
     function: ClassVar[str] = "opweave.solvers.engines.interval_child:solve"
 

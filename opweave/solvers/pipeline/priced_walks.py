@@ -76,14 +76,6 @@ def new_table(points: int, devices: int) -> Table:
     )
 
 
-def table_work(arrays: PipelineArrays) -> int:
-    """Approximate number of elementary steps of :func:`fill_table`."""
-    devices, points = arrays.reach.shape
-    windows = int((arrays.reach - np.arange(points)).sum())
-    links = int(arrays.degree.sum()) + int(devices)
-    return 2 * (windows + int(points) * links)
-
-
 @helper
 def fill_table(
     arrays: PipelineArrays, window: Window, price: FloatArray, stage_weight: float, link_weight: float, table: Table

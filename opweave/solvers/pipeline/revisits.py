@@ -35,7 +35,7 @@ SHARES = (200, 2000)
 """Shares of what a device can take, in which loads and bytes are counted: first roughly, then finely."""
 
 WORK = 200_000_000
-"""Steps of one search, compiled or not."""
+"""Steps of one search."""
 
 SWEEP = 8
 """Blocks between comparisons of all labels with each other."""

@@ -53,7 +53,7 @@ STALE, ANNEALINGS = 400, 3
 """Changes in a row without a better plan, and annealings, after which the search ends when there is no time limit."""
 
 STEPS = 100_000
-"""Moves of one annealing, compiled or not."""
+"""Moves of one annealing."""
 
 UNTIMED_STEPS, STEPS_OF_A_PIECE = 10_000, 300
 """Most moves of one annealing without a time limit, and moves for each piece: the same ones, compiled or not."""

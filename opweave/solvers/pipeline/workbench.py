@@ -19,7 +19,7 @@ from opweave.solvers.pipeline.labels import (
     small_memories,
 )
 from opweave.solvers.pipeline.plans import Plan
-from opweave.solvers.pipeline.priced_walks import best_walk, dive, new_table, price_walks, table_work
+from opweave.solvers.pipeline.priced_walks import best_walk, dive, new_table, price_walks
 
 FIRST_LABELS = 4_000
 MOST_LABELS = 1_200_000
@@ -55,7 +55,6 @@ class Workbench:
         self.everything = np.full_like(self.memory, ~np.uint64(0))
         self.stages, self.ends = np.zeros((2, points + 1), dtype=np.int64)
         self.table = new_table(points, devices)
-        self.work = table_work(self.arrays)
         self._barrier = barriers(self.arrays.twin)
         self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
 

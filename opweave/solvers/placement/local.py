@@ -111,9 +111,6 @@ class LocalSearch:
         self.caught = best
         self.consider_solution(best)
 
-    def _work(self) -> int:
-        return 10 * (len(self.arrays.seconds) + len(self.arrays.source))
-
     def descend_from(self, device: IntArray) -> None:
         """Hub descent from an assignment."""
         self.run.enter("hub descent")

@@ -27,9 +27,6 @@ MOST_MOVES = 100
 LAST_HEAT = 0.00002
 """Final temperature of annealing, as a share of the cost."""
 
-WORK_OF_A_RANK = 20
-"""Steps for each operator and flow in which an assignment is ordered and timed."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cooling:

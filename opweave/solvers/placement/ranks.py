@@ -86,10 +86,6 @@ def order_by(rank: FloatArray, arrays: PlacementArrays) -> IntArray:
     return ready_order(arrays, order, place)
 
 
-def _work(arrays: PlacementArrays) -> int:
-    return 4 * (len(arrays.seconds) + len(arrays.before) + len(arrays.source))
-
-
 @loop
 def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> IntArray:
     """Repeatedly take the ready operator that comes first in ``wanted``. Shape (operators,).

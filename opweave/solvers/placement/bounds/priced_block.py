@@ -40,8 +40,7 @@ WEIGHTY = 0.97
 """Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
 LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
-"""Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
-node, and how much slower the search is while it is not compiled."""
+"""Most operators of a window that is searched after its integer program, and approximate speed of the search."""
 
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
