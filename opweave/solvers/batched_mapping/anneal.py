@@ -56,6 +56,13 @@ class Walk(NamedTuple):
 
 
 @helper
+def copy(values: FloatArray | IntArray, target: FloatArray | IntArray) -> None:
+    """Write the values into the target; it compiles faster than a slice."""
+    for x in range(len(values)):
+        target[x] = values[x]
+
+
+@helper
 def _judge(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
@@ -63,7 +70,7 @@ def _judge(
     devices = len(walk.now)
     for p in range(first, len(order)):
         walk.end[order[p] // devices, order[p] % devices] = -1.0
-    walk.now[:] = walk.free[first]
+    copy(walk.free[first], walk.now)
     value = play(arrays, strings, order, first, walk.now, walk.end, tail, threshold)
     return float(max(value, walk.most[first]))
 
@@ -75,7 +82,7 @@ def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     for p in range(first, len(order)):
         i, u = order[p] // devices, order[p] % devices
         ends = walk.kept[i, u] = walk.end[i, u]
-        walk.free[p + 1] = walk.free[p]
+        copy(walk.free[p], walk.free[p + 1])
         walk.most[p + 1] = walk.most[p]
         if ends >= 0.0:
             walk.free[p + 1, u] = ends
@@ -123,11 +130,11 @@ def _draw(
         neighbours = before + arrays.out_start[i + 1] - arrays.out_start[i]
         pick = int(draw[2] * (neighbours + 1))
         if pick < before:
-            string[:] = strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]]
+            copy(strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]], string)
         elif pick < neighbours:
-            string[:] = strings.where[arrays.target[arrays.out_start[i] + pick - before]]
+            copy(strings.where[arrays.target[arrays.out_start[i] + pick - before]], string)
         else:
-            string[:] = candidates[int(draw[3] * len(candidates))]
+            copy(candidates[int(draw[3] * len(candidates))], string)
 
 
 @loop
@@ -150,46 +157,47 @@ def anneal(
     """
     strings, nodes = new_strings(arrays, where), len(order)
     operators, devices = strings.number.shape
-    granules = where.shape[1]
-    ends = np.full((operators, devices), -1.0)
-    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), ends, ends.copy(), np.zeros(devices))
-    best = current = _judge(arrays, strings, order, tail, walk, 0, np.inf)
-    _keep(order, tail, walk, 0)
-    best_where[:] = where
-    best_order[:] = order
-    position = np.argsort(order)
-    string, old = np.empty(granules, dtype=np.int64), np.empty(granules, dtype=np.int64)
-    for m in range(len(draws)):
-        draw, i = draws[m], int(draws[m, 0] * operators)
-        threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
-        at, to, first = 0, 0, nodes
-        string[:] = strings.where[i]
-        if draw[1] >= COPY:
-            at = position[i * devices + string[int(draw[2] * granules)]]
-            to = max(0, min(nodes - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
-            _slide(order, position, at, to)
-            first, possible = min(at, to), at != to
-        else:
-            _draw(arrays, strings, i, draw, candidates, string)
-            old[:] = strings.where[i]
-            possible = _spell(arrays, strings, i, string) and can_run(arrays, strings, i)
-            possible = possible and not overfull(arrays, strings)
-            string[:] = old
-            for u in range(devices):
-                first = min(first, position[i * devices + u])
+    kept, end = np.full((operators, devices), -1.0), np.full((operators, devices), -1.0)
+    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), kept, end, np.zeros(devices))
+    position = np.empty(nodes, dtype=np.int64)
+    for p in range(nodes):
+        position[order[p]] = p
+    string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
+    best = current = np.inf
+    for m in range(-1, len(draws)):  # -1 judges the plan as it is
+        at, to, first, i, threshold, possible = 0, 0, 0, 0, np.inf, True
+        if m >= 0:
+            draw, i = draws[m], int(draws[m, 0] * operators)
+            threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
+            copy(strings.where[i], old)
+            copy(old, string)
+            if draw[1] >= COPY:
+                at = position[i * devices + old[int(draw[2] * len(old))]]
+                to = max(0, min(nodes - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
+                _slide(order, position, at, to)
+                first, possible = min(at, to), at != to
+            else:
+                _draw(arrays, strings, i, draw, candidates, string)
+                possible = _spell(arrays, strings, i, string) and can_run(arrays, strings, i)
+                possible = possible and not overfull(arrays, strings)
+                first = nodes
+                for u in range(devices):
+                    first = min(first, position[i * devices + u])
         value = _judge(arrays, strings, order, tail, walk, first, threshold) if possible else np.inf
         if value <= threshold and value < np.inf:
             current = value
             _keep(order, tail, walk, first)
             if value < best:
                 best = value
-                best_where[:] = strings.where
-                best_order[:] = order
-            continue
-        _slide(order, position, to, at)
-        _spell(arrays, strings, i, string)
-        for p in range(first, nodes if possible else first):
-            node = order[p]
-            walk.end[node // devices, node % devices] = walk.kept[node // devices, node % devices]
-    where[:] = strings.where
+                for h in range(operators):
+                    copy(strings.where[h], best_where[h])
+                copy(order, best_order)
+        elif m >= 0:
+            _slide(order, position, to, at)
+            _spell(arrays, strings, i, old)
+            for p in range(first, nodes if possible else first):
+                node = order[p]
+                walk.end[node // devices, node % devices] = walk.kept[node // devices, node % devices]
+    for h in range(operators):
+        copy(strings.where[h], where[h])
     return best, current

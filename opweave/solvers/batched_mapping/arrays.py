@@ -18,8 +18,9 @@ from opweave.solvers.loops import helper, loop
 
 
 class BatchArrays(NamedTuple):
-    """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs, and the edges out of
-    an operator have successive numbers.
+    """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
+
+    The edges out of an operator have successive numbers.
 
     Attributes
     ----------
