@@ -5,7 +5,7 @@ module t, which run the whole batch, and OPT includes the transfers between modu
 conditions: the batch is not split; every cut has one channel that all operators before it lead to and all after it
 depend on; no side constraint joins modules; every module was solved to its end; and the joined plan fits into memory.
 With bounds in place of OPT, the same sum is then a lower bound. Otherwise the method is a heuristic: the joined plan is
-decoded again without barriers between modules, and improved by a round of local search; LBound says how good it is.
+decoded again without barriers between modules, and improved by a round of local search.
 
 Equal modules are solved once. Each module is also solved with free ends, which bounds OPT(M_t, a, q) from below for all
 a and q: if the devices at its ends matter little, these few problems are almost the whole proof.
@@ -16,7 +16,7 @@ Source: Ghannane and Abdelfattah, "DiviML", section IV-B.
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise, product
 from typing import Literal, NamedTuple
 
@@ -26,16 +26,13 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.solvers.batched_mapping.bounds.lbound import lbound
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
     ModuleProblem,
-    dependents,
-    leads_out,
+    closure,
     module_problem,
     modules_of,
-    reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.batched_mapping.search import ended, search_of, solve_lists
@@ -122,7 +119,7 @@ class Split:
                 if self.run.should_stop() or entering != len(before or ()):
                     continue  # some channels come from a cut before the last
                 part = self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
-                if not free and self.separates():
+                if not free and self.separates:
                     open_ends = part.problem.model_copy(update={"constraints": ()})
                     free = solve_part(open_ends, self.solver, self.seconds, self.run).bound
                 self.low[part.key] = max(free, _quick_bound(part))
@@ -181,18 +178,21 @@ class Split:
             now += answer.objective
         return where, end
 
+    @cached_property
     def separates(self) -> bool:
         """Whether every cut is passed only by its one channel, so that joined bounds are a bound of the whole."""
         instance = self.instance
         if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
-        before, after = dependents(reversed_in_time(instance)), dependents(instance)
-        return all(
-            len(module.leaves) == 1
-            and leads_out(module, before)
-            and after(int(module.leaves[0]))[later.operators].all()
-            for module, later in pairwise(self.modules)
-        )
+        closed = closure(instance)
+        for module, later in pairwise(self.modules):
+            if len(module.leaves) != 1:
+                return False
+            channel = int(module.leaves[0])
+            before = module.operators[module.operators != channel]
+            if not (closed[channel, before].all() and closed[later.operators, channel].all()):
+                return False
+        return True
 
 
 def _quick_bound(part: ModuleProblem) -> float:
@@ -227,7 +227,7 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     work.write()
     work.solve()
     length, way = work.join("objective")
-    if work.separates():
+    if work.separates:
         best.report(work.join("bound")[0], "split")
     if np.isfinite(length):
         where, end = work.plan(way)
@@ -236,6 +236,5 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
             strings = np.ascontiguousarray(where[:, ::granule])
             search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
     if not run.should_stop():
-        best.report(lbound(search.instance, work.modules, run.should_stop), "LBound")
         search.anneal_round(0)
     return ended(run)

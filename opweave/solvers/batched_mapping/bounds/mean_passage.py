@@ -18,16 +18,15 @@ become linear because every row is an average over the inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import zip_longest
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.modules import dependents, modules_of, reversed_in_time
+from opweave.solvers.batched_mapping.modules import closure, modules_of
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION, Best
 from opweave.solvers.run import Run
@@ -131,8 +130,12 @@ class _Passage:
         """All rows."""
         self._cuts()
         self._paths()
-        for window, inside in self._inside(windows):
-            self._window(*window, inside)
+        closed, room = closure(self.instance), MOST_ENTRIES
+        for a, z in windows:
+            inside = np.flatnonzero((a is None or closed[:, a]) & (z is None or closed[z]))
+            room -= len(inside) * self.y.shape[1] * self.y.shape[2]
+            if len(inside) > 1 and room >= 0:
+                self._window(a, z, inside)
         if self.instance.limited:
             self._memory()
 
@@ -166,26 +169,6 @@ class _Passage:
         waiting = self.most.open(np.zeros(len(instance.waits.items)))
         self._end(waiting, instance.waits.items)
         self.most.put(waiting, self.start[instance.waits.heads()], -1.0)
-
-    def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
-        """Windows with at least two operators between their ends, up to the maximum size of the program."""
-        room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
-        after, before = dependents(self.instance), dependents(reversed_in_time(self.instance))
-        below: dict[int, BoolArray] = {}
-        above: dict[int, BoolArray] = {}
-        for a, z in windows:
-            inside = np.ones(self.instance.operators, dtype=bool)
-            for mark, end, found in ((after, a, below), (before, z, above)):
-                if end is not None:
-                    found[end] = mark(end) if end not in found else found[end]
-                    inside &= found[end]
-                    inside[end] = False
-            members = np.flatnonzero(inside)
-            room -= len(members) * per_operator
-            if room < 0:
-                return
-            if len(members) > 1:
-                yield (a, z), members
 
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
         """Bound an input's work on each device between the end of a and the start of z."""
