@@ -14,7 +14,7 @@ side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``
+    ``solve``, ``list_solvers``, ``trivial_bound``, ``warm``
 models in your hands, solvers of your own
     ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
     ``Solver``, ``register_formulation``, ``Formulation``
@@ -157,7 +157,6 @@ if TYPE_CHECKING:
     from opweave.solvers.questions.mend import Mend
     from opweave.solvers.questions.pareto import Front, pareto
     from opweave.solvers.questions.sweep import Sweep, sweep
-    from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
 
@@ -271,7 +270,6 @@ __all__ = [
     "load_result",
     "onnx",
     "pareto",
-    "pareto_front",
     "progress_figure",
     "pymoo_problem",
     "read_solution",
@@ -329,7 +327,6 @@ _HOMES = {
     "solvers.questions.mend": ("Mend",),
     "solvers.questions.pareto": ("Front", "pareto"),
     "solvers.questions.sweep": ("Sweep", "sweep"),
-    "solvers.slicing.pareto": ("pareto_front",),
 }
 """Names that not every solve needs, by the modules that they are imported from on first use."""
 

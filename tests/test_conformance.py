@@ -43,14 +43,14 @@ PLANLESS = {
 BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
 """Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
 
-REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact", *BLOCKING}
+REFUSING = {"mincut", "partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
-SHORT = {"pymoo": FEW, "genetic": FEW, "nsga2": FEW, "hill_climb": {"rounds": 500}, "annealing": {"rounds": 500}}
+SHORT = {"pymoo": FEW, "geneflow": FEW, "hill_climb": {"rounds": 500}, "annealing": {"rounds": 500}}
 """Options of solvers that would otherwise run for long."""
 
 RELATIVE = 1e-6

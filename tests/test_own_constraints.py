@@ -66,7 +66,7 @@ SUBJECTS = {
 CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]
 
 FEW = {"population": 16, "generations": 10}
-SHORT = dict.fromkeys(("pymoo", "genetic", "nsga2"), FEW)
+SHORT = dict.fromkeys(("pymoo", "geneflow"), FEW)
 """Options of solvers that would otherwise run for long."""
 
 IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}

@@ -28,7 +28,7 @@ def solve_alone(problem: Problem[Any, Any], name: str, run: Run) -> Outcome:
     return work_in_lanes(problem, partial(_alone, name, dict(run.options)), run)
 
 
-def _alone(name: str, options: Mapping[str, Setting], problem: Problem[Any, Any], run: Run) -> list[Worker]:
+def _alone(name: str, options: Mapping[str, Setting], problem: Problem[Any, Any], _run: Run) -> list[Worker]:
     from opweave.solvers.registry import find_solver
 
     return [Steps(name, find_solver(problem, name).run, problem, **options)]

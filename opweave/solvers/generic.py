@@ -56,7 +56,7 @@ def _add_missing(kind: str) -> None:
         )
 
 
-def workers(problem: Problem[Any, Any], run: Run) -> list[Worker]:
+def workers(problem: Problem[Any, Any], _run: Run) -> list[Worker]:
     """The registered baselines, other algorithms, and the engines that have a formulation."""
     able = [each for each in registered(problem.kind) if each.missing() is None and _knows(each.supports, problem)]
     algorithms = [each for each in able if each.kind == "algorithm"]

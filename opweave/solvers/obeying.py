@@ -24,7 +24,7 @@ from opweave.formulations.formulation import formulation_names
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.on_plans import PlanRows, rows_on_plans
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Constraint, Forbid
+from opweave.problems.constraints import Constraint, Forbid, objections
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
@@ -50,9 +50,12 @@ class Judge:
         The rows of the user's function and of expressed rules.
     added
         Those of the user's function alone, of which the referee does not know.
+    rules
+        The rules that the problem's own workers do not understand.
     """
 
     problem: Problem[Any, Any]
+    rules: tuple[Constraint, ...]
     rows: PlanRows
     added: PlanRows
 
@@ -74,9 +77,8 @@ class Judge:
 
     def penalty(self, solution: Solution) -> float:
         """How far a plan is from obeying: what rows are missed by, as shares of their sides, and every violation."""
-        missed = self.rows.excess(solution)
-        broken = [each.excess for each in self.problem.evaluate(solution).violations]
-        return missed + sum(1.0 if excess is None else excess / (1.0 + excess) for excess in broken)
+        excess = [each.excess for rule in self.rules for each in objections(rule, self.problem, solution)]
+        return self.rows.excess(solution) + sum(1.0 if size is None else size / (1.0 + size) for size in excess)
 
 
 def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -93,11 +95,10 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
         rows = rows_on_plans(problem, run.extend, rules)
     except InfeasibleError:
         return Outcome(infeasible=True, reason="a row of extend holds for no plan")
-    judge = None if rows is None or added is None else Judge(problem, rows, added)
+    judge = None if rows is None or added is None else Judge(problem, tuple(rules), rows, added)
     made = partial(_workers, workers, free, judge)
     if run.extend is None:
-        outcome = work_in_lanes(problem, made, run)
-        return outcome
+        return work_in_lanes(problem, made, run)
     crew = made(problem, run)
     outcome = work_off(crew, run)
     failed = [each.error for each in crew if isinstance(each, Steps) and each.error is not None]
@@ -111,14 +112,14 @@ def _engines_in(crew: Sequence[Worker]) -> int:
 
 
 def _workers(
-    workers: Workers, free: Problem[Any, Any], judge: Judge | None, problem: Problem[Any, Any], run: Run
+    workers: Workers, free: Problem[Any, Any], judge: Judge | None, problem: Problem[Any, Any], _run: Run
 ) -> list[Worker]:
     crew: list[Worker] = []
     if judge is not None:
         crew.append(Steps("lists", partial(_lists, judge, free), problem))
         crew.append(Steps("penalties", partial(_penalties, judge, free), problem))
     crew.append(Steps("without the rules", partial(_without_rules, workers, judge, free), problem))
-    crew += [Steps(engine.name, partial(_engine, engine, judge), problem) for engine in _engines(problem)]
+    crew += [Steps(engine.name, partial(_engine, engine), problem) for engine in _engines(problem)]
     return crew
 
 
@@ -129,7 +130,7 @@ def _engines(problem: Problem[Any, Any]) -> list[Engine]:
     return [*([CpSat()] if constraint else []), *([Highs()] if formulation_names(problem.kind, Highs.takes) else [])]
 
 
-def _engine(engine: Engine, judge: Judge | None, problem: Problem[Any, Any], run: Run) -> Outcome:
+def _engine(engine: Engine, problem: Problem[Any, Any], run: Run) -> Outcome:
     """Run an engine, from the best plan that obeys."""
     initial = HeadStart(initial=lambda _: run.best)
     return run_engine(problem, run, engine, initial)
@@ -166,7 +167,7 @@ def _try(solver: Solver, judge: Judge, problem: Problem[Any, Any], run: Run) -> 
 
 
 def _without_rules(
-    workers: Workers, judge: Judge | None, free: Problem[Any, Any], problem: Problem[Any, Any], run: Run
+    workers: Workers, judge: Judge | None, free: Problem[Any, Any], _problem: Problem[Any, Any], run: Run
 ) -> Outcome:
     """The portfolio on the problem without the rules: its bounds hold, its plans count where they obey."""
     part = run.child(gap=run.gap, lift=None if judge is None else judge.lifted, exact=True)
@@ -174,7 +175,7 @@ def _without_rules(
     return outcome if outcome.infeasible else Outcome(run.termination())
 
 
-def _penalties(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], run: Run) -> Outcome:
+def _penalties(judge: Judge, free: Problem[Any, Any], _problem: Problem[Any, Any], run: Run) -> Outcome:
     """The search with penalties, where the problem has an encoding."""
     from opweave.solvers.evolution.penalties import search_with_penalties
 

@@ -55,6 +55,8 @@ class Process(Executor):
 
     def _converse(self, future: Future[Any], call: object) -> None:
         with self._lock:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 assert self._child.stdin is not None and self._child.stdout is not None
                 send_frame(self._child.stdin, call)
@@ -71,8 +73,8 @@ class Process(Executor):
 
 def _answer(child: subprocess.Popen[bytes]) -> tuple[bool, Any]:
     assert child.stdout is not None
-    failed, value = read_frame(child.stdout)  # type: ignore[misc]
-    return bool(failed), value
+    answer: Any = read_frame(child.stdout)
+    return answer
 
 
 def serve() -> None:
@@ -80,7 +82,8 @@ def serve() -> None:
     work, answers = own_pipes()
     while True:
         try:
-            function, positional, named = read_frame(work)  # type: ignore[misc]
+            call: Any = read_frame(work)
+            function, positional, named = call
         except EOFError:
             return
         except Exception as error:  # a class that cannot be imported here

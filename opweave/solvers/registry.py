@@ -322,8 +322,8 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     --------
     >>> [row.name for row in list_solvers("memory_ordering") if row.kind == "plan"]
     ['auto']
-    >>> next(row.options for row in list_solvers("slicing") if row.name == "chain")
-    {'grid': 'number of equal shares to hand out to the devices; 0 for as many as fit the number of devices'}
+    >>> next(row.about for row in list_solvers("slicing") if row.name == "all_rows")
+    'parts by speed along the rows'
     """
     _load()
     kind = problem if isinstance(problem, str) or problem is None else problem.kind

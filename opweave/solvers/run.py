@@ -191,7 +191,7 @@ class Run:
         return 3.0
 
     def as_worker(self, name: str, rest: Callable[[], None] | None = None, options: Mapping[str, Setting] = {}) -> Run:
-        """This run as one worker sees it: the same findings, with options and limits of the worker's own."""
+        """The run as one worker sees it: the same findings, with options and limits of the worker's own."""
         return replace(self, worker=name, rest=rest, options=options, kept={})
 
     def child(
@@ -301,12 +301,17 @@ class Run:
         self.candidates.append(Found(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
         self._record(new_best=True)
-        if self.outer is not None and self.lift is not None:
-            if self.outer.objective is None or objective < self.outer.objective:
-                lifted = self.lift(solution)
-                if lifted is not None:
-                    self.outer.found(lifted, objective)
+        self._lift(solution, objective)
         return True
+
+    def _lift(self, solution: Solution, objective: int | float) -> None:
+        """Report a plan of a sub-problem to the run of the whole."""
+        if self.outer is None or self.lift is None:
+            return
+        if self.outer.objective is None or objective < self.outer.objective:
+            lifted = self.lift(solution)
+            if lifted is not None:
+                self.outer.found(lifted, objective)
 
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
@@ -407,9 +412,9 @@ class Run:
 
     def _tell(self, *, new_best: bool) -> None:
         findings = self.findings
-        if findings.stopped or (self.callback is None and self.progress is None and not new_best):
-            if self.elapsed() < findings.last_log:
-                return
+        silent = findings.stopped or (self.callback is None and self.progress is None)
+        if silent and not new_best and self.elapsed() < findings.last_log + LOG_INTERVAL_SECONDS:
+            return
         now = Progress(self.elapsed(), self.objective, self.bound, new_best, self.stage)
         if self.outer is None and (new_best or now.seconds - findings.last_log >= LOG_INTERVAL_SECONDS):
             findings.last_log = now.seconds

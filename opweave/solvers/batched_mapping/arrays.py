@@ -20,6 +20,8 @@ from opweave.solvers.loops import helper, loop
 class BatchArrays(NamedTuple):
     """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
+    The edges out of an operator have successive numbers.
+
     Attributes
     ----------
     base, slope
@@ -36,7 +38,6 @@ class BatchArrays(NamedTuple):
     in_start: IntArray
     incoming: IntArray
     out_start: IntArray
-    outgoing: IntArray
     waits_start: IntArray
     waits: IntArray
     base: FloatCube
@@ -60,7 +61,6 @@ def arrays_of(instance: BatchedInstance) -> BatchArrays:
         in_start=instance.incoming.start,
         incoming=instance.incoming.items,
         out_start=instance.outgoing.start,
-        outgoing=instance.outgoing.items,
         waits_start=instance.waits.start,
         waits=instance.waits.items,
         base=np.ascontiguousarray(latency + (0.0 if instance.grows else moved)),
@@ -83,39 +83,41 @@ class Strings(NamedTuple):
         Device of every granule. Shape (operators, G).
     number
         Granules of every operator on every device. Shape (operators, devices).
-    flow
-        Granules that pass along every edge from one device to another. Shape (edges, devices, devices).
     used
         Bytes on every device. Shape (devices,).
     holders
         Operators on each device that use each parameter. Shape (parameters, devices).
+    tally
+        Space for counts, all 0. Shape (devices,).
     """
 
-    where: IntArray
-    number: IntArray
-    flow: IntArray
+    where: IntMatrix
+    number: IntMatrix
     used: IntArray
-    holders: IntArray
+    holders: IntMatrix
+    tally: IntArray
 
 
 @helper
-def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
-    """Strings with all counts, from the device of every granule."""
-    operators, granules = where.shape
-    devices = arrays.seconds.shape[1]
-    strings = Strings(
-        where=where.copy(),
+def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
+    """Strings that count nothing yet; ``where`` is kept."""
+    operators, devices = arrays.seconds.shape[:2]
+    return Strings(
+        where=where,
         number=np.zeros((operators, devices), dtype=np.int64),
-        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
         used=np.zeros(devices, dtype=np.int64),
         holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
+        tally=np.zeros(devices, dtype=np.int64),
     )
-    for i in range(operators):
-        for g in range(granules):
+
+
+@helper
+def new_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
+    """Strings with all counts, from a copy of the device of every granule."""
+    strings = no_strings(arrays, where.copy())
+    for i in range(where.shape[0]):
+        for g in range(where.shape[1]):
             count_granule(arrays, strings, i, where[i, g], 1)
-    for e in range(len(arrays.source)):
-        for g in range(granules):
-            strings.flow[e, where[arrays.source[e], g], where[arrays.target[e], g]] += 1
     return strings
 
 
@@ -136,22 +138,9 @@ def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: i
 @helper
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
     """Put one granule of an operator on a device and update all counts."""
-    a = strings.where[i, g]
-    if a == u:
-        return
-    strings.where[i, g] = u
-    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-        e = arrays.incoming[x]
-        w = strings.where[arrays.source[e], g]
-        strings.flow[e, w, a] -= 1
-        strings.flow[e, w, u] += 1
-    for x in range(arrays.out_start[i], arrays.out_start[i + 1]):
-        e = arrays.outgoing[x]
-        w = strings.where[arrays.target[e], g]
-        strings.flow[e, a, w] -= 1
-        strings.flow[e, u, w] += 1
-    count_granule(arrays, strings, i, a, -1)
+    count_granule(arrays, strings, i, strings.where[i, g], -1)
     count_granule(arrays, strings, i, u, 1)
+    strings.where[i, g] = u
 
 
 @helper
@@ -170,59 +159,56 @@ def overfull(arrays: BatchArrays, strings: Strings) -> bool:
 
 
 @helper
+def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMatrix) -> float:
+    """When the data of an operator's batch is on device u, given the ends of batches (-1: none yet); inf if never."""
+    where, tally, granules, ready = strings.where, strings.tally, strings.where.shape[1], 0.0
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        h = arrays.source[e]
+        for g in range(granules):
+            if where[i, g] == u:
+                tally[where[h, g]] += 1
+        for g in range(granules):
+            w = where[h, g]
+            if tally[w] > 0:
+                sent = 0.0 if w == u else arrays.base[e, w, u] + arrays.slope[e, w, u] * tally[w]
+                ready = max(ready, np.inf if end[h, w] < 0.0 else end[h, w] + sent)
+                tally[w] = 0
+    for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+        h = arrays.waits[x]
+        for g in range(granules):
+            ends = end[h, where[h, g]]
+            ready = max(ready, np.inf if ends < 0.0 else ends)
+    return float(ready)
+
+
+@helper
 def play(
     arrays: BatchArrays,
     strings: Strings,
     order: IntArray,
     low: int,
-    high: int,
     free: FloatArray,
-    end: FloatArray,
-    tail: FloatArray,
+    end: FloatMatrix,
+    tail: FloatMatrix,
     threshold: float,
 ) -> float:
-    """Decode the positions ``low`` to ``high`` of an order.
+    """Decode an order from position ``low`` on.
 
     ``free`` (devices,) and ``end`` (operators, devices; -1 for batches that have not run) hold the state before and are
     updated to the state after. Returns the largest end + tail, or the first above ``threshold``; inf when the order
     puts a batch before its data.
     """
-    devices = free.shape[0]
-    value = 0.0
-    for p in range(low, high):
-        node = order[p]
-        i = node // devices
-        u = node - i * devices
+    devices, value = free.shape[0], 0.0
+    for p in range(low, len(order)):
+        i, u = order[p] // devices, order[p] % devices
         c = strings.number[i, u]
-        if c == 0:
-            continue
-        ready = free[u]
-        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-            e = arrays.incoming[x]
-            h = arrays.source[e]
-            for w in range(devices):
-                f = strings.flow[e, w, u]
-                if f > 0:
-                    there = end[h, w]
-                    if there < 0.0:
-                        return np.inf
-                    if w != u:
-                        there += arrays.base[e, w, u] + arrays.slope[e, w, u] * f
-                    ready = max(ready, there)
-        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-            h = arrays.waits[x]
-            for w in range(devices):
-                if strings.number[h, w] > 0:
-                    if end[h, w] < 0.0:
-                        return np.inf
-                    ready = max(ready, end[h, w])
-        ends = ready + arrays.seconds[i, u, c]
-        end[i, u] = ends
-        free[u] = ends
-        if ends + tail[i, u] > value:
-            value = ends + tail[i, u]
-            if value > threshold:
-                return float(value)
+        if c > 0:
+            ends = max(free[u], ready_at(arrays, strings, i, u, end)) + arrays.seconds[i, u, c]
+            end[i, u] = free[u] = ends
+            value = max(value, ends + tail[i, u])
+            if value > threshold or value == np.inf:
+                break
     return float(value)
 
 
@@ -237,7 +223,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
     if overfull(arrays, strings):
         return np.inf
     end[:] = -1.0
-    return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(end.shape), np.inf)
+    return play(arrays, strings, order, 0, np.zeros(devices), end, np.zeros(end.shape), np.inf)
 
 
 def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:

@@ -59,7 +59,7 @@ def search_with_penalties(judge: Judging, problem: Problem[object, object], run:
         If the problem has no encoding.
     """
     encoding = encoding_of(problem, run)
-    if not len(encoding.lower):
+    if not encoding.genes:
         return
     rng, search = np.random.default_rng(run.seed), _Search(judge, encoding, run)
     for row in encoding.seeds():
@@ -99,7 +99,7 @@ class _Search:
             self.consider(self._encoding.encode(best))
             self._others = self._others[-20:]
         if self._row is None:
-            self._row = self._encoding.lower + rng.random(len(self._encoding.lower)) * self._span
+            self._row = rng.random(self._encoding.genes)
         rows = np.asarray([self._changed(rng) for _ in range(ROWS)])
         judged = self._encoding.judge(self._encoding.repair(rows))
         for place in np.argsort(judged.objective, kind="stable").tolist():
@@ -107,10 +107,6 @@ class _Search:
             self._weigh(rows[place], float(judged.objective[place]), float(judged.excess[place].sum()), slack)
         self._weight *= RISE if self._penalty > 0.0 else FALL
         self._weight = min(max(self._weight, 1e-3), 1e6)
-
-    @property
-    def _span(self) -> FloatArray:
-        return self._encoding.upper - self._encoding.lower
 
     def _weigh(self, row: FloatArray, objective: float, excess: float, slack: float) -> None:
         """Go to a row if its objective and penalty are at most a little larger than those of the present one."""
@@ -120,7 +116,8 @@ class _Search:
             return
         solution = self._encoding.decode(row)
         penalty = excess + self._judge.penalty(solution)
-        if penalty == 0.0 and self._judge.report(self._run, solution):
+        better = self._run.objective is None or objective < self._run.objective
+        if better and penalty == 0.0 and self._judge.report(self._run, solution):
             self._known = self._run.best
         if objective * (1.0 + self._weight * penalty) <= most:
             self._row, self._objective, self._penalty = row, objective, penalty
@@ -133,9 +130,9 @@ class _Search:
         last = min(count, first + 1 + int(rng.geometric(0.5) if rng.random() < 0.5 else rng.integers(count)))
         way = rng.random()
         if way < 0.5:
-            row[first:last] = self._encoding.lower[first:last] + rng.random() * self._span[first:last]
+            row[first:last] = rng.random()
         elif way < 0.8 or not self._others:
-            row[first:last] += rng.normal(0.0, 0.1, last - first) * self._span[first:last]
+            row[first:last] += rng.normal(0.0, 0.1, last - first)
         else:
             row[first:last] = self._others[int(rng.integers(len(self._others)))][first:last]
-        return np.clip(row, self._encoding.lower, self._encoding.upper)
+        return np.clip(row, 0.0, 1.0)

@@ -26,7 +26,7 @@ def bound_totals(problem: MemoryOrdering, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
-def workers(problem: MemoryOrdering, run: Run) -> list[Worker]:
+def workers(problem: MemoryOrdering, _run: Run) -> list[Worker]:
     """Peaks: the exact search. Totals: local search, the bound and the search over states."""
     if not only_order_arcs(problem):
         return [Steps("btsearch", solve_btsearch, problem)]

@@ -8,28 +8,18 @@ The acceptance threshold is drawn before a move is judged.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
-from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
+from opweave.solvers.slicing.memory import Memory, accept, proposed_excess
 
 DRAWS = 7
 """Random numbers drawn for each move."""
 
 SHORT = 5
 """Power of the random number that draws a run's length: most runs are short, because long ones take long to judge."""
-
-
-class Span(NamedTuple):
-    """The operators that may be moved: first to last - 1."""
-
-    first: int
-    last: int
 
 
 @helper
@@ -39,6 +29,8 @@ def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArra
     for k in range(len(weights)):
         total += weights[k]
         heaviest = k if weights[k] > weights[heaviest] else heaviest
+    if total <= 0.0:
+        return  # nobody is left to take part
     if ops[v, WHOLE] == 1:
         for k in range(len(weights)):
             cuts[v, k + 1] = 1 if k >= heaviest else 0
@@ -111,7 +103,7 @@ def _move(
     devices, kind, amount = len(weights), draws[move, 2], draws[move, 4]
     k = int(draws[move, 3] * devices)
     inner = 1 + int(draws[move, 3] * (devices - 1)) if devices > 1 else 0
-    chosen = 1 + int(amount * (2**devices - 1))
+    chosen = 1 + int(amount * ((1 << devices) - 1))
     source = max(low - 1, 0) if amount < 0.5 else int((amount - 0.5) * 2 * len(mode))
     copied = mode[source]
     if kind < 0.75 and kind >= 0.6:
@@ -134,12 +126,11 @@ def _move(
             recut(ops, v, mode[v], weights, mode, cuts)
         else:
             _parts(v, cuts, weights)
-            flipped = CHANNELS if mode[v] == ROWS else ROWS
+            flipped = 1 - mode[v]
             if kind < 0.95:
                 weights[k] = 0.0
                 flipped = mode[v]
-            if weights.sum() > 0.0:
-                recut(ops, v, flipped, weights, mode, cuts)
+            recut(ops, v, flipped, weights, mode, cuts)
 
 
 @helper
@@ -192,33 +183,34 @@ def _timed(
 @loop
 def anneal(
     arrays: SlicingArrays,
-    span: Span,
+    first: int,
+    last: int,
     penalty: float,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     mode: IntArray,
     cuts: IntMatrix,
     best_mode: IntArray,
     best_cuts: IntMatrix,
+    memory: Memory,
 ) -> float:
-    """Anneal in place; the best legal plan is written to the last two arrays.
+    """Anneal in place; the best legal plan is written to ``best_mode`` and ``best_cuts``, which begin as zeros.
 
     Parameters
     ----------
-    span
-        Operators that may be moved.
+    first, last
+        The operators that may be moved: first to last - 1.
     penalty
         Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
-    halt
-        Ends the moves as soon as it is raised.
+    memory
+        That of a plan in which no device has a part.
 
     Returns
     -------
     float
-        Latency of the best legal plan; inf when there is none, and then the arrays do not change.
+        Latency of the best legal plan; inf when there is none.
     """
     count, devices = len(mode), cuts.shape[1] - 1
     ops, starts, consumers = arrays.ops, arrays.consumers_start, arrays.consumers
@@ -229,46 +221,36 @@ def anneal(
     touched = np.arange(count)
     total = _timed(arrays, touched, count, mode, cuts, ends, seconds, old_seconds, 0.0)
     limited, over = penalty >= 0.0, 0.0
-    memory = empty_memory(arrays, count if limited else 0, devices)
-    old, new = Sliced(old_mode, old_cuts), Sliced(mode, cuts)
+    size, low, high = count, count - len(mode), count  # not a plain 0, for which numba compiles all helpers again
     if limited:
-        everything, nothing = Change(0, count, -1, stamp), Sliced(mode, np.zeros_like(cuts))
-        over = proposed_excess(arrays, memory, everything, nothing, new)
-        accept(memory, everything)
+        over = proposed_excess(arrays, memory, low, high, touched, size, mode, best_cuts, mode, cuts)
+        accept(memory, low, high)
     current = total + max(penalty, 0.0) * over
     best = np.inf
-    stale_low, stale_high = 0, count  # the operators in which the best plan may differ from the current one
     if over == 0.0:
         best = total
-        _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
-        stale_low, stale_high = count, 0
-    width = span.last - span.first
+        _copy(mode, cuts, best_mode, best_cuts, low, high)
     for move in range(len(draws)):
-        if halt[0] != 0:
-            break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
-        low = span.first + int(draws[move, 0] * width)
-        high = min(span.last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(width + 1.0))))
+        low = first + int(draws[move, 0] * (last - first))
+        high = min(last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(last - first + 1.0))))
         high = max(high, low + 1)
         _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
         size = _affected(starts, consumers, low, high, move, stamp, touched)
         after = _timed(arrays, touched, size, mode, cuts, ends, seconds, old_seconds, total)
         value = after
         excess = 0.0
-        change = Change(low, high, move, stamp)
         if limited and value <= threshold:
-            excess = proposed_excess(arrays, memory, change, old, new)
+            excess = proposed_excess(arrays, memory, low, high, touched, size, old_mode, old_cuts, mode, cuts)
             value += penalty * excess
         if value <= threshold:
             total, current = after, value
             if limited:
-                accept(memory, change)
+                accept(memory, low, high)
             _copy(mode, cuts, old_mode, old_cuts, low, high)
-            stale_low, stale_high = min(stale_low, low), max(stale_high, high)
             if excess == 0.0 and total < best:
                 best = total
-                _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
-                stale_low, stale_high = count, 0
+                _copy(mode, cuts, best_mode, best_cuts, 0, count)
             continue
         _copy(old_mode, old_cuts, mode, cuts, low, high)
         for i in range(size):

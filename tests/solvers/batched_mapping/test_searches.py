@@ -276,8 +276,8 @@ def test_modules_keep_to_the_side_constraints():
     work = Split(problem, Run(), 1, "highs", 10.0)
     work.write()
     work.solve()
-    length, ends = work.join("objective")
-    where, _ = work.plan(ends)
+    length, way = work.join("objective")
+    where, _ = work.plan(way)
     assert length == pytest.approx(48.0)
     assert (where == 0).all()
 

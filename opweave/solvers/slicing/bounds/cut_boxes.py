@@ -235,7 +235,6 @@ def by_position(
     cells: list[Cells],
     lower_bounds: FloatArray,
     should_stop: Callable[[], bool],
-    halt: IntArray | None = None,
 ) -> float | None:
     """A lower bound of the latency; None when stopped early.
 
@@ -245,14 +244,14 @@ def by_position(
         Cells of every operator, which contain every way to cut it (:func:`cells_of`).
     lower_bounds
         A known lower bound of every operator's seconds.
-    should_stop, halt
-        Asked now and then; ``halt`` ends long products.
+    should_stop
+        Asked every few hundredths of a second.
     """
     arrays = arrays_of(instance)
     if not all(len(each.mode) for each in cells):
         return None  # an operator that no device may run
     flows = [_flows(instance, v) for v in range(instance.operators)]
-    sums = Elimination([np.zeros(len(each.mode)) for each in cells], halt)
+    sums = Elimination([np.zeros(len(each.mode)) for each in cells])
     for v, read in enumerate(flows):
         if should_stop():
             return None
