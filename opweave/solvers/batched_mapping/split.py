@@ -29,6 +29,7 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
+    Module,
     ModuleProblem,
     closure,
     module_problem,
@@ -104,13 +105,15 @@ class Split:
         self.modules = modules_of(self.instance, channels)
         self.solver = solver or ("" if self.instance.granules == 1 else "local")
         self.seconds = SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS
-        devices, counts = range(len(self.instance.devices)), [len(module.leaves) for module in self.modules[:-1]]
-        few = [len(devices) ** count <= MOST_STATES for count in counts]
-        inner = [[*product(devices, repeat=count)] if all(few) else [(u,) * count for u in devices] for count in counts]
-        self.states: list[list[Devices | None]] = [[None], *inner, [None]]
+        self.states: list[list[Devices | None]] = [[None], *map(self._choices, self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.low: dict[str, float] = {}
         self.answers: dict[str, Answer] = {}
+
+    def _choices(self, module: Module) -> list[Devices | None]:
+        devices, count = range(len(self.instance.devices)), len(module.leaves)
+        few = len(devices) ** count <= MOST_STATES
+        return [*product(devices, repeat=count)] if few else [(u,) * count for u in devices]
 
     def write(self) -> None:
         """Write all parts and bound them, while there is time."""
