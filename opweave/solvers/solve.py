@@ -200,6 +200,8 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
     if run.stopped and outcome.termination is Termination.TIME_LIMIT:  # the time is up because a callback says so
         outcome = replace(outcome, termination=run.termination())
+    if outcome.termination is Termination.TIME_LIMIT and not run.candidates and outcome.reason is None:
+        outcome = replace(outcome, reason="the time was up before there was a plan")
     if run.findings.callback_error is not None:
         outcome = _ended_by_callback(outcome, run.findings.callback_error)
     return chosen, outcome

@@ -8,12 +8,15 @@ closer to the best plan. The referee counts the tokens of plans that reach one.
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.expressions import express
 from opweave.formulations.serving_flow.instance import ServingInstance, lower
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntMatrix
+from opweave.problems.constraints import Forbid, MemoryCap, Pin, means
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.run import Outcome, Run
@@ -23,14 +26,14 @@ from opweave.solvers.serving_flow.plans import report
 STEPS, CHUNK, ROUNDS = 50_000, 1_000, 6
 """Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
 
-WARM, COLD = 0.01, 3e-4
-"""Share of what all places let pass that a step may lose, about, at the beginning and at the end of a round."""
+WARM, COLD, DRAWS = 0.01, 3e-4, 6
+"""Share of what places let pass that a step may lose, at the beginning and the end; random numbers of a step."""
 
-RAISED, FULL = 1.02, 1.0 - 1e-9
-"""How far an aim is above the best plan, at least, and what counts as all that places should let pass."""
+RAISED, FULL, TINY = 1.02, 1.0 - 1e-9, 1e-300
+"""How far an aim is above the best plan, at least; what counts as all that places should let pass; bytes of none."""
 
-DRAWS = 6
-"""Random numbers of a step."""
+BLOCKS = "blocks"
+"""The target of rules that bar blocks of layers from devices."""
 
 
 class Limits(NamedTuple):
@@ -61,13 +64,22 @@ def limits_of(instance: ServingInstance) -> Limits:
     held = instance.place[end] - instance.place[first]
     speeds = np.where(end > first, instance.rates[:, np.maximum(end - first, 0)], 0.0)
     speeds[held > instance.memory[:, None, None]] = 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        most = instance.port[:, None] / np.where(np.arange(instance.layers + 1) % instance.layers, instance.sizes, 0.0)
-    most = np.where(np.isnan(most), np.inf, most)
+    most = instance.port[:, None] / np.maximum(instance.sizes, TINY)
+    most[:, [0, -1]] = np.inf
     speeds = np.minimum(speeds, np.minimum(most[:, :, None], most[:, None, :]))
+    names = np.asarray(instance.names)
+    for rule in instance.problem.constraints:
+        if means(rule, Pin, Forbid):
+            at = instance.problem.layer_index[rule.op]
+            barred = names == rule.device if means(rule, Forbid) else names != rule.device
+            speeds[barred, : at + 1, at + 1 :] = 0.0
     links = instance.links * ~np.eye(len(instance.names), dtype=bool)
     ends = np.stack([instance.arriving, instance.leaving])
     return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any")
+
+
+for _kind in (Pin, Forbid, MemoryCap):
+    express(_kind, BLOCKS)(limits_of)
 
 
 @helper
@@ -75,8 +87,7 @@ def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
     """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
     end, link = plan[k, 1], limits.links[k, j]
     if link > 0.0 and (plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])):
-        size = limits.sizes[end]
-        return float(link / size) if size > 0.0 else np.inf
+        return float(link / max(limits.sizes[end], TINY))
     return 0.0
 
 
@@ -187,18 +198,17 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
 def search(problem: ServingFlow, run: Run) -> Outcome:
     """Anneal toward one aim after the other."""
     instance, random = lower(problem), np.random.default_rng(run.seed)
-    limits, missed = limits_of(instance), instance.bounded
-    aim, number = missed, 0
-    now = np.zeros((len(instance.names), 2), dtype=np.int64)
-    while not run.should_stop() and (run.time_limit is not None or number < ROUNDS):
-        number += 1
+    limits, aim = limits_of(instance), instance.bounded
+    missed, now = aim, np.zeros((len(instance.names), 2), dtype=np.int64)
+    for _ in range(ROUNDS) if run.time_limit is None else count():
         if isinstance(run.best, LayerBlocks):
             now = np.asarray(instance.blocks(run.best), dtype=np.int64).reshape(-1, 2)
-        reached = 0.0
         for done in range(0, STEPS, CHUNK):
+            if run.should_stop():
+                return Outcome(run.termination())
             heat = WARM * (COLD / WARM) ** (np.arange(done, done + CHUNK) / STEPS)
             reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
-            if reached >= FULL or run.should_stop():
+            if reached >= FULL:
                 break
         if reached >= FULL:
             report(instance, [(first, end) for first, end in now.tolist()], run)

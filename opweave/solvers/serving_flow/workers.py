@@ -13,7 +13,7 @@ from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.baselines import by_rules
 from opweave.solvers.serving_flow.bounds import solve_bound
 from opweave.solvers.serving_flow.plans import solve_all
-from opweave.solvers.serving_flow.search import search
+from opweave.solvers.serving_flow.search import BLOCKS, search
 from opweave.solvers.workers import Steps, Worker
 
 MOST_COLUMNS = 20_000
@@ -21,12 +21,12 @@ MOST_COLUMNS = 20_000
 
 
 def workers(problem: ServingFlow, _: Run) -> list[Worker]:
-    """Rules, all plans of a tiny problem, the bound, annealing, and the program."""
+    """Rules, all plans of a tiny problem, annealing, the bound, and the program."""
     found: list[Worker] = [
         Steps("rules", by_rules, problem),
         Steps("all plans", solve_all, problem),
-        Steps("bound", solve_bound, problem),
         Steps("annealing", search, problem),
+        Steps("bound", solve_bound, problem),
     ]
     small = len(problem.cluster.devices) ** 2 * len(problem.layers) <= MOST_COLUMNS
     if small and Highs().missing() is None:
@@ -34,4 +34,4 @@ def workers(problem: ServingFlow, _: Run) -> list[Worker]:
     return found
 
 
-register_auto(ServingFlow, workers, "rules, a bound from sets of devices for a layer, annealing, and a program")
+register_auto(ServingFlow, workers, "rules, annealing, a bound and a program", supports=(BLOCKS,))
