@@ -200,7 +200,7 @@ def test_constraint_programming_solves_the_modules():
 
 def test_modules_with_open_ends_bound_every_part():
     problem = stacked(SMALL)
-    work = Split(problem, Run(), 1, "", 0.0)
+    work = Split(problem, Run(), 1)
     work.write()
     bound, _ = work.join("bound")
     work.solve()
@@ -212,7 +212,7 @@ def test_modules_with_open_ends_bound_every_part():
 @pytest.mark.parametrize("batch", [1, 4])
 def test_split_over_several_channels_is_valid(batch):
     problem = stacked(Stack(modules=3, nodes=4, channels=2, dependency="wdep"), batch)
-    result = ow.solve(problem, solver="split", options={"channels": 2, "module_seconds": 0.02})
+    result = ow.solve(problem, solver="split", options={"channels": 2})
     assert result.verified
     assert result.objective <= ow.solve(problem, solver="heft").objective
 
@@ -273,7 +273,7 @@ def test_modules_keep_to_the_side_constraints():
     costs = ow.Costs.from_table({name: {"slow": {1: 3.0, 2: 4.0}, "fast": {1: 1.0, 2: 1.5}} for name in names})
     rules = [*(ow.Forbid(op=name, device="fast") for name in names[1:]), ow.Pin(op="o0", device="slow")]
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2, constraints=rules)
-    work = Split(problem, Run(), 1, "highs", 10.0)
+    work = Split(problem, Run(), 1, "highs")
     work.write()
     work.solve()
     length, way = work.join("objective")
