@@ -95,7 +95,6 @@ def test_the_referee_names_it_too() -> None:
         (InOrders(), "placement", "heft"),
         (InOrders(), "memory_ordering", "auto"),
         (InSteps(), "memory_ordering", "btsearch"),
-        (Narrowed(), "placement", "heft"),
     ],
     ids=str,
 )
