@@ -162,7 +162,7 @@ def test_nothing_is_left_behind(cache: Path, how: signal.Signals) -> None:
     script = """
         import time
         from opweave.solvers.compiling.beside import BESIDE
-        from opweave.solvers.placement.earliest import start_all
+        from opweave.solvers.placement.baselines import start_all
         BESIDE.ask(start_all.name, start_all.file_name)
         print(BESIDE._child.pid, flush=True)
         time.sleep(100)

@@ -33,7 +33,7 @@ from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
-from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan
+from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
@@ -79,7 +79,7 @@ def test_a_halted_search_of_a_module_proves_nothing(seed: int) -> None:
     assert found.device[0] == -1
 
 
-@pytest.mark.parametrize("method", [anneal, anneal_assignment])
+@pytest.mark.parametrize("method", [anneal])
 def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     problem = layered_problem(3, 3)
     instance = lower_placement(problem)

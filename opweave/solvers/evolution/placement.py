@@ -27,7 +27,7 @@ from opweave.solvers.evolution.encoding import (
 from opweave.solvers.evolution.orders import order_by_keys
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations, makespan_below
-from opweave.solvers.placement.baselines import FIRST
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.memory_state import Clusters, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.plans import order_by_start, schedule_of, times_of
 from opweave.solvers.rules import plans_of
@@ -158,7 +158,7 @@ class PlacementEncoding:
 
     def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans."""
-        rules = (partial(rule, self.instance, self.arrays) for rule in FIRST)
+        rules = (partial(rule, self.instance, self.arrays) for rule, _ in RULES.values())
         return (self._row(plan.start, plan.device) for plan in plans_of(rules))
 
 

@@ -4,9 +4,6 @@ On networks of wide cells, whose operators take less time than their transfers, 
 than many quick ones: whole branches have to find their device while it is still hot. So the first phases contract what
 seldom profits from two devices, which makes moves cheaper and larger: trees of operators that feed one another, as long
 as they take less time than sending what they make, and chains. The later phases let their operators part again.
-
-Where many small operators lie outside the core of a network (:func:`~opweave.solvers.placement.backbone.core_network`),
-the core is cooled down first, and a last phase moves all operators around its plan.
 """
 
 from __future__ import annotations
@@ -27,11 +24,9 @@ from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
-from opweave.solvers.placement.backbone import Backbone, core_network
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.idle import around_core
 from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch, empty_search, list_plans
-from opweave.solvers.placement.plans import ended, fits, plan_of
+from opweave.solvers.placement.plans import ended, fits
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -54,7 +49,7 @@ class Level(NamedTuple):
     light
         The trees that it joins (:func:`contraction_of`); 0 for chains only.
     share
-        Its share of the time left of a network or its core.
+        Its share of the time left.
     """
 
     light: float
@@ -72,9 +67,6 @@ on others their parallel branches are already joined, and the smaller ones decid
 
 OPERATORS = Phase(0.0006, 0.0001)
 """The last phase, of single operators."""
-
-CORE_SHARE = 0.6
-"""Share of the time of a cooling for the core."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
@@ -115,49 +107,18 @@ def cool_down(search: LocalSearch) -> None:
     run.kept["coolings"] = number + 1
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
-    core = core_network(search.instance, search.arrays)
-    start = None if core is None else _around_core(search, core, scale, number)
-    if start is None:
-        for found in _coarse(search, search.arrays, search.instance.cluster, _best(search), scale, number):
-            search.consider(*found)
-    first = _best(search) if start is None else start
-    for found in _phase(search, search.arrays, search.instance.cluster, first, OPERATORS, scale, (number, 1)):
+    for found in _coarse(search, scale, number):
+        search.consider(*found)
+    first, cluster = (search.order, search.device), search.instance.cluster
+    for found in _phase(search, search.arrays, cluster, first, OPERATORS, scale, (number, 1)):
         search.consider(*found)
 
 
-def _best(search: LocalSearch) -> Start:
-    return search.order, search.device
-
-
-def _around_core(search: LocalSearch, core: Backbone, scale: float, number: int) -> Start | None:
-    """Cool the core down, and put the other operators around its best plan; None if that does not give a plan."""
-    index = np.full(len(search.order), -1, dtype=np.int64)
-    index[core.operators] = np.arange(len(core.operators))
-    order = index[search.order]
-    start: Start = (order[order >= 0], search.device[core.operators])
-    with search.run.share(CORE_SHARE):
-        start = _last(_coarse(search, core.arrays, core.instance.cluster, start, scale, number), start)
-        start = _last(_phase(search, core.arrays, core.instance.cluster, start, OPERATORS, scale, (number, 2)), start)
-    plan = plan_of(core.arrays, *start)
-    found = around_core(search.instance, search.arrays, core, plan.start, plan.device)
-    search.consider(*found)
-    usable = fits(search.arrays, found[1]) and math.isfinite(plan_of(search.arrays, *found).makespan)
-    return found if usable else None
-
-
-def _last(found: Iterator[Start], start: Start) -> Start:
-    """The last, best plan that a search finds; ``start`` if it finds none."""
-    for better in found:
-        start = better
-    return start
-
-
-def _coarse(
-    search: LocalSearch, arrays: PlacementArrays, cluster: IntArray, start: Start, scale: float, number: int
-) -> Iterator[Start]:
+def _coarse(search: LocalSearch, scale: float, number: int) -> Iterator[Start]:
     """Cool down level by level, each from the best plan of the one before; yield every better plan of a level."""
+    start: Start = (search.order, search.device)
     for stream, level in enumerate(LEVELS, start=3):
-        joined = contraction_of(arrays, cluster, level.light)
+        joined = contraction_of(search.arrays, search.instance.cluster, level.light)
         order, device = joined.contracted(*start)
         usable = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
         if not usable or not fits(joined.arrays, device):

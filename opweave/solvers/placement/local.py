@@ -1,7 +1,6 @@
 """Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
 
-Two kinds of annealing rounds alternate: over assignments alone, with orders that follow, and over orders and
-assignments. A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
+A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
 start cooler, and after the first few they grow longer. The number of moves in a round depends only on its number and
 the size of the problem. So the same seed gives the same plan unless the time limit cuts it short. A round that would
 not end in time cools faster.
@@ -10,9 +9,9 @@ not end in time cools faster.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile, tee
+from itertools import tee
 
 import numpy as np
 
@@ -25,14 +24,13 @@ from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES, Rule
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import named_solver
-from opweave.solvers.rules import NoPlanError, plans_of
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 ROUND_WORK = 60_000_000
@@ -52,9 +50,6 @@ UNTIMED_ROUNDS = 8
 
 NEVER_CUT = 500
 """Operators up to which every list scheduler takes milliseconds. All of them run then, whatever the time limit."""
-
-FIRST_ROUNDS_OVER = "tabu: first rounds over"
-"""What a run keeps once tabu search has done the rounds that come before those with random moves."""
 
 LONGEST_ROUND = 8
 """Length of a late round as a multiple of a first round's."""
@@ -130,7 +125,6 @@ class LocalSearch:
         moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.arrays.seconds)))
         work = moves * effort
         chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer), self.pace * work)
-        method = anneal if number % 2 else anneal_assignment
         first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
         plan = counted_plan(self.arrays, self.order, self.device, self.instance.cluster)
@@ -141,7 +135,7 @@ class LocalSearch:
             began = self.run.elapsed()
             self.catch_up()
             order, device = self.order.copy(), self.device.copy()
-            method.sized(CHUNK_WORK)(
+            anneal.sized(CHUNK_WORK)(
                 self.arrays,
                 plan,
                 rng.random((moves, DRAWS)),
@@ -183,11 +177,11 @@ def empty_search(problem: Placement, run: Run) -> LocalSearch:
     return LocalSearch(problem, instance, arrays_of(instance, problem), run, nothing, nothing)
 
 
-def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
+def list_plans(search: LocalSearch) -> None:
     """Report the list schedulers' plans, and start from the best."""
     search.run.enter("list schedulers")
     plans = []
-    for rule in rules:
+    for rule, _ in RULES.values():
         try:
             plans.append(rule(search.instance, search.arrays))
         except NoPlanError:
@@ -208,15 +202,6 @@ def _is_over(search: LocalSearch) -> bool:
     return search.instance.operators > NEVER_CUT or search.run.termination() is not Termination.TIME_LIMIT
 
 
-def more_list_plans(search: LocalSearch) -> None:
-    """Start from the best of all variants of list rules, if there is time for them."""
-    search.run.enter("variants of list rules")
-    builders = variants(search.instance, search.arrays, search.run.halt)
-    for plan in plans_of(takewhile(lambda _: not search.run.should_stop(), builders)):
-        report(search.instance, search.arrays, plan, search.run)
-        search.consider_times(plan.start, plan.device)
-
-
 @named_solver(
     Placement, "local", "hub descent and simulated annealing over order and assignment", supports=(*SUPPORTS, NARROWED)
 )
@@ -226,7 +211,6 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     search = empty_search(problem, run)
     search.consider_solution(run.start)
     list_plans(search)
-    more_list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     return ended(problem, run)
 

@@ -29,7 +29,7 @@ from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
-from opweave.solvers.placement.baselines import QUICK
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.bounds.critical_path import Reach, operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
@@ -123,7 +123,7 @@ def list_plan(arrays: PlacementArrays) -> Plan | None:
     """The shortest plan of the quick rules, whatever memory it takes; None when they find none."""
     instance = instance_from(arrays)
     unlimited = arrays._replace(capacity=instance.capacity)
-    plans = plans_of(partial(rule, instance, unlimited) for rule in QUICK)
+    plans = plans_of(partial(rule, instance, unlimited) for rule, _ in RULES.values())
     return min(plans, key=lambda plan: plan.makespan, default=None)
 
 

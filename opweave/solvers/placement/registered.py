@@ -11,12 +11,9 @@ from opweave.solvers.placement import (
     baselines,
     decompose,
     engines,
-    equal_units,
-    lanes,
     local,
     moirai,
     reoptimise,
-    small,
     tabu,
 )
 from opweave.solvers.placement.blocking import auto as blocking

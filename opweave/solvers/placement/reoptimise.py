@@ -1,13 +1,7 @@
-"""Solver "reoptimise": a slow cooling, and then windows of its plan that constraint programming decides anew.
+"""Solver "reoptimise": windows of a plan that constraint programming decides anew (:mod:`.windows`).
 
-Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. On networks of wide
-cells over slow links, what is left to gain after a cooling takes several operators on other devices and transfers in
-another order, all at once. So the plan is taken as a schedule, and some tens of operators in it get new devices and
-times, with all of their transfers, while the rest keeps its own (:mod:`.reoptimisation.program`). Which operators come
-next is drawn (:mod:`.reoptimisation.choice`).
-
-Where CP-SAT is not installed, and for what a window cannot improve, cooling goes on. Source: Shaw, "Using constraint
-programming and local search methods to solve vehicle routing problems", 1998 (large neighbourhoods).
+Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
+after a cooling takes several operators on other devices and transfers in another order, all at once.
 """
 
 from __future__ import annotations
@@ -29,24 +23,23 @@ from opweave.solvers.placement.cooling import contraction_of, cool_down, search_
 from opweave.solvers.placement.local import LocalSearch
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
-from opweave.solvers.placement.reoptimisation.child import Times, Work
+from opweave.solvers.placement.windows import Times, Work
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger(__name__)
 
-COOLING_SHARE, WORTH_COOLING = 0.5, 8.0
-"""Share of the time for a cooling, and seconds from which on that is worth them if another one came before."""
+COOLING_SHARE = 0.5
+"""Share of the time for the cooling before."""
 
 LEAST, LEAST_SECONDS = 12, 1.5
 """Fewest operators, and least seconds that are left, for which a child process is worth its start."""
 
-WINDOWS = 1_000_000
-UNTIMED_WINDOWS = 100
+WINDOWS, UNTIMED_WINDOWS = 1_000_000, 100
 """Most windows, and the same when there is no time limit."""
 
 ELSEWHERE = 0.002
-"""Relative gain of another lane's plan for which the windows are those of that plan from then on."""
+"""Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
 @named_solver(
@@ -59,8 +52,7 @@ ELSEWHERE = 0.002
 def solve_reoptimise(problem: Placement, run: Run) -> Outcome:
     """Cool down, unless that was done before and time is short, and reoptimise windows; solver "reoptimise"."""
     search = search_from_best(problem, run)
-    left = run.remaining()
-    if "coolings" not in run.kept or (left is not None and COOLING_SHARE * left >= WORTH_COOLING):
+    if "coolings" not in run.kept:
         with run.share(COOLING_SHARE):
             cool_down(search)
     reoptimise(search)
@@ -86,7 +78,7 @@ def reoptimise(search: LocalSearch) -> None:
 
 
 def _in_child(search: LocalSearch, plan: Times) -> float:
-    """Improve a plan until the time is up or another lane has a better one; return the length of the best plan."""
+    """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, known, left = search.run, plan.makespan, search.run.remaining()
 
     def hear(found: Times) -> None:
@@ -110,9 +102,15 @@ def _in_child(search: LocalSearch, plan: Times) -> float:
         UNTIMED_WINDOWS if left is None else WINDOWS,
         math.inf if left is None else time() + left,
     )
-    function = "opweave.solvers.placement.reoptimisation.child:improve"
     try:
-        run_in_child("cp-sat", function, work, ChildLimits(), hear=hear, should_stop=should_stop)
+        run_in_child(
+            "cp-sat",
+            "opweave.solvers.placement.windows:improve",
+            work,
+            ChildLimits(),
+            hear=hear,
+            should_stop=should_stop,
+        )
     except EngineError as error:  # the plans that were heard before still hold
         logger.info("windows end early: %s", error)
     return known
