@@ -6,17 +6,17 @@ import numpy as np
 
 from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.solvers.batched_mapping.arrays import BatchArrays, move_granule, new_strings, play
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 
 
-@kernel
+@loop
 def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
     """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
     strings = new_strings(arrays, where)
     operators, devices = strings.number.shape
     end = np.empty((operators, devices))
     free = np.empty(devices)
-    tail = np.zeros(arrays.seconds.shape)
+    tail = np.zeros((operators, devices))
     total = 0.0
     for step in range(times):
         i, g = step % operators, step % where.shape[1]

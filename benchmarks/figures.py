@@ -1,18 +1,15 @@
-"""Pictures that only benchmarks draw: throughput against the batch, and latency against memory."""
+"""A picture that only benchmarks draw: throughput against the batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from opweave.adapters.report.figures import BEST, BOUND, MUTED, look_of, new_figure, safe_text
+from opweave.adapters.report.figures import BOUND, look_of, new_figure, safe_text
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.units import precise_seconds, readable_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from opweave.solvers.slicing.pareto import Compromise
 
 
 def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headline: str) -> Figure:
@@ -62,30 +59,4 @@ def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headlin
     axes.set_ylabel("inputs per second", fontsize=11)
     axes.set_title(safe_text(headline), fontsize=13, fontweight="bold", loc="left", pad=10)
     axes.legend(frameon=False, fontsize=10)
-    return figure
-
-
-def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
-    """Draw latency against the largest peak memory of a device.
-
-    Parameters
-    ----------
-    front
-        The front that :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
-    title
-        The headline.
-    """
-    figure, axes = new_figure(9.0, 5.0)
-    peaks = [plan.peak_bytes / 2**20 for plan in front]
-    seconds = [plan.seconds for plan in front]
-    axes.step(peaks, seconds, where="post", color=MUTED, linewidth=1.0)
-    axes.scatter(peaks, seconds, color=BEST, s=22, zorder=3)
-    for plan in (front[0], front[-1]) if front else ():
-        label = f"{precise_seconds(plan.seconds)}, {readable_bytes(plan.peak_bytes)}"
-        spot = (plan.peak_bytes / 2**20, plan.seconds)
-        axes.annotate(label, spot, xytext=(8, 8), textcoords="offset points", fontsize=9.5)
-    axes.set_xlabel("largest peak memory of a device (MiB)", fontsize=11)
-    axes.set_ylabel("latency (s)", fontsize=11)
-    axes.set_title(safe_text(title), fontsize=14, fontweight="bold", loc="left")
-    axes.margins(0.12)
     return figure

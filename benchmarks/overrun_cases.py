@@ -133,11 +133,6 @@ def pools(case: str) -> ow.MemoryLayout:
     return pooled(int(case) if "/" not in case else 500, seed=0)
 
 
-def ordered_layout(case: str) -> ow.OrderedLayout:
-    """An order and offsets at once."""
-    return ow.OrderedLayout(graph=graph_of(case))
-
-
 def serving(case: str) -> ow.ServingFlow:
     """About as many pairs of a device and a layer as the case has operators."""
     return serving_on(int(case) if "/" not in case else 500, seed=0)
@@ -171,6 +166,5 @@ PROBLEMS: dict[str, Callable[[str], ow.Problem[Any, Any]]] = {
     "slicing": slicing,
     "layout": layout,
     "pools": pools,
-    "ordered_layout": ordered_layout,
     "serving": serving,
 }

@@ -29,10 +29,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
+
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES, Demanding, at_last
 from benchmarks.tables import show
-from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
 
 LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 PATIENCE = 5.0
@@ -44,7 +45,7 @@ LARGE = (("10000", 1.0, ()), ("50000", 5.0, ("auto",)))
 SMOKE = argparse.Namespace(
     problem=list(PROBLEMS),
     case=["100"],
-    solver=["auto", "highs", "local", "exact", "heft", "genetic", "kpath"],
+    solver=["auto", "highs", "local", "exact", "heft", "geneflow", "kpath"],
     limit=[0.3],
     copies=1,
     threads=1,
@@ -54,7 +55,7 @@ SMOKE = argparse.Namespace(
     large=False,
     rule=None,
 )
-"""The cases in CI, about 20 s. Loops are compiled beside the solves there, which wall time could not separate."""
+"""The cases in CI, about 20 s. The benchmarks before them have compiled the loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def empty_cache(*, cold: bool) -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["OPWEAVE_CACHE_DIR"] = folder
+        os.environ["NUMBA_CACHE_DIR"] = folder
         yield
 
 

@@ -34,7 +34,7 @@ GROSS = 0.25
 
 LARGE_SIZES = (2_000, 5_000, 10_000)
 SMOKE_SIZES, SMOKE_LIMIT, SMOKE_SECONDS = (8, 16), 1.0, 12.0
-SMOKE_SOLVERS = ("exact", "decompose", "local", "heft", "search", "chain", "highs", "cp-sat")
+SMOKE_SOLVERS = ("exact", "decompose", "local", "heft", "search", "highs", "cp-sat")
 PROVED = (ow.Status.OPTIMAL, ow.Status.INFEASIBLE)
 HEADER = ("instance", "auto", "best of others", "regret", "bound", "best of others ", "regret ", "proof s",
           "first of others", "s", "misses")  # fmt: skip

@@ -49,7 +49,8 @@ def results(count: int) -> Iterator[ow.Result[Any]]:
     devices = [ow.Device(name=f"gpu {k}", flops_per_second=4e12 / (k + 1), memory_bandwidth=3e11) for k in range(4)]
     cluster = ow.Cluster(devices=devices, shared=12e9)
     yield ow.solve(ow.MemoryOrdering(graph=graph), solver="lpmf")
-    yield ow.solve(ow.OrderedLayout(graph=graph), solver="as_listed")
+    ordering = ow.MemoryOrdering(graph=graph)
+    yield ow.solve(ow.layout_of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
     yield ow.solve(ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster)), solver="heft")
 
 

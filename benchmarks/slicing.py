@@ -23,9 +23,9 @@ BOARDS = (("board-12", 12e9), ("board-8", 8e9), ("board-5", 5e9), ("board-3", 3e
 LINKS = {"x1": 12.5e6, "x8": 100e6}
 BASELINES = ("one_device", "uniform", "proportional", "all_rows")
 SEARCHES: tuple[tuple[str, dict[str, bool | str]], ...] = (
-    ("genetic", {}),
-    ("genetic", {"seeded": False}),
-    ("genetic", {"seeded": False, "chromosome": "paper"}),
+    ("geneflow", {}),
+    ("geneflow", {"seeded": False}),
+    ("pymoo", {}),
     ("local", {}),
     ("auto", {}),
 )
@@ -109,7 +109,7 @@ def solvers(*, smoke: bool) -> None:
         "Searches, 10 s each: latency in ms",
         ("network", "links", "solver", "without or with", "latency"),
         solver_rows(smoke=smoke),
-        note="'seeded': without the baselines in the first population; 'chromosome': the paper's integer cut points.",
+        note="'seeded': without the baselines in the first population.",
     )
 
 
@@ -128,40 +128,33 @@ def devices(*, smoke: bool) -> None:
 
 def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Plans per second."""
-    from opweave.solvers.evolution.generations import by_objective, evolve
-    from opweave.solvers.evolution.objectives import Objectives
-    from opweave.solvers.evolution.slicing import SlicingEncoding
-    from opweave.solvers.run import Run
-    from opweave.solvers.slicing.arrays import judge
-    from opweave.solvers.slicing.local import local_search
+    from opweave.formulations.slicing.geneflow import GenEFlow
+    from opweave.formulations.slicing.instance import lower
+    from opweave.solvers.slicing.arrays import arrays_of, judge
+    from opweave.solvers.slicing.genes import decode, gene_count
 
     for name in list(NETS)[: 1 if smoke else None]:
         problem = problem_of(name, "x1")
-        encoding = SlicingEncoding(local_search(problem, Run()))
-        modes, cuts, _ = encoding.plans(np.random.default_rng(0).random((5_000, len(encoding.lower))))
+        instance, rng = lower(problem), np.random.default_rng(0)
+        arrays, (modes, cuts) = arrays_of(instance), decode(instance, rng.random((5_000, gene_count(instance))))
         found = {}
         for memory in (False, True):
-            judge(encoding.arrays, modes[:500], cuts[:500], memory=memory)
+            judge(arrays, modes[:500], cuts[:500], memory=memory)
             with timed() as clock:
-                judge(encoding.arrays, modes, cuts, memory=memory)
+                judge(arrays, modes, cuts, memory=memory)
             found[memory] = 5_000 / clock.seconds
-        generations = 20 if smoke else 200
-        objectives, limits = Objectives(problem, encoding), {"population": 100, "generations": generations}
+        model = GenEFlow(problem, instance)
+        rows = rng.integers(0, model.xu + 1, size=(1_000, model.n_var))
         with timed() as clock:
-            evolve(objectives, [], by_objective, Run(), **limits, report=lambda _: None)
-        yield (
-            name,
-            encoding.instance.operators,
-            *(f"{found[m]:,.0f}" for m in found),
-            f"{100 * generations / clock.seconds:,.0f}",
-        )
+            model.evaluate(rows)
+        yield name, instance.operators, *(f"{found[m]:,.0f}" for m in found), f"{1_000 / clock.seconds:,.0f}"
 
 
 def speed(*, smoke: bool) -> None:
     """How fast plans are evaluated."""
     show(
         "Random plans a second, one thread",
-        ("network", "operators", "latency", "latency and memory", "genetic search, end to end"),
+        ("network", "operators", "latency", "latency and memory", "GenEFlow's problem"),
         speed_rows(smoke=smoke),
     )
 
@@ -195,20 +188,16 @@ def abstract(*, smoke: bool) -> None:
 
 
 def pictures(*, smoke: bool) -> None:
-    """Draw shares, convergence and Pareto front of ResNet50 into the folder for temporary files."""
-    from benchmarks.figures import pareto_figure
+    """Draw shares and convergence of ResNet50 into the folder for temporary files."""
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.views import show as view_of
-    from opweave.solvers.slicing.pareto import pareto_front
 
     seconds, folder = 0.5 if smoke else 10.0, Path(gettempdir())
     problem = problem_of("VGG16" if smoke else "ResNet50", "x1")
-    found = [(name, ow.solve(problem, solver=name, time_limit=seconds)) for name in ("auto", "local", "genetic")]
-    front = pareto_front(problem, time_limit=seconds)
+    found = [(name, ow.solve(problem, solver=name, time_limit=seconds)) for name in ("auto", "local", "geneflow")]
     figures = {
         "slices": view_of(problem, found[0][1]).figure(),
         "convergence": ow.progress_figure(problem, dict(found)),
-        "pareto": pareto_figure(front, title=f"{problem.graph.name}: latency against memory"),
     }
     for name, figure in figures.items():
         save_figure(figure, folder / f"opweave-{name}.png")

@@ -8,13 +8,13 @@ models and machines
 problems and their solutions
     ``MemoryOrdering`` (``Ordering``), ``Placement`` (``Schedule``), ``BatchedMapping`` (``BatchedSchedule``),
     ``Pipeline`` (``Stages``), ``Slicing`` (``Slices``), ``MemoryLayout`` (``Layout`` of every ``Lifetime`` in a
-    ``Pool``), ``OrderedLayout`` (``OrderedOffsets``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``);
-    ``layout_of``, ``load_lifetimes``, ``load_problem``
+    ``Pool``), ``ServingFlow`` (``LayerBlocks`` over a ``layer_chain``); ``layout_of``, ``load_lifetimes``,
+    ``load_problem``
 side constraints
     ``Pin``, ``Forbid``, ``Colocate``, ``Separate``, ``Precede``, ``MaxDevices``, ``MemoryCap``, ``Share``; a subclass
     of ``Constraint`` is one of your own, and ``express`` teaches it to formulations
 solving
-    ``solve``, ``list_solvers``, ``trivial_bound``, ``pareto_front``, ``warm``
+    ``solve``, ``list_solvers``, ``trivial_bound``, ``warm``
 models in your hands, solvers of your own
     ``list_formulations``, ``build_model``, ``write_model``, ``read_solution``; ``solver_for``, ``register_solver``,
     ``Solver``, ``register_formulation``, ``Formulation``
@@ -143,22 +143,20 @@ if TYPE_CHECKING:
     from opweave.problems.layout_of import layout_of
     from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
     from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-    from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
     from opweave.problems.placement.spec import Placement, Schedule, Transfer
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
     from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
-    from opweave.solvers.compiling.warm import Warmed, warm
     from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
     from opweave.solvers.engines.listed import FormulationInfo, list_formulations
     from opweave.solvers.evolution.ask import pymoo_problem
+    from opweave.solvers.loops import warm
     from opweave.solvers.own import solver_for
     from opweave.solvers.questions.compare import Comparison, compare
     from opweave.solvers.questions.conflict import Conflict, Proof, conflict
     from opweave.solvers.questions.mend import Mend
     from opweave.solvers.questions.pareto import Front, pareto
     from opweave.solvers.questions.sweep import Sweep, sweep
-    from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
 
@@ -210,8 +208,6 @@ __all__ = [
     "OpGraph",
     "Operator",
     "OpweaveError",
-    "OrderedLayout",
-    "OrderedOffsets",
     "Ordering",
     "Outcome",
     "Parameter",
@@ -251,7 +247,6 @@ __all__ = [
     "UnsupportedFeatureError",
     "Verification",
     "Violation",
-    "Warmed",
     "__version__",
     "build_model",
     "calibrate",
@@ -275,7 +270,6 @@ __all__ = [
     "load_result",
     "onnx",
     "pareto",
-    "pareto_front",
     "progress_figure",
     "pymoo_problem",
     "read_solution",
@@ -319,22 +313,20 @@ _HOMES = {
     "problems.layout_of": ("layout_of",),
     "problems.memory_layout.spec": ("Layout", "Lifetime", "MemoryLayout", "Pool"),
     "problems.memory_ordering.spec": ("MemoryOrdering", "Ordering"),
-    "problems.ordered_layout": ("OrderedLayout", "OrderedOffsets"),
     "problems.pipeline.spec": ("Pipeline", "Stage", "Stages"),
     "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
     "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
-    "solvers.compiling.warm": ("Warmed", "warm"),
     "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
     "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
     "solvers.evolution.ask": ("pymoo_problem",),
+    "solvers.loops": ("warm",),
     "solvers.own": ("solver_for",),
     "solvers.questions.compare": ("Comparison", "compare"),
     "solvers.questions.conflict": ("Conflict", "Proof", "conflict"),
     "solvers.questions.mend": ("Mend",),
     "solvers.questions.pareto": ("Front", "pareto"),
     "solvers.questions.sweep": ("Sweep", "sweep"),
-    "solvers.slicing.pareto": ("pareto_front",),
 }
 """Names that not every solve needs, by the modules that they are imported from on first use."""
 

@@ -12,14 +12,14 @@ from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
 from tests.oracles.batched_mapping import best_batched_mapping
-from tests.oracles.memory_layout import best_layout, best_ordered_layout
+from tests.oracles.memory_layout import best_layout
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
 from tests.strategies.batched_mapping import batched_mappings
-from tests.strategies.memory_layout import memory_layouts, ordered_layouts
+from tests.strategies.memory_layout import memory_layouts
 from tests.strategies.pipeline import pipelines
 from tests.strategies.serving_flow import serving_flows
 from tests.strategies.slicing import slicings
@@ -30,7 +30,6 @@ PLANLESS = {
     "bound": "proves a bound only",
     "units": "needs equal modules",
     "best_device": "the whole batch does not fit",
-    "met_whole": "the whole batch does not fit",
     "replicated": "the whole batch does not fit",
     "layers": "the operators do not run one after the other",
     **dict.fromkeys(
@@ -44,14 +43,14 @@ PLANLESS = {
 BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
 """Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
 
-REFUSING = {"mincut", "partition", "chain", "moirai", "memory_layout-exact", *BLOCKING}
+REFUSING = {"mincut", "partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
+ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 FEW = {"population": 8, "generations": 4}
-SHORT = {"pymoo": FEW, "genetic": FEW, "nsga2": FEW, "hill_climb": {"rounds": 500}, "annealing": {"rounds": 500}}
+SHORT = {"pymoo": FEW, "geneflow": FEW, "hill_climb": {"rounds": 500}, "annealing": {"rounds": 500}}
 """Options of solvers that would otherwise run for long."""
 
 RELATIVE = 1e-6
@@ -87,7 +86,7 @@ SUBJECTS = {
             "batched_mapping",
             batched_mappings(3, 2, 3, precedes=True),
             lambda problem: best_batched_mapping(problem)[0],
-            ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole"),
+            ("best_device", "data_parallel", "met", "greedy", "heft"),
         ),
         Subject(
             "pipeline",
@@ -106,12 +105,6 @@ SUBJECTS = {
             memory_layouts(5, pools=2),
             lambda problem: best_layout(problem)[0],
             ("first_fit", "tflm", "by_size", "by_lifetime", "by_area", "by_breadth", "onnxruntime", "executorch"),
-        ),
-        Subject(
-            "ordered_layout",
-            ordered_layouts(4),
-            best_ordered_layout,
-            ("as_listed",),
         ),
         Subject(
             "serving_flow",

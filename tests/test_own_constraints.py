@@ -66,10 +66,10 @@ SUBJECTS = {
 CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]
 
 FEW = {"population": 16, "generations": 10}
-SHORT = dict.fromkeys(("pymoo", "genetic", "nsga2"), FEW)
+SHORT = dict.fromkeys(("pymoo", "geneflow"), FEW)
 """Options of solvers that would otherwise run for long."""
 
-IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
+IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
 
 
 def nothing_is_wrong(self, problem, solution):

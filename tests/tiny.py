@@ -70,7 +70,6 @@ PROBLEMS: dict[str, ow.Problem] = {
             cluster=ow.Cluster(devices=CLUSTER.devices, bandwidth=[[0.0, 100.0], [60.0, 0.0]]),
             rates={"d": [8.0, 3.0, 2.0], "e": [9.0, 5.0, 1.0]},
         ),
-        ow.OrderedLayout(graph=GRAPH),
     )
 }
 

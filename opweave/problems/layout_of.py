@@ -10,7 +10,6 @@ from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_layout.spec import MemoryLayout, Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.ordered_layout import OrderedLayout
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
@@ -55,7 +54,7 @@ def layout_of(
     [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
     """
     plan = solution_of(solution, Solution)
-    if isinstance(problem, MemoryOrdering | OrderedLayout):
+    if isinstance(problem, MemoryOrdering):
         return _lives(problem, plan, 0).problem([Pool(name="arena")] if pools is None else pools)
     if not isinstance(problem, Placement | BatchedMapping | Pipeline):
         raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
@@ -76,13 +75,11 @@ def _lives(problem: Problem[Any, Any], plan: Solution, device: int) -> Lives:
     return DeviceLives(problem.graph, timeline, device).lives()
 
 
-@_lives.register(MemoryOrdering)
-@_lives.register(OrderedLayout)
-def _(problem: MemoryOrdering | OrderedLayout, plan: Ordering, _device: int) -> Lives:
-    ordering = problem if isinstance(problem, MemoryOrdering) else problem.ordering
-    timeline = ordering.play(plan)
+@_lives.register
+def _(problem: MemoryOrdering, plan: Ordering, _device: int) -> Lives:
+    timeline = problem.play(plan)
     if timeline is None:
-        raise _unplayable(ordering, plan)
+        raise _unplayable(problem, plan)
     return lives_of_order(problem.graph, timeline)
 
 

@@ -11,7 +11,6 @@ MODULES = (
     "batched_mapping.spec",
     "memory_layout.spec",
     "memory_ordering.spec",
-    "ordered_layout",
     "pipeline.spec",
     "placement.spec",
     "serving_flow.spec",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
+from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
@@ -85,15 +85,6 @@ class Lives:
             traffic=traffic,
         )
         self.lifetimes += rows
-
-    def in_arena(self, arena: Pool) -> MemoryLayout:
-        """The problem of all storages in one pool that all operators reach; nothing in here needs to be checked."""
-        most = sum(each.bytes for each in self.lifetimes) + (1 + arena.alignment) * len(self.lifetimes)
-        if most > MAX_BYTES_TOGETHER:
-            return self.problem([arena])  # it refuses this
-        fields = {name: field.default for name, field in MemoryLayout.model_fields.items()}
-        known = {"lifetimes": tuple(self.lifetimes), "pools": (arena,), "in_place": tuple(self.in_place)}
-        return MemoryLayout.made_of(**fields | known | {"graph": self.graph})
 
     def problem(self, pools: Sequence[Pool]) -> MemoryLayout:
         """The problem of all storages."""

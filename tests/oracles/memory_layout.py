@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import permutations, product
+from itertools import product
 
 from opweave.problems.memory_layout.spec import Layout, MemoryLayout
-from opweave.problems.memory_ordering.spec import Ordering
-from opweave.problems.ordered_layout import OrderedLayout
 
 
 @dataclass
@@ -105,14 +103,6 @@ def best_layout(problem: MemoryLayout) -> tuple[float | None, Layout | None]:
             offset = {name: at for stack in stacks for k, at in stack[1] for name in boxes[k].names}
             found = value, Layout(offset=offset, pool={name: pool.name for name, pool in where.items()})
     return found
-
-
-def best_ordered_layout(problem: OrderedLayout) -> int | None:
-    """The smallest arena over all orders; None if there is none."""
-    orders = (Ordering(order=names) for names in permutations([op.id for op in problem.graph.operators]))
-    legal = (order for order in orders if problem.ordering.evaluate(order).feasible)
-    values = [best_layout(problem.layout(order))[0] for order in legal]
-    return min((value for value in values if value is not None), default=None)
 
 
 def packs(problem: MemoryLayout, height: int) -> bool:

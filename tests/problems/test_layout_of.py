@@ -122,7 +122,7 @@ def test_a_device_holds_no_more_than_all_it_ever_has(problem: ow.Placement) -> N
         assert layout.live_peak <= sum(each.bytes for each in layout.lifetimes)
 
 
-def test_the_layout_of_an_order_is_made_without_validation_and_holds_all_the_same() -> None:
+def test_the_layout_of_an_order_holds_what_is_written_in_place_and_refuses_too_much() -> None:
     graph = ow.OpGraph(
         tensors=[ow.Tensor(id=name, bytes=2**40) for name in "xyz"],
         operators=[
@@ -131,11 +131,11 @@ def test_the_layout_of_an_order_is_made_without_validation_and_holds_all_the_sam
         ],
         outputs=["z"],
     )
-    order = ow.Ordering(order=("p", "q"))
-    made = ow.OrderedLayout(graph, in_place="any").layout(order)
+    made = ow.layout_of(ow.MemoryOrdering(graph, in_place="any"), ow.Ordering(order=("p", "q")))
     assert made.in_place
     assert made == ow.MemoryLayout.model_validate_json(made.model_dump_json())
     names = [str(k) for k in range(520)]
     many = ow.OpGraph(tensors=[], operators=[ow.Operator(id=name, workspace_bytes=1) for name in names])
+    pool = ow.Pool(name="arena", alignment=2**53)
     with pytest.raises(ow.InvalidInputError, match=r"2\*\*62"):
-        ow.OrderedLayout(many, alignment=2**53).layout(ow.Ordering(order=names))
+        ow.layout_of(ow.MemoryOrdering(many), ow.Ordering(order=names), pools=[pool])

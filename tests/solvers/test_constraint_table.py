@@ -24,7 +24,7 @@ OPPOSED = {"Separate": "Colocate"}
 """Constraints of this test that cannot hold together."""
 
 CLUSTER = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=80) for name in "de"], shared=100.0)
-CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "counts"}
+CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress"}
 """Engines that solve the programs of HiGHS or CP-SAT, in a process for every solve: left to the engines' own tests."""
 
 LIMIT = 0.15

@@ -32,7 +32,6 @@ from tests.oracles.pipeline import best_pipeline
 from tests.oracles.placement import best_placement
 from tests.oracles.serving_flow import best_serving
 from tests.oracles.slicing import best_slicing
-from tests.tiny import NotNext
 
 RELATIVE = 2e-6
 
@@ -238,18 +237,3 @@ def test_serving_of_few_blocks_is_judged_plan_by_plan() -> None:
     )
     result = ow.solve(problem)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_serving(problem)[0])
-
-
-def test_offsets_that_tolerances_have_spoiled_are_mended() -> None:
-    """A share of 1e-6 of a terabyte is more than the alignment."""
-    sizes = {"a": 2**31 - 1, "b": 2**20, "c": 3, "d": 2**40}
-    reads = {"a": (), "b": ("a",), "c": ("a", "b"), "d": ("a",)}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
-        operators=[ow.Operator(id=f"o{name}", inputs=reads[name], outputs=[name]) for name in sizes],
-        outputs=["b", "c"],
-    )
-    problem = ow.OrderedLayout(graph=graph, outputs="excluded", alignment=4, constraints=[NotNext(op="ob", other="oc")])
-    result = ow.solve(problem)
-    assert result.verified, result.reason
-    assert result.objective == 2**40 + 2**31 - 1

@@ -1,16 +1,21 @@
-"""Small helpers of loops do what NumPy's functions do."""
+"""Loops run compiled, for the types of their annotations, and do what their Python functions do; so do helpers."""
 
 from __future__ import annotations
+
+import time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import kernel
-from opweave.solvers.loops import RUN, exceeds, lengths_of, sort_rising
+import opweave as ow
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.errors import InvalidInputError
+from opweave.solvers.kernels.sorting import RUN, exceeds, lengths_of, sort_rising
+from opweave.solvers.loops import Loop, clock, compile_seconds, helper, loop, loops_of, signature_of
 
 
-@kernel
+@loop
 def sorted_items(key: FloatArray, items: IntArray) -> IntArray:
     """A loop that does nothing but sort."""
     found = items.copy()
@@ -25,13 +30,13 @@ def test_sorting_keeps_items_of_equal_keys_in_order(count: int, values: int) -> 
     key = rng.integers(values, size=2 * count + 1).astype(np.float64)
     items = rng.permutation(2 * count + 1)[:count]
     expected = items[np.argsort(key[items], kind="stable")]
-    assert sorted_items.plain(key, items).tolist() == expected.tolist()
-    assert sorted_items.compiled(key, items).tolist() == expected.tolist()
+    assert sorted_items.py_func(key, items).tolist() == expected.tolist()
+    assert sorted_items(key, items).tolist() == expected.tolist()
 
 
 def test_sorting_takes_infinite_keys() -> None:
     key = np.asarray([np.inf, 1.0, -np.inf, np.inf, 0.0])
-    assert sorted_items.plain(key, np.arange(5)).tolist() == [2, 4, 1, 0, 3]
+    assert sorted_items.py_func(key, np.arange(5)).tolist() == [2, 4, 1, 0, 3]
 
 
 def test_lengths_are_those_of_the_rows() -> None:
@@ -44,3 +49,81 @@ def test_one_number_above_its_limit_is_enough() -> None:
     assert not exceeds(np.asarray([3, 0]), limits)
     assert exceeds(np.asarray([0, 4]), limits)
     assert not exceeds(limits[:0], limits[:0])
+
+
+class Scale(NamedTuple):
+    values: IntArray
+    factor: int
+
+
+@helper
+def scaled(scale: Scale, i: int) -> int:
+    return int(scale.values[i] * scale.factor)
+
+
+@loop
+def total(scale: Scale, count: int) -> int:
+    found = 0
+    for i in range(count):
+        found += scaled(scale, i)
+    return found
+
+
+def test_a_loop_takes_records_and_calls_helpers() -> None:
+    scale = Scale(np.arange(5), 3)
+    assert total(scale, 5) == total.py_func(scale, 5) == 30
+
+
+def test_the_clock_stands_still_while_a_loop_is_compiled() -> None:
+    fresh = Loop(total.py_func)
+    spent, began, wall = compile_seconds(), clock(), time.perf_counter()
+    fresh.compile()
+    passed, spent, wall = clock() - began, compile_seconds() - spent, time.perf_counter() - wall
+    assert spent > 0.0
+    assert passed + spent == pytest.approx(wall, abs=0.05)
+
+
+def test_the_environment_keeps_loops_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPWEAVE_COMPILE", "never")
+    fresh = Loop(total.py_func)
+    assert fresh(Scale(np.arange(5), 3), 5) == 30
+    assert fresh._compiled is None
+
+
+def test_other_arguments_than_declared_are_refused() -> None:
+    @loop
+    def first(items: FloatMatrix) -> float:
+        return float(items[0, 1])
+
+    assert first(np.arange(4.0).reshape(2, 2)) == 1.0
+    with pytest.raises(TypeError):
+        first(np.asfortranarray(np.arange(4.0).reshape(2, 2)))
+
+
+def test_exceptions_of_compiled_loops_arrive() -> None:
+    @loop
+    def shared(total: int, count: int) -> int:
+        if count < 0:
+            raise ValueError("negative")
+        return total // count
+
+    assert shared(7, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        shared(7, 0)
+    with pytest.raises(ValueError, match="negative"):
+        shared(7, -1)
+
+
+def test_arguments_without_a_type_are_refused() -> None:
+    def untyped(x):  # type: ignore[no-untyped-def]
+        return x
+
+    with pytest.raises(InvalidInputError, match="argument x"):
+        signature_of(untyped)
+
+
+@pytest.mark.slow
+def test_every_loop_compiles_from_its_annotations() -> None:
+    seen: list[tuple[int, int]] = []
+    assert list(ow.warm(lambda done, count: seen.append((done, count)))) == [each.name for each in loops_of()]
+    assert [done for done, _ in seen] == list(range(1, len(loops_of()) + 1))

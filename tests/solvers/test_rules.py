@@ -18,7 +18,7 @@ from tests.tiny import PROBLEMS
 BASELINES = {
     "memory_ordering": {"definition", "rpo", "lpmf", "bfs", "dfs", "reverse"},
     "placement": {"one_device", "fill", "heft", "etf"},
-    "batched_mapping": {"best_device", "data_parallel", "met", "greedy", "heft", "heft_whole"},
+    "batched_mapping": {"best_device", "data_parallel", "met", "greedy", "heft"},
     "pipeline": {"one_device", "by_memory", "filling", "greedy", "kpath", "random"},
     "slicing": {"one_device", "uniform", "proportional", "all_rows"},
 }

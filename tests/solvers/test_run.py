@@ -1,73 +1,79 @@
-"""A run's clock: what loops on arrays see of it."""
+"""Runs: limits, findings, and sub-problems."""
 
 from __future__ import annotations
 
-import threading
 import time
-import weakref
 
-from opweave.solvers.allowance import Watch
+import opweave as ow
+from opweave.problems.result import Termination
 from opweave.solvers.run import Run
 
-
-def _wait_for(run: Run, value: int, seconds: float = 2.0) -> bool:
-    end = time.perf_counter() + seconds
-    while run.halt[0] != value and time.perf_counter() < end:
-        time.sleep(0.002)
-    return int(run.halt[0]) == value
+FIRST, SECOND = ow.Ordering(order=["a", "b"]), ow.Ordering(order=["b", "a"])
 
 
-def test_the_flag_is_raised_when_the_time_is_up() -> None:
-    run = Run(time_limit=0.05)
-    assert run.halt[0] == 0
-    assert _wait_for(run, 1)
-    assert run.elapsed() >= 0.05
-
-
-def test_the_flag_is_lowered_when_a_stage_has_ended() -> None:
-    run = Run(time_limit=60.0)
-    with run.at_most(0.02):
-        assert _wait_for(run, 1)
-    assert run.halt[0] == 0
-
-
-def test_without_a_limit_the_flag_stays_down() -> None:
+def test_only_what_is_better_is_kept() -> None:
     run = Run()
-    halt = run.halt
-    time.sleep(0.05)
-    assert halt[0] == 0
+    assert run.found(FIRST, 7)
+    assert not run.found(SECOND, 7)
+    run.proved(3, "a rule")
+    run.proved(2, "a worse rule")
+    assert (run.objective, run.bound, run.bound_source) == (7, 3, "a rule")
+    assert len(run.incumbents) == 2
 
 
-def test_the_flag_follows_a_callback_that_asks_to_stop() -> None:
-    run = Run(callback=lambda progress: True)
-    halt = run.halt
+def test_a_phase_has_its_own_limit_and_its_worker_too() -> None:
+    run = Run(time_limit=60.0)
+    worker = run.as_worker("w")
+    with worker.at_most(0.0):
+        assert worker.should_stop()
+        assert not run.should_stop()
+    assert not worker.should_stop()
+    worker.found(FIRST, 5)
+    assert run.objective == 5
+    assert run.incumbents[-1].worker == "w"
+
+
+def test_a_sub_problem_ends_with_the_whole_and_reports_to_it() -> None:
+    run = Run(time_limit=60.0)
+    part = run.child(seconds=30.0, lift=lambda plan: SECOND, exact=True)
+    assert 29.0 < (part.remaining() or 0.0) <= 30.0
+    part.found(FIRST, 9)
+    part.proved(4, "part")
+    assert (run.best, run.objective, run.bound) == (SECOND, 9, 4)
+    run.stop()
+    assert part.should_stop()
+    assert part.remaining() == 0.0
+
+
+def test_what_a_sub_problem_proves_holds_there_alone_unless_it_is_exact() -> None:
+    run = Run()
+    part = run.child()
+    part.found(FIRST, 9)
+    part.proved(9, "part")
+    assert part.closed()
+    assert (run.objective, run.bound) == (None, None)
+
+
+def test_bounds_are_rounded_up_to_the_grain() -> None:
+    run = Run()
+    run.findings.grain = 0.5
+    run.proved(1.2, "rule")
+    assert run.bound is not None
+    assert 1.2 < run.bound <= 1.5
+
+
+def test_time_runs_out() -> None:
+    run = Run(time_limit=0.01)
+    time.sleep(0.02)
     assert run.should_stop()
-    assert _wait_for(run, 1)
-    assert halt is run.halt
+    assert run.termination() is Termination.TIME_LIMIT
 
 
-def test_one_thread_serves_all_runs_and_ends_with_the_last() -> None:
-    watch = Watch()
-    runs = [Run(time_limit=60.0) for _ in range(50)]
-    before = set(threading.enumerate())
-    for run in runs:
-        watch.add(run)
-    (clock,) = set(threading.enumerate()) - before
-    last = weakref.ref(run)
-    del run, runs
-    clock.join(2.0)
-    assert not clock.is_alive()
-    assert last() is None  # nothing else keeps a run alive, so no collection is needed
-    watch.add(Run(time_limit=60.0))
+def test_a_callback_that_fails_ends_the_run_and_is_kept() -> None:
+    def fail(_: object) -> bool:
+        raise ValueError("mine")
 
-
-def test_a_run_whose_flag_fails_does_not_stop_the_clock_of_others() -> None:
-    class Broken:
-        def update_halt(self) -> None:
-            raise ValueError("closed")
-
-    watch, broken, run = Watch(), Broken(), Run(time_limit=0.05)
-    assert run.halt[0] == 0
-    watch.add(broken)
-    watch.add(run)
-    assert _wait_for(run, 1)
+    run = Run(callback=fail)
+    assert run.should_stop() or run.stopped
+    assert run.termination() is Termination.CALLBACK_ERROR
+    assert str(run.findings.callback_error) == "mine"

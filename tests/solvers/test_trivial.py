@@ -93,7 +93,7 @@ def test_slicing_shares_the_work_of_every_operator() -> None:
     assert trivial_bound(chain()) == pytest.approx(8.0)
 
 
-@pytest.mark.parametrize("solver", ["one_device", "uniform", "genetic", "chain"])
+@pytest.mark.parametrize("solver", ["one_device", "uniform", "geneflow"])
 def test_solvers_without_bounds_report_it(solver: str) -> None:
     result = ow.solve(chain(), solver=solver, time_limit=0.5)
     assert result.bound_source == "trivial"

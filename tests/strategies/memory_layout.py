@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis.strategies import SearchStrategy
-
 from opweave.problems.memory_layout.spec import Layout, Lifetime, MemoryLayout, Pool
-from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.problems.ordered_layout import OrderedLayout
 from tests.strategies import choices as st
 from tests.strategies.choices import DrawFn
-from tests.strategies.specs import memory_orderings
 
 SIZES = st.sampled_from([4, 4, 1, 2, 3, 7, 12, 0])
 
@@ -71,14 +66,3 @@ def layouts(draw: DrawFn, problem: MemoryLayout) -> Layout:
         offset={name: draw(st.integers(0, 16)) for name in ids},
         pool={name: draw(st.sampled_from(problem.pools)).name for name in ids},
     )
-
-
-def ordered_layouts(most: int) -> SearchStrategy[OrderedLayout]:
-    """Orders and offsets together, of at most so many operators."""
-    return st.builds(joint, memory_orderings(most, limits=True, precedes=True), st.sampled_from([1, 1, 4]))
-
-
-def joint(problem: MemoryOrdering, alignment: int) -> OrderedLayout:
-    """The graph of an ordering, with offsets."""
-    same = {name: getattr(problem, name) for name in ("graph", "constraints", "in_place", "inputs", "outputs")}
-    return OrderedLayout(**same, limit_bytes=problem.limit_bytes, alignment=alignment)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -28,9 +27,6 @@ from opweave.problems.language.workload import Phase, Workload
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import parse_bytes, precise_seconds, readable, readable_bytes, readable_rate, readable_share
-
-if TYPE_CHECKING:
-    from opweave.solvers.language.joint import FastestMix
 
 MORE_SECONDS = 5.0
 """Time limit of each solve with more memory."""
@@ -74,15 +70,6 @@ def llm_command(
         if fitting is None:
             return NOTHING_FOUND
         question = replace(question, work=fitting)
-    if wishes.types is not None:
-        from opweave.solvers.language.joint import fastest_mix, smallest_mix
-
-        search = partial(smallest_mix, seconds=wishes.slowest) if wishes.smallest else fastest_mix
-        timed = partial(search, time_limit=limit)
-        mix = _typed(console, question, wishes.types, model, timed, quiet=settings.as_json)
-        if mix.result is None or settings.as_json:
-            return NOTHING_FOUND if mix.result is None else VERIFIED
-        question = replace(question, model=mix.model)
     return _answer(console, question, model, settings, limit, machines=wishes.machines)
 
 
@@ -149,39 +136,6 @@ def _longest(
         )
         console.print(plain(words), markup=False, highlight=False)
     return question.work.model_copy(update={"context": found.context}) if found.context else None
-
-
-def _typed(
-    console: Console,
-    question: Question,
-    table: Path,
-    file: Path,
-    search: Callable[..., FastestMix],
-    *,
-    quiet: bool,
-) -> FastestMix:
-    """Choose the types of the groups together with their places, and say which, in words or as JSON."""
-    from opweave.adapters.error_messages import validated
-    from opweave.adapters.files import place, read_json
-    from opweave.adapters.llm.words import types_in_words
-    from opweave.adapters.runtimes import llama_quantize_command
-    from opweave.solvers.language.joint import LossTable
-
-    data = read_json(table)
-    if not isinstance(data, Mapping):
-        raise InvalidInputError(f'{place(table)}: it is not an object with "budget" and "loss"')
-    losses = validated(LossTable, data, place(table))
-    asked = (question.model, question.rig, question.work, losses.loss, losses.budget)
-    found = search(*asked, constraints=question.constraints)
-    if quiet:
-        typer.echo(found.model_dump_json(exclude={"model"}))
-        return found
-    console.print(plain(types_in_words(found, losses.budget)), markup=False, highlight=False, soft_wrap=True)
-    if found.types:
-        name = str(file) if file.suffix.lower() == ".gguf" else "model.gguf"
-        words = llama_quantize_command(question.model, found.types, file=name)
-        console.print(plain(words), markup=False, highlight=False, soft_wrap=True)
-    return found
 
 
 def _answer(

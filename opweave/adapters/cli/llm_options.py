@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -41,17 +40,6 @@ class Wishes:
     layers: Annotated[
         str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
     ] = "split"
-    types: Annotated[
-        Path | None,
-        typer.Option(
-            "--types",
-            help='Choose types, too: JSON with "budget" and "loss" (by role and type).',
-            show_default=False,
-        ),
-    ] = None
-    smallest: Annotated[
-        bool, typer.Option("--smallest", help="With --types: the fewest bytes; --slowest limits a token.")
-    ] = False
     machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False
 
     def check(self) -> None:
@@ -66,7 +54,5 @@ class Wishes:
             raise InvalidInputError(f"--phase {self.phase!r:.40}: it is decode or prefill")
         if self.layers not in ("whole", "split", "free"):
             raise InvalidInputError(f"--layers {self.layers!r:.40}: it is whole, split or free")
-        if self.slowest is not None and self.context != MAX and not self.smallest:
+        if self.slowest is not None and self.context != MAX:
             raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
-        if self.smallest and self.types is None:
-            raise InvalidInputError("--smallest asks for the smallest mix of types; say with --types what they lose")

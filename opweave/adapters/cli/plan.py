@@ -140,9 +140,8 @@ def plan_command(
     A published instance brings its devices and costs.
     """
     usual = "placement" if family_of(model) == "job shop" else "layout" if is_lifetimes(model) else "ordering"
-    return solve_and_tell(
-        _posed(view_for(problem or usual), Source(model, dim, example_inputs), flags, as_is=as_is), settings
-    )
+    view, source = view_for(problem or usual), Source(model, dim, example_inputs)
+    return solve_and_tell(_posed(view, source, flags, settings, as_is=as_is), settings)
 
 
 def command_of(word: str) -> Callable[..., int]:
@@ -158,13 +157,16 @@ def command_of(word: str) -> Callable[..., int]:
         flags: Mapping[str, object],
         settings: Settings,
     ) -> int:
-        return solve_and_tell(_posed(view, Source(model, dim, example_inputs), flags, as_is=as_is), settings)
+        source = Source(model, dim, example_inputs)
+        return solve_and_tell(_posed(view, source, flags, settings, as_is=as_is), settings)
 
     own = with_settings(with_flags(command, word))
     return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
 
 
-def _posed(view: type[AnyView], source: Source, flags: Mapping[str, object], *, as_is: bool) -> AnyProblem:
+def _posed(
+    view: type[AnyView], source: Source, flags: Mapping[str, object], settings: Settings, *, as_is: bool
+) -> AnyProblem:
     """Pose the problem of a view about a model file."""
     model = source.model
     job_shop = family_of(model) == "job shop"
@@ -176,7 +178,7 @@ def _posed(view: type[AnyView], source: Source, flags: Mapping[str, object], *, 
     fields = fields_of(view, flags)
     inputs, dims = source.read()
     if view.word == "layout":
-        return layout_problem(model, dims, inputs, fields)
+        return layout_problem(model, dims, inputs, fields, settings.time_limit)
     counted = None if as_is or view.word != "ordering" else runtime_problem(model, dims, inputs)
     if counted is not None:
         return validated(view.problem_type, counted | fields, f"problem {view.word}")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from opweave.adapters.llm.held import ranges
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Efficiency
 from opweave.problems.language.model import LanguageModel, Role
@@ -15,9 +13,6 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 from opweave.problems.words import joined
-
-if TYPE_CHECKING:
-    from opweave.solvers.language.joint import FastestMix
 
 WORDS: Mapping[Role, str] = {
     "embedding": "the table of tokens",
@@ -85,30 +80,6 @@ def plan_in_words(
         *_help(result, with_more or {}),
     ]
     return " ".join(sentences)
-
-
-def types_in_words(found: FastestMix, budget: float) -> str:
-    """Say which types a model's groups have, what they lose, and what is proved; or why there are none."""
-    from opweave.solvers.language.joint import SmallestMix
-
-    if found.result is None:
-        return f"There is no mix of types: {found.reason}."
-    chosen: dict[tuple[str, str], list[int]] = {}
-    for name, kind in found.types.items():
-        *layer, role = name.split(".")
-        chosen.setdefault((kind, role), []).extend(map(int, layer[1:]))
-    said: dict[str, list[str]] = {}
-    for (kind, role), layers in chosen.items():
-        every = len(layers) in (0, len(found.model.layers))
-        word = WORDS[role]  # type: ignore[index]  # the last word of an id is a role
-        said.setdefault(kind, []).append(word if every else f"{word} of {ranges(layers)}")
-    kinds = "; ".join(f"{kind}: {joined(words)}" for kind, words in said.items()) or "as they are"
-    least = found.bound or 0.0
-    small = isinstance(found, SmallestMix)
-    better, limit = ("smaller", readable_bytes(int(least))) if small else ("faster", precise_seconds(least))
-    proof = f"proved: no mix within it is {better}" if found.proved else f"no mix within it is {better} than {limit}"
-    size = f" The weights take {readable_bytes(found.model.parameter_bytes)}." if small else ""
-    return f"Types: {kinds}. They lose {found.lost:.4g} of at most {budget:.4g}; {proof}.{size}"
 
 
 def _speed(work: Workload, result: Result[Schedule]) -> str:

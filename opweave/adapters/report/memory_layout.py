@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.report.layout_figure import layout_figure
 from opweave.adapters.report.timeline_tables import Cells
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.runtimes.layout_exports import exports_of
-from opweave.problems.memory_layout.spec import Layout, LayoutDetails, MemoryLayout, Pool
-from opweave.problems.ordered_layout import OrderedLayout, OrderedOffsets
-from opweave.problems.problem import Problem
-from opweave.problems.solution import Solution
+from opweave.problems.memory_layout.spec import Layout, LayoutDetails, MemoryLayout
 from opweave.problems.units import exact_bytes, precise_seconds, readable, readable_bytes, readable_share
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
-SolutionT = TypeVar("SolutionT", bound=Solution)
 
+class MemoryLayoutView(View[MemoryLayout, Layout, LayoutDetails]):
+    """The arena, the live peak and the pools."""
 
-class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
-    """What the layouts of lifetimes and of models have in common."""
-
+    word: ClassVar[str] = "layout"
+    problem_type = MemoryLayout
     noun: ClassVar[str] = "layout"
     better: ClassVar[str] = "smaller"
     plan_file: ClassVar[str] = "layout.json"
     figure_file: ClassVar[str] = "layout.png"
 
-    @property
-    def layout(self) -> MemoryLayout:
-        """The problem of the offsets."""
-        raise NotImplementedError
-
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pools of the layout."""
-        return self.layout.pools
-
     def rows(self) -> list[Row]:
         """Add the live peak and what lies above it."""
-        rows: list[Row] = [("storages", f"{len(self.layout.lifetimes):,}")] if self.result.solution else []
+        rows: list[Row] = [("storages", f"{len(self.problem.lifetimes):,}")] if self.result.solution else []
         if self.result.solution is None:
             return rows
         peak, arena = self.details.live_peak, self.details.arena_bytes
@@ -75,10 +61,10 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
 
     def sections(self) -> list[Section]:
         """The pools, if there are several."""
-        if self.result.solution is None or len(self.pools) < 2:
+        if self.result.solution is None or len(self.problem.pools) < 2:
             return []
         rows: list[Sequence[str]] = []
-        for pool, use in zip(self.pools, self.details.pools, strict=True):
+        for pool, use in zip(self.problem.pools, self.details.pools, strict=True):
             size = "no limit" if pool.bytes is None else readable_bytes(pool.bytes)
             cells = (readable_bytes(use.bytes), size, readable_bytes(use.live_peak), f"{use.storages:,}")
             rows.append((pool.name, *cells, precise_seconds(use.traffic_seconds)))
@@ -98,7 +84,7 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
 
     def _storages(self) -> list[dict[str, object]]:
         offsets, found = self._offsets(), []
-        for each in self.layout.lifetimes:
+        for each in self.problem.lifetimes:
             pool, offset = offsets[each.id]
             found.append(
                 {
@@ -113,7 +99,11 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
         return found
 
     def _offsets(self) -> Mapping[str, tuple[str, int]]:
-        raise NotImplementedError
+        plan = self.solution
+        return {
+            each.id: (self.problem.pool_of(plan, each.id) or "", plan.offset[each.id])
+            for each in self.problem.lifetimes
+        }
 
     def steps(self) -> Cells:
         """List the storages by pool and address."""
@@ -126,7 +116,7 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
 
     def exports(self) -> Mapping[str, object]:
         """Offsets for runtimes, as plain data."""
-        return exports_of(self.layout, self._offsets())
+        return exports_of(self.problem, self._offsets())
 
     def goal(self) -> str:
         """What the offsets need."""
@@ -148,54 +138,14 @@ class _LayoutView(View[ProblemT, SolutionT, LayoutDetails]):
 
     def subtitle(self) -> str:
         """The line below the headline."""
-        return f"{counted(len(self.layout.lifetimes), 'storage')}; {self.problem.assumptions()}"
+        return f"{counted(len(self.problem.lifetimes), 'storage')}; {self.problem.assumptions()}"
 
     def figure(self) -> Figure:
         """Time by address."""
-        capacities = [pool.bytes for pool in self.pools]
+        capacities = [pool.bytes for pool in self.problem.pools]
         bound = self.result.bound if self.problem.unit == "bytes" else None
         return layout_figure(self.timeline, capacities, bound, headline=self.headline(), subtitle=self.subtitle())
 
     def figures(self) -> dict[str, Figure]:
         """The one picture."""
         return {self.figure_file: self.figure()}
-
-
-class MemoryLayoutView(_LayoutView[MemoryLayout, Layout]):
-    """The arena, the live peak and the pools."""
-
-    word: ClassVar[str] = "memory_layout"
-    problem_type = MemoryLayout
-
-    @property
-    def layout(self) -> MemoryLayout:
-        """The problem itself."""
-        return self.problem
-
-    def _offsets(self) -> Mapping[str, tuple[str, int]]:
-        plan = self.solution
-        return {
-            each.id: (self.problem.pool_of(plan, each.id) or "", plan.offset[each.id])
-            for each in self.problem.lifetimes
-        }
-
-
-class OrderedLayoutView(_LayoutView[OrderedLayout, OrderedOffsets]):
-    """The same for an order and its offsets."""
-
-    word: ClassVar[str] = "layout"
-    problem_type = OrderedLayout
-
-    @property
-    def layout(self) -> MemoryLayout:
-        """The problem of the offsets in the solution's order."""
-        found = self.problem.layout(self.solution)
-        assert found is not None  # the solution has been verified
-        return found
-
-    def plan(self) -> dict[str, object]:
-        """Write the order and the address of every storage."""
-        return {**super().plan(), "order": list(self.solution.order)}
-
-    def _offsets(self) -> Mapping[str, tuple[str, int]]:
-        return {each.id: ("arena", self.solution.offset[each.id]) for each in self.layout.lifetimes}

@@ -15,7 +15,7 @@ from opweave.problems.result import Result
 def views() -> tuple[type[AnyView], ...]:
     """List the problems' own views; they are imported on first use, so that ``import opweave`` stays light."""
     from opweave.adapters.report.batched_mapping import BatchedMappingView
-    from opweave.adapters.report.memory_layout import MemoryLayoutView, OrderedLayoutView
+    from opweave.adapters.report.memory_layout import MemoryLayoutView
     from opweave.adapters.report.memory_ordering import MemoryOrderingView
     from opweave.adapters.report.pipeline import PipelineView
     from opweave.adapters.report.placement import PlacementView
@@ -29,7 +29,6 @@ def views() -> tuple[type[AnyView], ...]:
         BatchedMappingView,
         SlicingView,
         MemoryLayoutView,
-        OrderedLayoutView,
         ServingFlowView,
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         vllm_partition,
     )
     from opweave.adapters.runtimes.layout_exports import c_header, save_lifetimes
-    from opweave.adapters.runtimes.llama_cpp import llama_cpp_command, llama_quantize_command
+    from opweave.adapters.runtimes.llama_cpp import llama_cpp_command
     from opweave.adapters.runtimes.serving import (
         accelerate_device_map,
         exo_shards,
@@ -36,7 +36,6 @@ __all__ = [
     "language_settings",
     "layer_counts",
     "llama_cpp_command",
-    "llama_quantize_command",
     "save_lifetimes",
     "schedule_groups",
     "split_points",
@@ -59,7 +58,6 @@ __getattr__, __dir__ = lazily(
         "language_settings": "serving",
         "layer_counts": "groups",
         "llama_cpp_command": "llama_cpp",
-        "llama_quantize_command": "llama_cpp",
         "save_lifetimes": "layout_exports",
         "schedule_groups": "groups",
         "split_points": "groups",

@@ -90,44 +90,6 @@ def llama_cpp_command(
     return shlex.join([*words, *_override_words(model, homes, known, host, blocks)])
 
 
-def llama_quantize_command(
-    model: LanguageModel, types: Mapping[str, str], *, file: str = "model.gguf", made: str = "mixed.gguf"
-) -> str:
-    r"""Write the command line that stores the groups of a model in chosen types.
-
-    Parameters
-    ----------
-    model, types
-        The model, and a type for groups by id (:func:`opweave.llm.fastest_mix`); others get the type of most groups.
-    file, made
-        Names of the file to read, best in 16 bits, and of the one to write.
-
-    Examples
-    --------
-    >>> from opweave.adapters.llm.config_read import from_config
-    >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
-    >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 3, **sizes}, "tiny")
-    >>> types = {f"layers.{n}.feed_forward": "q4_k" if n else "q6_k" for n in range(3)} | {"head": "q4_k"}
-    >>> print(llama_quantize_command(tiny, types).replace(" --", "\n--"))
-    llama-quantize
-    --output-tensor-type q4_k
-    --tensor-type 'blk[.]0[.]ffn_(up|down|gate)(_shexp|)[.]=q6_k'
-    --tensor-type 'blk[.][12][.]ffn_(up|down|gate)(_shexp|)[.]=q4_k' model.gguf mixed.gguf Q4_K
-    """
-    words, rows = ["llama-quantize"], dict[tuple[str, str], list[int]]()
-    for name, option in (("embedding", "--token-embedding-type"), ("head", "--output-tensor-type")):
-        words += [option, types[name]] if name in types else []
-    for number, layer in enumerate(model.layers):
-        for group in layer.groups:
-            kind = types.get(f"layers.{number}.{group.role}")
-            if kind is not None:
-                rows.setdefault((TENSORS[group.role], kind), []).append(number)
-    for (tensors, kind), numbers in rows.items():
-        words += ["--tensor-type", f"{_layers(numbers, len(model.layers))}[.]{tensors}={kind}"]
-    usual = max(types.values(), key=[*types.values()].count, default="q8_0")
-    return shlex.join([*words, file, made, usual.upper()])
-
-
 def _blocks(model: LanguageModel, homes: Mapping[str, str], host: str) -> dict[str, int]:
     """Layers of each device that is not the host, in the order in which they run."""
     devices = [homes[f"layers.{number}.{layer.first}"] for number, layer in enumerate(model.layers)]

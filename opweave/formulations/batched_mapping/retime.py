@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
 
 
@@ -99,91 +99,3 @@ def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, 
     for h in instance.waits[i].tolist():
         ready = max(ready, float(end[h].max()))
     return ready
-
-
-def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> IntArray | None:
-    """Assign inputs to counts and flows, so that these are realised as closely as possible.
-
-    Along a tree of edges, any flows can be realised. If edges form undirected cycles, an input goes to the device that
-    agrees with most of its flows, among the devices that have links from all devices with its data.
-
-    Parameters
-    ----------
-    count
-        Inputs of every operator on every device. Shape (operators, devices).
-    flow
-        Inputs along every edge between every two devices. Shape (edges, devices, devices).
-
-    Returns
-    -------
-    IntArray or None
-        Device of every input of every operator. Shape (operators, batch). None if links are missing, and an operator's
-        counts cannot be met over the existing links, given the inputs of the operators before it.
-    """
-    where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
-    left_flow = flow.copy()
-    for i in instance.order.tolist():
-        left = count[i].copy()
-        edges = instance.incoming[i].tolist()
-        reached = np.ones((instance.batch, len(left)), dtype=np.bool_)
-        for e in edges:
-            reached &= np.isfinite(instance.latency[where[instance.source[e]]])
-        for inputs in range(instance.batch):
-            if not (reached[inputs] & (left > 0)).any():
-                moves = _moves(where[i, :inputs], reached, left)
-                if moves is None:
-                    return None
-                for moved, u in moves:
-                    before = int(where[i, moved])
-                    left[before] += 1
-                    left[u] -= 1
-                    where[i, moved] = u
-                    for e in edges:
-                        left_flow[e, where[instance.source[e], moved], before] += 1
-                        left_flow[e, where[instance.source[e], moved], u] -= 1
-            wanted = np.zeros(len(left))
-            for e in edges:
-                wanted += left_flow[e, where[instance.source[e], inputs]] > 0
-            u = int(np.where(reached[inputs] & (left > 0), wanted, -1.0).argmax())
-            where[i, inputs] = u
-            left[u] -= 1
-            for e in edges:
-                left_flow[e, where[instance.source[e], inputs], u] -= 1
-    return where
-
-
-def _moves(placed: IntArray, reached: BoolArray, left: IntArray) -> list[tuple[int, int]] | None:
-    """The moves that make room for the input after ``placed``, a shortest augmenting path; None if there is none.
-
-    Parameters
-    ----------
-    placed
-        Devices of the inputs before it.
-    reached
-        Whether an input's data can reach a device. Shape (batch, devices).
-    left
-        Number of inputs that every device still lacks.
-    """
-    devices = np.flatnonzero(reached[len(placed)]).tolist()
-    came_by: dict[int, tuple[int, int] | None] = dict.fromkeys(devices)
-    for u in devices:  # grows during the loop
-        for moved in np.flatnonzero(placed == u).tolist():
-            for v in np.flatnonzero(reached[moved]).tolist():
-                if v in came_by:
-                    continue
-                came_by[v] = moved, u
-                devices.append(v)
-                if left[v] > 0:
-                    return _walked(came_by, v)
-    return None
-
-
-def _walked(came_by: Mapping[int, tuple[int, int] | None], last: int) -> list[tuple[int, int]]:
-    """The moves that end on device ``last``, the last one first; each frees the place that the next one takes."""
-    moves = []
-    at = last
-    while (step := came_by[at]) is not None:
-        moved, before = step
-        moves.append((moved, at))
-        at = before
-    return moves

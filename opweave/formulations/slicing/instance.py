@@ -170,6 +170,15 @@ class SlicingInstance:
         return mode, cuts
 
 
+def ruled_modes(problem: Slicing, instance: SlicingInstance) -> IntArray:
+    """The mode of every operator by the paper's rule."""
+    rule = rulings(problem, instance.names)
+    mode = np.zeros(instance.operators, dtype=np.int64)
+    for v, name in enumerate(instance.names, start=instance.first):
+        mode[v] = CHANNELS if rule[name].dimension == "channels" else ROWS
+    return mode
+
+
 def plain_order(problem: Slicing) -> tuple[str, ...]:
     """The problem's order, or the first order that data and order arcs allow.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.batched_mapping.arrays import (
     BatchArrays,
     Strings,
@@ -22,7 +22,7 @@ from opweave.solvers.batched_mapping.arrays import (
     overfull,
     play,
 )
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 DRAWS = 6
 """Random numbers drawn for each move."""
@@ -30,11 +30,8 @@ DRAWS = 6
 REACH = 12
 """Longest shift of a node, as a multiple of the number of devices."""
 
-SEARCH_MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
+MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
 """Cumulative shares of the five moves, in the order of the module's first paragraph."""
-
-PAPER_MOVES = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
-"""Single granules only, in a fixed order: the paper's simulated annealing."""
 
 
 class Walk(NamedTuple):
@@ -61,7 +58,7 @@ class Walk(NamedTuple):
     now: FloatArray
 
 
-@inlined
+@helper
 def _new_walk(operators: int, devices: int) -> Walk:
     ends = np.full(operators * devices, -1.0)
     return Walk(
@@ -74,9 +71,9 @@ def _new_walk(operators: int, devices: int) -> Walk:
     )
 
 
-@inlined
+@helper
 def _judge_from(
-    arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int, threshold: float
+    arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
     """The largest end + tail of a plan that is the current one before position ``first``."""
     for p in range(first, len(order)):
@@ -86,8 +83,8 @@ def _judge_from(
     return float(max(value, walk.most[first]))
 
 
-@inlined
-def _keep(strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int) -> None:
+@helper
+def _keep(strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices = len(walk.now)
     for p in range(first, len(order)):
@@ -99,17 +96,17 @@ def _keep(strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first:
             walk.free[p + 1, w] = walk.free[p, w]
         if strings.number[i, u] > 0:
             walk.free[p + 1, u] = ends
-            walk.most[p + 1] = max(walk.most[p], ends + tail[i, u, strings.number[i, u]])
+            walk.most[p + 1] = max(walk.most[p], ends + tail[i, u])
 
 
-@inlined
+@helper
 def _undo(order: IntArray, walk: Walk, first: int) -> None:
     """Give up the judged plan; the order is the current plan's again."""
     for p in range(first, len(order)):
         walk.ends[order[p]] = walk.kept[order[p]]
 
 
-@inlined
+@helper
 def _first_of(position: IntArray, i: int, devices: int) -> int:
     """The first position of a node of operator i."""
     first = position[i * devices]
@@ -118,29 +115,14 @@ def _first_of(position: IntArray, i: int, devices: int) -> int:
     return int(first)
 
 
-@inlined
-def _judge(
-    arrays: BatchArrays,
-    strings: Strings,
-    order: IntArray,
-    tail: FloatCube,
-    free: FloatArray,
-    end: FloatMatrix,
-    threshold: float,
-) -> float:
-    free[:] = 0.0
-    end[:] = -1.0
-    return play(arrays, strings, order, 0, len(order), free, end, tail, threshold)
-
-
-@inlined
+@helper
 def _shift(strings: Strings, position: IntArray, i: int, draw: FloatArray, devices: int) -> tuple[int, int]:
     """The position of a batch of operator i, and where it goes."""
     at = position[i * devices + strings.where[i, int(draw[2] * strings.where.shape[1])]]
     return at, max(0, min(len(position) - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
 
 
-@inlined
+@helper
 def _slide(order: IntArray, at: int, to: int) -> None:
     node = order[at]
     step = 1 if to > at else -1
@@ -151,23 +133,14 @@ def _slide(order: IntArray, at: int, to: int) -> None:
     order[to] = node
 
 
-@inlined
+@helper
 def _number(order: IntArray, position: IntArray, first: int, end: int) -> None:
     """Write the positions of the nodes at ``first`` to ``end - 1``."""
     for p in range(first, end):
         position[order[p]] = p
 
 
-@inlined
-def _kind(moves: FloatArray, drawn: float) -> int:
-    """The move that a random number stands for."""
-    kind = 0
-    while moves[kind] <= drawn:
-        kind += 1
-    return kind
-
-
-@inlined
+@helper
 def _alike(one: IntArray, other: IntArray) -> bool:
     same = True
     for g in range(len(one)):
@@ -175,13 +148,13 @@ def _alike(one: IntArray, other: IntArray) -> bool:
     return same
 
 
-@inlined
+@helper
 def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
     for g in range(len(string)):
         move_granule(arrays, strings, i, g, string[g])
 
 
-@inlined
+@helper
 def _new_string(
     arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
 ) -> None:
@@ -211,25 +184,23 @@ def _new_string(
             string[:] = candidates[int(draw[3] * len(candidates))]
 
 
-@kernel
+@loop
 def anneal(
     arrays: BatchArrays,
     where: IntMatrix,
     order: IntArray,
-    tail: FloatCube,
-    moves: FloatArray,
+    tail: FloatMatrix,
     candidates: IntMatrix,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     best_where: IntMatrix,
     best_order: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
     ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. ``tail`` has the
-    least time after the end of a batch, shape (operators, devices, G + 1). Returns the largest end + tail of the best
-    plan and of the last. Stops when ``halt`` is raised.
+    least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best
+    plan and of the last.
     """
     strings = new_strings(arrays, where)
     operators, devices = arrays.seconds.shape[:2]
@@ -243,11 +214,11 @@ def anneal(
     _number(order, position, 0, len(order))
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
-        if halt[0] != 0:
-            break
         draw = draws[m]
         i = int(draw[0] * operators)
-        kind = _kind(moves, draw[1])
+        kind = 0
+        while MOVES[kind] <= draw[1]:
+            kind += 1
         threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
         at, to, first = 0, 0, 0
         if kind == 4:
@@ -284,52 +255,3 @@ def anneal(
             _undo(order, walk, first)
     where[:] = strings.where
     return best, current
-
-
-@kernel
-def climb(
-    arrays: BatchArrays,
-    where: IntMatrix,
-    order: IntArray,
-    tail: FloatCube,
-    draws: FloatCube,
-    halt: IntArray,
-    best_where: IntMatrix,
-) -> float:
-    """The (1+1) EA: each row of ``draws`` (steps, flips, 2) moves some granules to drawn devices, all at once.
-
-    A flip is a position among all granules of all operators and a device, both from 0 to 1; a position of 1 ends the
-    row. Accepts plans that are no worse; stops when ``halt`` is raised. Returns the best value; its strings are in
-    ``best_where``.
-    """
-    strings = new_strings(arrays, where)
-    operators, granules = where.shape
-    operators, devices = arrays.seconds.shape[:2]
-    free, end = np.empty(devices), np.empty((operators, devices))
-    current = _judge(arrays, strings, order, tail, free, end, np.inf)
-    flips = draws.shape[1]
-    touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
-    for m in range(len(draws)):
-        if halt[0] != 0:
-            break
-        count, possible = 0, True
-        for x in range(flips):
-            if draws[m, x, 0] >= 1.0:
-                break
-            cell = int(draws[m, x, 0] * operators * granules)
-            i, g = cell // granules, cell % granules
-            touched[count], old[count] = cell, strings.where[i, g]
-            count += 1
-            move_granule(arrays, strings, i, g, int(draws[m, x, 1] * devices))
-        for x in range(count):
-            possible = possible and can_run(arrays, strings, touched[x] // granules)
-        value = np.inf
-        if possible and not overfull(arrays, strings):
-            value = _judge(arrays, strings, order, tail, free, end, current)
-        if value <= current:
-            current = value
-            continue
-        for x in range(count - 1, -1, -1):
-            move_granule(arrays, strings, touched[x] // granules, touched[x] % granules, old[x])
-    best_where[:] = strings.where
-    return current

@@ -1,23 +1,23 @@
-"""Baselines and list schedulers of batched mapping by name; each exists for split batches and for whole batches.
+"""Baselines and list schedulers of batched mapping by name.
 
 Sources: MET and Greedy as described by Ghannane and Abdelfattah ("DiviML", section V-A); HEFT: H. Topcuoglu, S.
-Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Splitting can be 30 % better or worse than not
-splitting, so solvers that combine others run both.
+Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, doi:10.1109/71.993206.
 
-Greedy appends batches to their device's schedule, HEFT puts them into the first gap that is long enough. Memory and
-links are respected throughout.
+A list scheduler is a rank, by which the operators are taken, and a choice between strings of devices. Each runs twice,
+with strings that split the batch and with whole batches alone: either can be 30 % better. Memory and links are
+respected throughout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
-from opweave.formulations.expressions import NARROWED
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
@@ -25,107 +25,13 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.narrowing.runs import by_every_way
-from opweave.solvers.rules import CarryOut, NoPlanError, plans_of, register_rule
+from opweave.solvers.loops import helper, loop
+from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
 
-Rule = Callable[[BatchedInstance, BatchArrays, IntArray], BatchPlan]
-"""Builds a plan from an instance and candidate strings, or raises :class:`NoPlanError`."""
 
-AT_ONCE = 256
-"""Operators whose strings are compared at once, so that the table of times stays small."""
-
-
-def best_device(instance: BatchedInstance, _arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
-    """As :func:`on_best_device`, in the form of a rule."""
-    return on_best_device(instance)
-
-
-def on_best_device(instance: BatchedInstance) -> BatchPlan:
-    """The whole batch on the device that is fastest alone; it needs no arrays but the instance's."""
-    alone = instance.seconds[:, :, instance.granules].sum(axis=0)  # nothing is sent, and a device never waits
-    weights = instance.parameter_bytes[np.unique(instance.parameters.items)].sum()
-    needed = int(instance.memory.sum()) * instance.batch + int(weights)
-    idle = np.isfinite(instance.seconds[:, :, 0]).all(axis=0)
-    for u in np.argsort(alone, kind="stable").tolist():
-        if np.isfinite(alone[u]) and needed <= instance.capacity[u] and np.delete(idle, u).all():
-            where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
-            end = np.full(instance.seconds.shape[:2], -1.0)
-            end[instance.order, u] = np.cumsum(instance.seconds[instance.order, u, instance.granules])
-            return BatchPlan(where, nodes_of(instance, instance.order), end, float(end[:, u].max(initial=0.0)))
-    raise NoPlanError("no single device can run and hold the whole batch of every operator")
-
-
-def data_parallel(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
-    """The whole model on several devices, each for its own share of the batch, with the shares that end soonest.
-
-    Devices do not wait for each other, so dynamic programming over the devices finds the best shares. The least time in
-    which the first u devices run g granules is a minimum over the share of device u: the larger of its end and the
-    least time of the others for the rest.
-    """
-    devices, granules = len(instance.devices), instance.granules
-    alone = instance.seconds.sum(axis=0)
-    weights = instance.parameter_bytes[np.unique(instance.parameters.items)].sum()
-    held = instance.memory.sum() * instance.granule * np.arange(granules + 1) + weights
-    alone[:, 1:][held[1:] > instance.capacity[:, None]] = np.inf
-    ends = np.full((devices + 1, granules + 1), np.inf)
-    ends[0, 0] = 0.0
-    share = np.zeros((devices + 1, granules + 1), dtype=np.int64)
-    for u in range(devices):
-        for made in range(granules + 1):
-            own = np.arange(made + 1)
-            latest = np.maximum(ends[u, made - own], alone[u, own])
-            share[u + 1, made] = int(latest.argmin())
-            ends[u + 1, made] = latest.min()
-    if not np.isfinite(ends[devices, granules]):
-        raise NoPlanError("no devices can run and hold the whole model for shares that add up to the batch")
-    string, left = np.zeros(granules, dtype=np.int64), granules
-    for u in range(devices - 1, -1, -1):
-        string[left - share[u + 1, left] : left] = u
-        left -= int(share[u + 1, left])
-    where = np.tile(string, (instance.operators, 1))
-    return _possible(instance, arrays, where, "shares of the whole model on single devices break a rule")
-
-
-def met(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """Every operator by the string that takes least time by itself, regardless of all other operators."""
-    where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
-    devices = np.arange(len(instance.devices))
-    count = np.stack([(strings == u).sum(axis=1) for u in devices], axis=1)
-    for first in range(0, instance.operators, AT_ONCE):
-        seconds = instance.seconds[first : first + AT_ONCE][:, devices, count]  # operators, strings, devices
-        longest = seconds.max(axis=2)
-        total = np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=2)
-        tied = np.where(longest == longest.min(axis=1, keepdims=True), total, np.inf)
-        where[first : first + AT_ONCE] = strings[tied.argmin(axis=1)]
-    reason = "the fastest devices of all operators do not have the memory, links or batch sizes together"
-    return _possible(instance, arrays, where, reason)
-
-
-def _possible(instance: BatchedInstance, arrays: BatchArrays, where: IntArray, reason: str) -> BatchPlan:
-    """The plan of strings in topological order; :class:`NoPlanError` with the reason if it cannot run."""
-    plan = plan_of(arrays, where, nodes_of(instance, instance.order))
-    if not np.isfinite(plan.makespan):
-        raise NoPlanError(reason)
-    return plan
-
-
-def greedy(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """Layer by layer, each operator by the string whose last batch ends first after everything already scheduled."""
-    return inserted(instance, arrays, breadth_first(instance), strings, gaps=False)
-
-
-def heft(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray, price: float = 0.0) -> BatchPlan:
-    """By decreasing upward rank, each operator by the string whose last batch ends first, gaps included.
-
-    ``price`` is the weight of the device seconds that a string takes.
-    """
-    return inserted(instance, arrays, order_by(instance, upward_rank(instance, arrays)), strings, busy_price=price)
-
-
-def upward_rank(instance: BatchedInstance, arrays: BatchArrays) -> FloatArray:
+def upward_rank(instance: BatchedInstance) -> FloatArray:
     """Longest path from every operator to an end, with the whole batch on all devices at once and mean delays."""
     whole = instance.seconds[:, :, 1:]
     per_input = (whole / np.arange(1, instance.granules + 1)).min(axis=2, initial=np.inf)
@@ -133,7 +39,8 @@ def upward_rank(instance: BatchedInstance, arrays: BatchArrays) -> FloatArray:
     speed = np.divide(1.0, per_input, out=np.zeros_like(per_input), where=usable).sum(axis=1)
     own = np.divide(float(instance.granules), speed, out=np.zeros_like(speed), where=speed > 0)
     share = max(1.0, instance.granules / max(1, len(instance.devices)))
-    delays = arrays.base + arrays.slope * share
+    moved = instance.size * (share * instance.granule if instance.grows else 1.0)
+    delays = instance.latency + moved[:, None, None] * instance.seconds_per_byte
     linked = np.isfinite(delays)
     total = np.where(linked, delays, 0.0).sum(axis=(1, 2))
     mean = total / np.maximum(1, linked.sum(axis=(1, 2))) if len(delays) else np.zeros(0)
@@ -155,32 +62,35 @@ def order_by(instance: BatchedInstance, rank: FloatArray | IntArray) -> IntArray
     return wanted[topological_order(Adjacency.from_pairs(len(rank), position[early], position[late]))]
 
 
-def breadth_first(instance: BatchedInstance) -> IntArray:
-    """Operators layer by layer: by the longest path of edges before them."""
-    return order_by(instance, -depths(instance))
+class ListRule(NamedTuple):
+    """A published list scheduler: operators by decreasing ``rank``, each by the string that its choice likes best.
+
+    The choice is the string that takes least time by itself (``alone``), or the one whose last batch ends first after
+    everything already scheduled, with ``gaps`` filled or not.
+    """
+
+    rank: Callable[[BatchedInstance], FloatArray | IntArray]
+    alone: bool
+    gaps: bool
+    about: str
 
 
-def inserted(
-    instance: BatchedInstance,
-    arrays: BatchArrays,
-    order: IntArray,
-    strings: IntArray,
-    *,
-    busy_price: float = 0.0,
-    gaps: bool = True,
-) -> BatchPlan:
-    """Schedule operators in an order, each by the string with the least score.
+RULES = {
+    "met": ListRule(lambda x: -x.order.argsort(), True, False, "every operator where it takes least time by itself"),
+    "greedy": ListRule(lambda x: -depths(x), False, False, "layer by layer, each operator where it ends soonest"),
+    "heft": ListRule(
+        upward_rank, False, True, "longest remaining path first, each operator where it ends soonest, gaps included"
+    ),
+}
+
+
+def inserted(instance: BatchedInstance, arrays: BatchArrays, rule: ListRule, strings: IntArray) -> BatchPlan:
+    """Schedule all operators by a rule.
 
     Parameters
     ----------
-    order
-        Operators, predecessors first.
     strings
         Candidates for every operator, shape (strings, G); the strings of its predecessors are tried, too.
-    busy_price
-        Weight of the device seconds that a string takes.
-    gaps
-        Whether batches may fill gaps.
 
     Raises
     ------
@@ -190,8 +100,8 @@ def inserted(
     operators, devices = arrays.seconds.shape[:2]
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
-    work = 8 * len(strings) * instance.granules * (operators + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, order, strings, busy_price, gaps, where, end)
+    order = order_by(instance, rule.rank(instance))
+    stuck = insert_all(arrays, order, strings, rule.alone, rule.gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
@@ -202,17 +112,77 @@ def inserted(
     return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
 
 
-@kernel
+def _alone(instance: BatchedInstance) -> FloatArray:
+    """Seconds of the whole model for every number of granules on every device by itself. Shape (devices, G + 1).
+
+    Nothing is sent, and the device never waits; inf where that cannot run or be held.
+    """
+    alone = instance.seconds.sum(axis=0)
+    weights = instance.parameter_bytes[np.unique(instance.parameters.items)].sum()
+    held = instance.memory.sum() * instance.granule * np.arange(instance.granules + 1) + weights
+    alone[:, 1:][held[1:] > instance.capacity[:, None]] = np.inf
+    return np.asarray(alone)
+
+
+def best_device(instance: BatchedInstance, arrays: BatchArrays) -> BatchPlan:
+    """The whole batch on the device that is fastest alone."""
+    alone = _alone(instance)
+    idle = np.asarray([np.delete(alone[:, 0], u).sum() for u in range(len(alone))])
+    u = int((alone[:, -1] + idle).argmin())
+    where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
+    return _possible(instance, arrays, where, "no single device can run and hold the whole batch of every operator")
+
+
+def data_parallel(instance: BatchedInstance, arrays: BatchArrays) -> BatchPlan:
+    """The whole model on several devices, each for its own share of the batch, with the shares that end soonest.
+
+    Devices do not wait for each other, so dynamic programming over the devices finds the best shares. The least time in
+    which the first u devices run g granules is a minimum over the share of device u: the larger of its end and the
+    least time of the others for the rest.
+    """
+    devices, granules = len(instance.devices), instance.granules
+    alone = _alone(instance)
+    ends = np.full((devices + 1, granules + 1), np.inf)
+    ends[0, 0] = 0.0
+    share = np.zeros((devices + 1, granules + 1), dtype=np.int64)
+    for u in range(devices):
+        for made in range(granules + 1):
+            own = np.arange(made + 1)
+            latest = np.maximum(ends[u, made - own], alone[u, own])
+            share[u + 1, made] = int(latest.argmin())
+            ends[u + 1, made] = latest.min()
+    string, left = np.zeros(granules, dtype=np.int64), granules
+    for u in range(devices - 1, -1, -1):
+        string[left - share[u + 1, left] : left] = u
+        left -= int(share[u + 1, left])
+    where = np.tile(string, (instance.operators, 1))
+    reason = "no devices can run and hold the whole model for shares that add up to the batch"
+    return _possible(instance, arrays, where, reason)
+
+
+def _possible(instance: BatchedInstance, arrays: BatchArrays, where: IntArray, reason: str) -> BatchPlan:
+    """The plan of strings in topological order; :class:`NoPlanError` with the reason if it cannot run."""
+    plan = plan_of(arrays, where, nodes_of(instance, instance.order))
+    if not np.isfinite(plan.makespan):
+        raise NoPlanError(reason)
+    return plan
+
+
+@loop
 def insert_all(
     arrays: BatchArrays,
     order: IntArray,
     strings: IntMatrix,
-    busy_price: float,
+    alone: bool,
     gaps: bool,
     where: IntMatrix,
     end: FloatMatrix,
 ) -> int:
-    """Fill strings and ends; return the operator that found no string, or -1."""
+    """Fill strings and ends; return the operator that found no string, or -1.
+
+    The least score wins: the longest of an operator's batches if it is taken ``alone``, else the end of its last. Ties
+    go to the fewest seconds on all devices. Batches may fill ``gaps`` between others.
+    """
     operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
@@ -225,7 +195,7 @@ def insert_all(
     )
     ready, count = np.zeros(devices), np.zeros(devices, dtype=np.int64)
     for i in order:
-        least, least_end = np.inf, np.inf
+        least, least_tie = np.inf, np.inf
         own = arrays.in_start[i + 1] - arrays.in_start[i]
         for s in range(len(strings) + own):
             string = (
@@ -239,15 +209,15 @@ def insert_all(
             if not _fits(arrays, i, count, placed):
                 continue
             _arrivals(arrays, i, string, where, end, placed.flow[0], ready)
-            busy, last = 0.0, 0.0
+            busy, longest, last = 0.0, 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
                     lasts = arrays.seconds[i, u, count[u]]
                     last = max(last, first_fit(timeline, u, ready[u], lasts) + lasts)
-                    busy += lasts
-            score = last + busy_price * busy
-            if score < least or (score == least and last < least_end):
-                least, least_end = score, last
+                    longest, busy = max(longest, lasts), busy + lasts
+            score, tie = (longest, busy) if alone else (last, busy)
+            if last < np.inf and (score < least or (score == least and tie < least_tie)):
+                least, least_tie = score, tie
                 for g in range(granules):
                     where[i, g] = string[g]
         if least == np.inf:
@@ -264,7 +234,7 @@ def insert_all(
     return -1
 
 
-@inlined
+@helper
 def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool:
     """Whether the counts are batches that can run and that fit into memory."""
     for u in range(len(count)):
@@ -280,7 +250,7 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool
     return True
 
 
-@inlined
+@helper
 def _arrivals(
     arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
 ) -> None:
@@ -305,55 +275,57 @@ def _arrivals(
             ready[u] = max(ready[u], latest)
 
 
-RULES: dict[str, Rule] = {"met": met, "greedy": greedy, "heft": heft}
+BUILDERS = {"best_device": best_device, "data_parallel": data_parallel}
 
-BASELINES = ("best_device", "data_parallel", "met", "greedy", "heft", "heft_whole")
-"""Rules that every result is compared with."""
 
-PRICES = (0.1, 0.3, 1.0)
+def plans_by(name: str, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
+    """The plans of a baseline: of a list scheduler one with candidate strings, and one with whole batches.
+
+    Raises
+    ------
+    NoPlanError
+        When it finds none.
+    """
+    if name in BUILDERS:
+        yield BUILDERS[name](instance, arrays)
+        return
+    failures = []
+    for each in (strings, constant_strings(instance)):
+        try:
+            yield inserted(instance, arrays, RULES[name], each)
+        except NoPlanError as error:
+            failures.append(error)
+    if len(failures) == 2:
+        raise failures[1]
+
+
+def attempts(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
+    """The plans of all baselines that find one."""
+    for name in (*BUILDERS, *RULES):
+        with suppress(NoPlanError):
+            yield from plans_by(name, instance, arrays, strings)
+
+
+def carry_out(name: str, problem: BatchedMapping, run: Run) -> None:
+    """Report the plans of a baseline."""
+    instance = lower_unless_short(problem)
+    strings = all_strings(instance, groups_of(problem))
+    for plan in plans_by(name, instance, arrays_of(instance), strings):
+        report(instance, plan, run)
+
 
 ABOUT = {
-    "met": "every operator where it takes least time by itself",
-    "greedy": "layer by layer, each operator where it ends soonest",
-    "heft": "longest remaining path first, each operator where it ends soonest, gaps included",
+    "best_device": "the whole batch on the best single device",
+    "data_parallel": "the whole model on several devices, each for its share",
+    **{name: rule.about for name, rule in RULES.items()},
 }
 
-
-def attempts(instance: BatchedInstance, arrays: BatchArrays, split: IntArray) -> Iterator[BatchPlan]:
-    """The plans of all baselines and list schedulers that find one, with candidate strings and with whole batches."""
-    whole = constant_strings(instance)
-    rules: list[Rule] = [*RULES.values(), *(partial(heft, price=price) for price in PRICES)]
-    tries = [(best_device, whole), (data_parallel, whole), *product(rules, (split, whole))]
-    yield from plans_of(partial(rule, instance, arrays, strings) for rule, strings in tries)
-
-
-def carry_out(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> None:
-    """Report the plan that a rule builds from whole batches or from batches that it may split."""
-    instance = lower_unless_short(problem)
-    strings = constant_strings(instance) if whole else all_strings(instance, groups_of(problem))
-    report(instance, rule(instance, arrays_of(instance), strings), run)
-
-
-def carry_out_alone(problem: BatchedMapping, run: Run) -> None:
-    """Report the plan on the best device: the first plan of models that are large for their time limit."""
-    instance = lower_unless_short(problem)
-    report(instance, on_best_device(instance), run)
-
-
-def _register(name: str, carry: CarryOut, about: str) -> None:
+for _name, _about in ABOUT.items():
     register_rule(
         BatchedMapping,
-        name,
-        by_every_way(SUPPORTS)(carry),
-        about,
-        supports=(*SUPPORTS, NARROWED),
-        baseline=name in BASELINES,
+        _name,
+        partial(carry_out, _name),
+        _about,
+        supports=SUPPORTS,
+        baseline=True,
     )
-
-
-_shares = partial(carry_out, data_parallel, True)
-_register("best_device", carry_out_alone, "the whole batch on the best single device")
-_register("data_parallel", _shares, "the whole model on several devices, each for its share")
-for _name, _rule in RULES.items():
-    _register(_name, partial(carry_out, _rule, False), f"{ABOUT[_name]}; the batch may be split")
-    _register(f"{_name}_whole", partial(carry_out, _rule, True), f"{ABOUT[_name]}; the whole batch on one device")

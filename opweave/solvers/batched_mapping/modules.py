@@ -2,41 +2,36 @@
 
 Source: Ghannane and Abdelfattah, "DiviML", section IV-B. In the paper, modules are the (c + 1)-edge-connected
 components of the undirected graph, with c = 1 for bridges, and an articulation point that ends no bridge is a separate
-cut. Here both come from one sweep over a topological order that keeps the components between bridges together. A cut
+cut. Here both come from one sweep over the order of the model file, which keeps modules together. A cut
 after position p is crossed by the edges from before p to after p; the sources of these edges are its *channels*. A cut
 with one channel is a bridge or an articulation point. An operator that several later ones read counts once, since its
 device is decided once.
 
-A module between given spreads of its channels is a problem of its own. A channel that enters the module appears in it
-as an operator that takes no time. These operators and the channels that leave the module carry ``Share`` constraints.
-So the transfer between two modules is part of the later one. Side constraints on operators of the module are kept.
-Memory limits are not: the memory of one module says little about the total on a device, and leaving a limit out cannot
-invalidate a lower bound.
+A module between given devices of its channels is a problem of its own. A channel that enters the module appears in it
+as an operator that takes no time. These operators and the channels that leave the module are pinned. So the transfer
+between two modules is part of the later one. Side constraints on operators of the module are kept. Memory limits are
+not: the memory of one module says little about the total on a device, and leaving a limit out cannot invalidate a lower
+bound.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, Share, means
+from opweave.problems.constraints import Constraint, Pin, Precede, Share
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.graph_arrays import Adjacency
+
+Devices = tuple[int, ...]
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""
-
-
-CHANNELS, WIDE = 4, 8
-"""For bounds by modules: most channels, and fewest operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +58,7 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
 
     Without such a position, the whole graph is one module.
     """
-    order = _together(instance, channels)
+    order = instance.order
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -126,15 +121,6 @@ def modules_reversed(turned: BatchedInstance, modules: list[Module]) -> list[Mod
     return _joined(turned, [module.operators[::-1].copy() for module in reversed(modules)])
 
 
-def marked(instance: BatchedInstance, first: int | IntArray, operators: IntArray) -> BoolArray:
-    """Mark ``first``, and those of ``operators``, in topological order, that depend on marked ones."""
-    mark = np.zeros(instance.operators, dtype=bool)
-    mark[first] = True
-    for i in operators.tolist():
-        mark[i] |= mark[instance.source[instance.incoming[i]]].any()
-    return mark
-
-
 def dependents(instance: BatchedInstance) -> Callable[[int], BoolArray]:
     """A function that marks an operator and all that depend on it. Shape (operators,)."""
     from scipy.sparse import csr_matrix
@@ -151,10 +137,10 @@ def dependents(instance: BatchedInstance) -> Callable[[int], BoolArray]:
     return mark
 
 
-def leads_to(turned: BatchedInstance, module: Module, last: int | IntArray) -> bool:
-    """Whether every operator of a module leads to one of ``last``, given the instance reversed in time."""
-    backwards = module.operators[::-1]
-    return bool(marked(turned, last, backwards)[backwards].all())
+def leads_out(module: Module, before: Callable[[int], BoolArray]) -> bool:
+    """Whether every operator of a module leads to a channel; ``before`` is :func:`dependents` with time reversed."""
+    leading = [before(channel)[module.operators] for channel in module.leaves.tolist()]
+    return bool(leading) and bool(np.any(leading, axis=0).all())
 
 
 def arcs_of(instance: BatchedInstance) -> tuple[IntArray, IntArray]:
@@ -172,43 +158,9 @@ def depths(instance: BatchedInstance) -> IntArray:
     return depth
 
 
-def _together(instance: BatchedInstance, channels: int) -> IntArray:
-    """A topological order that, where possible, finishes one edge-connected component before the next."""
-    if channels > 1:
-        return instance.order  # the model file's order keeps modules together; components cost too much here
-    import networkx as nx  # importing takes a tenth of a second, which other solves avoid
-
-    graph = nx.Graph()
-    graph.add_nodes_from(range(instance.operators))
-    graph.add_edges_from(zip(instance.source.tolist(), instance.target.tolist(), strict=True))
-    component = np.zeros(instance.operators, dtype=np.int64)
-    graph.remove_edges_from(list(nx.bridges(graph)))
-    for label, members in enumerate(nx.connected_components(graph)):
-        component[list(members)] = label
-    after = Adjacency.from_pairs(instance.operators, *arcs_of(instance))
-    waiting = np.bincount(after.items, minlength=instance.operators)
-    depth = depths(instance)
-    first = np.full(int(component.max(initial=0)) + 1, instance.operators)
-    np.minimum.at(first, component, depth)
-    ready = [i for i in range(instance.operators) if waiting[i] == 0]
-    order: list[int] = []
-    current = -1
-    while ready:
-        # stay in the component; else take the component that begins earliest, and in it the least depth
-        chosen = min(ready, key=lambda i: (component[i] != current, first[component[i]], depth[i], i))
-        ready.remove(chosen)
-        order.append(chosen)
-        current = int(component[chosen])
-        for j in after[chosen].tolist():
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                ready.append(j)
-    return np.asarray(order, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleProblem:
-    """One module between given spreads of its channels.
+    """One module between given devices of its channels.
 
     Attributes
     ----------
@@ -229,32 +181,25 @@ class ModuleProblem:
 
 
 def module_problem(
-    problem: BatchedMapping, instance: BatchedInstance, module: Module, before: IntArray | None, after: IntArray | None
+    problem: BatchedMapping, instance: BatchedInstance, module: Module, before: Devices | None, after: Devices | None
 ) -> ModuleProblem:
     """Write a module as a problem.
 
     Parameters
     ----------
-    before
-        Strings of the entering channels (one row per operator, ascending); None if there are none.
-    after
-        Strings of the leaving channels, in the order of ``module.leaves``.
+    before, after
+        Devices of the entering and of the leaving channels, by ascending operator; None if they are free.
     """
     enters = np.unique(instance.source[module.enters]) if before is not None else np.zeros(0, dtype=np.int64)
     members = np.concatenate([enters, module.operators])
-    graph = _graph(instance, members, len(enters))
-    constraints: list[Constraint] = []
-    for operators, strings in ((enters, before), (module.leaves, after)):
-        if strings is not None and len(operators):
-            counts = counts_of(strings, len(instance.devices)) * instance.granule
-            for i, row in zip(operators.tolist(), counts.tolist(), strict=True):
-                name = f"o{int(np.flatnonzero(members == i)[0])}"
-                constraints += [
-                    Share(op=name, device=device, inputs=inputs)
-                    for device, inputs in zip(instance.devices, row, strict=True)
-                ]
-    constraints += _inherited(problem, members, len(enters))
-    costs = _costs(problem, instance, members, len(enters))
+    place = {int(i): position for position, i in enumerate(members)}
+    graph, costs = _graph(instance, place, len(enters)), _costs(instance, members, len(enters))
+    constraints = list(_rules(instance, place))
+    for operators, chosen in ((enters, before), (module.leaves, after)):
+        constraints += [
+            Pin(op=f"o{place[i]}", device=instance.devices[u])
+            for i, u in zip(operators.tolist(), chosen or (), strict=False)
+        ]
     devices = [device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices]
     part = BatchedMapping(
         graph=graph,
@@ -265,33 +210,32 @@ def module_problem(
         memory="parameters",
         constraints=tuple(constraints),
     )
-    text = "\n".join([graph.model_dump_json(), costs.model_dump_json(), *(c.model_dump_json() for c in constraints)])
-    return ModuleProblem(part, members, len(enters), hashlib.sha256(text.encode()).hexdigest())
+    key = "\n".join([graph.model_dump_json(), costs.model_dump_json(), *(c.model_dump_json() for c in constraints)])
+    return ModuleProblem(part, members, len(enters), key)
 
 
-def _inherited(problem: BatchedMapping, members: IntArray, entering: int) -> Iterator[Constraint]:
-    """Side constraints on operators of the module, with the module's names."""
-    names = {
-        problem.graph.operators[i].id: f"o{place}" for place, i in enumerate(members.tolist()) if place >= entering
-    }
-    for constraint in problem.constraints:
-        single = means(constraint, Pin, Forbid, Share)
-        if single and isinstance(constraint, Pin | Forbid | Share) and constraint.op in names:
-            yield constraint.model_copy(update={"op": names[constraint.op]})
-        elif means(constraint, Precede) and constraint.before in names and constraint.after in names:
-            yield Precede(before=names[constraint.before], after=names[constraint.after])
+def _rules(instance: BatchedInstance, place: Mapping[int, int]) -> Iterator[Constraint]:
+    """The side constraints of a module that its costs do not say: batches that must run, and precedences."""
+    for i, at in place.items():
+        for u in np.flatnonzero(np.isinf(instance.seconds[i, :, 0])).tolist():
+            (size,) = instance.sizes(i, u)
+            yield Share(op=f"o{at}", device=instance.devices[u], inputs=size * instance.granule)
+        for h in instance.waits[i].tolist():
+            if h in place:
+                yield Precede(before=f"o{place[h]}", after=f"o{at}")
 
 
-def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:
+def _graph(instance: BatchedInstance, place: Mapping[int, int], entering: int) -> OpGraph:
     """The operators with one tensor for each edge, named by position so that equal modules give equal graphs."""
-    place = {int(i): position for position, i in enumerate(members.tolist())}
     reads: dict[int, list[str]] = {position: [] for position in place.values()}
     writes: dict[int, list[Tensor]] = {position: [] for position in place.values()}
-    for e, (i, j) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
-        if i in place and j in place and place[j] >= entering:
-            tensor = Tensor(id=f"{place[i]}-{place[j]}", bytes=int(instance.size[e]))
-            writes[place[i]].append(tensor)
-            reads[place[j]].append(tensor.id)
+    for i, at in place.items():
+        for e in instance.incoming[i].tolist() if at >= entering else ():
+            source = place.get(int(instance.source[e]))
+            if source is not None:
+                tensor = Tensor(id=f"{source}-{at}", bytes=int(instance.size[e]))
+                writes[source].append(tensor)
+                reads[at].append(tensor.id)
     operators = [
         Operator(id=f"o{at}", inputs=tuple(reads[at]), outputs=tuple(tensor.id for tensor in writes[at]))
         for at in place.values()
@@ -299,13 +243,17 @@ def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGra
     return OpGraph(tensors=tuple(tensor for row in writes.values() for tensor in row), operators=tuple(operators))
 
 
-def _costs(problem: BatchedMapping, instance: BatchedInstance, members: IntArray, entering: int) -> Costs:
-    """The operators' costs; entering channels take no time, in every batch that a device supports."""
-    known = problem.known_seconds
-    sizes = sorted({size for by_device in known.values() for by_size in by_device.values() for size in by_size})
-    free = {
-        device.name: {size: 0.0 for size in sizes if device.batch_sizes is None or size in device.batch_sizes}
-        for device in problem.cluster.devices
+def _costs(instance: BatchedInstance, members: IntArray, entering: int) -> Costs:
+    """The operators' costs; entering channels take no time, in every batch that some operator can run."""
+    seconds = instance.seconds[members]
+    seconds[:entering] = np.where(np.isfinite(instance.seconds).any(axis=0), 0.0, np.inf)
+    able = np.isfinite(seconds)
+    table = {
+        f"o{at}": {
+            device: {int(c) * instance.granule: float(seconds[at, u, c]) for c in np.flatnonzero(able[at, u]) if c}
+            for u, device in enumerate(instance.devices)
+            if able[at, u, 1:].any()
+        }
+        for at in range(len(members))
     }
-    names = [instance.names[i] for i in members.tolist()]
-    return Costs.from_table({f"o{at}": free if at < entering else known[name] for at, name in enumerate(names)})
+    return Costs.from_table(table)

@@ -1,14 +1,14 @@
 """Encodings: a plan as a row of numbers ("genes"), so that algorithms that know no graphs can search over plans.
 
-Every problem has one encoding. It judges many rows at once with the loops that the other searches use. The side
-constraints that it knows hold for every decoded row or have a column of violations; the others are judged plan by plan
-(:mod:`.objectives`).
+All genes lie in [0, 1]. An encoding judges many rows at once. The side constraints that it takes in hold for every
+decoded row or have a column of violations; the others are judged plan by plan (:mod:`.objectives`). :class:`KeyedGenes`
+serves every problem whose plans are an order, and a device (or something else to choose) for each of several things.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from opweave.formulations.expressions import expression
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, means
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.run import Run
@@ -41,53 +42,52 @@ class Judged(NamedTuple):
     measures: Mapping[str, FloatArray]
 
 
-class Encoding(Protocol):
+class Encoding:
     """Plans of one problem as rows of genes.
 
     Attributes
     ----------
-    lower, upper
-        Smallest and largest value of every gene. Shape (genes,).
-    whole_numbers
-        Whether genes are rounded to whole numbers.
-    limits
-        Names of the columns of :attr:`Judged.excess`.
+    taken_in
+        The side constraints that decoded rows obey, or that are one of :attr:`limits`.
     measures
         Names of the measures that :meth:`judge` works out for all rows at once.
+    genes
+        Number of genes.
+    limits
+        Names of the columns of :attr:`Judged.excess`.
     worst
         A number of the objective's size that stands for "cannot be carried out".
     """
 
-    lower: FloatArray
-    upper: FloatArray
-    whole_numbers: bool
-    limits: tuple[str, ...]
-    measures: frozenset[str]
-    worst: float
+    taken_in: ClassVar[tuple[type[Constraint], ...]] = ()
+    measures: ClassVar[frozenset[str]] = frozenset()
+    genes: int
+    limits: tuple[str, ...] = ()
+    worst: float = 0.0
 
     def knows(self, constraint: Constraint) -> bool:
-        """Whether decoded rows obey a side constraint, or break one of :attr:`limits`."""
-        ...
+        """Whether a side constraint is taken in, or is a set of precedences."""
+        return means(constraint, *self.taken_in) or expression(type(constraint), "order_arcs") is not None
 
     def decode(self, row: FloatArray) -> Solution:
         """The solution that a row stands for; it can only be made of a row whose objective is finite."""
-        ...
+        raise NotImplementedError
 
     def encode(self, solution: Any) -> FloatArray:
         """A row for a solution; decoding it gives the solution or one that is close to it."""
-        ...
+        raise NotImplementedError
 
     def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
         """Judge rows, shape (rows, genes), and work out some of :attr:`measures`."""
-        ...
+        raise NotImplementedError
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Rows that stand for plans close to the given ones and break fewer limits."""
-        ...
+        return rows
 
     def seeds(self) -> Iterator[FloatArray]:
         """The plans of baselines and list schedulers as rows, one after the other, the quickest to build first."""
-        ...
+        raise NotImplementedError
 
 
 _ENCODINGS: dict[str, Callable[[Any, Run], Encoding]] = {}
@@ -117,12 +117,7 @@ def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
         known = ", ".join(sorted(_ENCODINGS))
         raise InvalidInputError(f"{type(problem).__name__} has no encoding as genes; these problems have: {known}")
     given = Run() if run is None else run
-    return _ENCODINGS[problem.kind](problem, Run(time_limit=given.remaining(), seed=given.seed, start=given.start))
-
-
-def knows_arcs_and(constraint: Constraint, *kinds: type[Constraint]) -> bool:
-    """Whether a constraint means what one of ``kinds`` means, or is a set of precedences."""
-    return means(constraint, *kinds) or expression(type(constraint), "order_arcs") is not None
+    return _ENCODINGS[problem.kind](problem, given.child(start=given.start))
 
 
 def over_capacity(used: IntArray, capacity: IntArray) -> FloatArray:
@@ -140,40 +135,35 @@ def memory_limits(devices: Sequence[str], capacity: IntArray) -> tuple[str, ...]
 
 
 class Choices(NamedTuple):
-    """Where each of several things may go: one gene for each thing picks one of its devices.
+    """What each of several things may have: one gene for each thing picks one of its options, such as devices.
 
     Attributes
     ----------
-    device
-        The devices of every thing, padded with the last one. Shape (things, devices).
+    option
+        The options of every thing, padded with the last one. Shape (things, options).
     number
-        Number of different devices of every thing. Shape (things,).
+        Number of different options of every thing. Shape (things,).
     """
 
-    device: IntArray
+    option: IntArray
     number: IntArray
 
     @classmethod
     def of(cls, allowed: BoolArray) -> Choices:
-        """List the allowed devices, shape (things, devices), with at least one in each row."""
+        """List the allowed options, shape (things, options), with at least one in each row."""
         count = allowed.sum(axis=1).astype(np.int64)
         ranked = np.argsort(~allowed, axis=1, kind="stable")
         place = np.minimum(np.arange(allowed.shape[1])[None, :], count[:, None] - 1)
         return cls(np.take_along_axis(ranked, place, axis=1).astype(np.int64), count)
 
     def pick(self, genes: FloatArray) -> IntArray:
-        """Devices for genes in [0, 1]. Shape (rows, things), or (rows, things, more)."""
-        shape = (len(self.number),) + (1,) * (genes.ndim - 2)
-        count = self.number.reshape(shape)
-        place = np.minimum((genes * count).astype(np.int64), count - 1)
-        picked: IntArray = self.device[np.arange(len(self.number)).reshape(shape), place]
-        return picked
+        """Options for genes in [0, 1]. Shape (rows, things)."""
+        place = np.minimum((genes * self.number).astype(np.int64), self.number - 1)
+        return np.asarray(self.option[np.arange(len(self.number)), place])
 
-    def genes(self, device: IntArray) -> FloatArray:
-        """Genes that pick given devices. Shape (things,), or (things, more)."""
-        shape = (len(self.number),) + (1,) * (device.ndim - 1)
-        place = (self.device[(slice(None),) + (None,) * (device.ndim - 1)] == device[..., None]).argmax(axis=-1)
-        return np.asarray((place + 0.5) / self.number.reshape(shape))
+    def genes(self, option: IntArray) -> FloatArray:
+        """Genes that pick given options. Shape (things,)."""
+        return np.asarray(((self.option == option[:, None]).argmax(axis=-1) + 0.5) / self.number)
 
 
 def keys_of(order: IntArray) -> FloatArray:
@@ -181,3 +171,36 @@ def keys_of(order: IntArray) -> FloatArray:
     keys = np.empty(len(order))
     keys[order] = (np.arange(len(order)) + 0.5) / max(1, len(order))
     return keys
+
+
+class KeyedGenes(Encoding):
+    """A gene for the option of every thing, then a key for every operator: operators run by their keys.
+
+    An operator whose key is smaller than one of its predecessors' follows this predecessor. Every topological order has
+    keys.
+    """
+
+    def __init__(self, allowed: BoolArray, before: Adjacency) -> None:
+        self.choices = Choices.of(allowed)
+        self._before = before
+        self._order = topological_order(before.reversed(len(before.start) - 1)).astype(np.int64)
+        self._rank = np.empty_like(self._order)
+        self._rank[self._order] = np.arange(len(self._order))
+        self.genes = len(allowed) + len(self._order)
+
+    def options(self, rows: FloatArray) -> IntArray:
+        """The options of all things. Shape (rows, things)."""
+        return self.choices.pick(rows[:, : len(self.choices.number)])
+
+    def orders(self, rows: FloatArray) -> IntArray:
+        """The orders of the operators, predecessors first. Shape (rows, operators)."""
+        keys = rows[:, len(self.choices.number) :].copy()
+        for v in self._order.tolist():
+            for u in self._before[v].tolist():
+                np.maximum(keys[:, v], keys[:, u], out=keys[:, v])
+        rank = np.broadcast_to(self._rank, keys.shape)
+        return np.ascontiguousarray(np.lexsort((rank, keys), axis=1), dtype=np.int64)
+
+    def row(self, option: IntArray, order: IntArray) -> FloatArray:
+        """The row of options and an order."""
+        return np.concatenate([self.choices.genes(option), keys_of(order)])

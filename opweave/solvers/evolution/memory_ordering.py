@@ -1,79 +1,36 @@
-"""Orders as rows: one key for each operator; the operator with the smallest key that may run is next."""
+"""Orders as rows: one key for each operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.problems.constraints import Constraint
+from opweave.problems.arrays import FloatArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.solvers.compiled import kernel
-from opweave.solvers.evolution.encoding import Judged, keys_of, knows_arcs_and, register_encoding
-from opweave.solvers.evolution.orders import order_by_keys
+from opweave.solvers.evolution.encoding import Judged, KeyedGenes, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.memory_ordering.arrays import (
-    OrderingArrays,
-    arrays_of,
-    initial_bytes,
-    initial_left,
-    pass_over,
-    step,
-)
+from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
 from opweave.solvers.memory_ordering.baselines import starting_orders
 
 
-@kernel
-def judge_keys(
-    arrays: OrderingArrays, keys: FloatMatrix, orders: IntMatrix, peaks: IntArray, totals: FloatArray
-) -> None:
-    """Fill the order of every row of keys, its largest footprint, and the sum of its footprints."""
-    for p in range(len(keys)):
-        order_by_keys(arrays.before_start, arrays.after_start, arrays.after, keys[p], orders[p])
-        left = initial_left(arrays, 1)
-        live = initial_bytes(arrays, 1)
-        peak = arrays.start_bytes
-        total = 0.0
-        for v in orders[p]:
-            cost, live = step(arrays, v, live, left, 1)
-            pass_over(arrays, v, left, 1)
-            peak = max(peak, cost)
-            total += cost
-        peaks[p] = peak
-        totals[p] = total
-
-
-class OrderingEncoding:
+class OrderingEncoding(KeyedGenes):
     """Orders of a :class:`MemoryOrdering` as keys."""
 
-    whole_numbers = False
-    measures = frozenset({"peak_bytes", "total_bytes"})
-    worst = 0.0
+    measures: ClassVar[frozenset[str]] = frozenset({"peak_bytes", "total_bytes"})
 
     def __init__(self, problem: MemoryOrdering) -> None:
         self.problem = problem
         self.instance = lower(problem)
         self.arrays = arrays_of(self.instance)
-        self.lower, self.upper = np.zeros(self.instance.operators), np.ones(self.instance.operators)
-        self.limits: tuple[str, ...] = () if problem.limit_bytes is None else ("limit_bytes",)
-
-    def knows(self, constraint: Constraint) -> bool:
-        """Precedences are arcs of the graph."""
-        return knows_arcs_and(constraint)
-
-    def orders(self, rows: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Orders, their peaks and their totals."""
-        count, operators = rows.shape
-        found = (np.zeros((count, operators), dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count))
-        work = count * (10 * len(self.arrays.reads) + 12 * operators)
-        judge_keys.sized(work)(self.arrays, np.ascontiguousarray(rows), *found)
-        return found
+        self.limits = () if problem.limit_bytes is None else ("limit_bytes",)
+        super().__init__(np.zeros((0, 1), dtype=np.bool_), self.instance.before)
 
     def decode(self, row: FloatArray) -> Ordering:
         """The order that a row of keys stands for."""
-        return self.instance.ordering(self.orders(row[None])[0][0])
+        return self.instance.ordering(self.orders(row[None])[0])
 
     def encode(self, solution: Ordering) -> FloatArray:
         """Keys that rise along the order."""
@@ -82,16 +39,14 @@ class OrderingEncoding:
     def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
         """Judge rows of keys."""
         del measures  # all are at hand
-        _, peaks, totals = self.orders(rows)
-        known = {"peak_bytes": peaks.astype(np.float64), "total_bytes": totals}
+        orders = self.orders(rows)
+        peaks = np.asarray([peak(self.arrays, order) for order in orders], dtype=np.float64)
+        totals = np.asarray([total(self.arrays, order) for order in orders], dtype=np.float64)
         excess = np.zeros((len(rows), len(self.limits)))
         if self.problem.limit_bytes is not None:
             excess[:, 0] = np.maximum(0, peaks - self.problem.limit_bytes) / max(1, self.problem.limit_bytes)
-        return Judged(known["peak_bytes" if self.problem.objective == "peak" else "total_bytes"], excess, known)
-
-    def repair(self, rows: FloatArray) -> FloatArray:
-        """Evenly spaced keys for the same orders, so that equal orders are equal rows."""
-        return np.asarray([keys_of(order) for order in self.orders(rows)[0]]).reshape(rows.shape)
+        objective = peaks if self.problem.objective == "peak" else totals
+        return Judged(objective, excess, {"peak_bytes": peaks, "total_bytes": totals})
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' orders."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
-from opweave.solvers.evolution.encoding import Judged, keys_of, register_encoding
+from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, sorting
 from opweave.solvers.pipeline.plans import attempt
@@ -28,12 +29,11 @@ IDLE = 0.5
 LIMITS = ("number of stages", "what stages may hold", "links")
 
 
-class PipelineEncoding:
+class PipelineEncoding(Encoding):
     """Pipelines as keys and shares of devices."""
 
-    whole_numbers = False
-    measures: frozenset[str] = frozenset()
-    limits: tuple[str, ...] = LIMITS
+    taken_in: ClassVar[tuple[type[Constraint], ...]] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
+    limits = LIMITS
 
     def __init__(self, problem: Pipeline) -> None:
         if problem.delivery == "host":
@@ -42,8 +42,7 @@ class PipelineEncoding:
             )
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
-        genes = 2 * len(instance.devices) if instance.names else 0
-        self.lower, self.upper = np.zeros(genes), np.ones(genes)
+        self.genes = 2 * len(instance.devices) if instance.names else 0
         rate = instance.rate
         slowest = float(rate[rate > 0].min(initial=np.inf))
         sending = instance.last * float(instance.latency.max(initial=0.0)) + float(instance.sent.sum()) / slowest
@@ -53,10 +52,6 @@ class PipelineEncoding:
             before = np.concatenate([np.zeros((len(unknown), 1)), np.cumsum(unknown, axis=1)], axis=1)
             self._lacking = before[:, instance.position]  # operators without a time before each point
         self.worst = float(instance.seconds.max(axis=0, initial=0.0).sum()) + sending
-
-    def knows(self, constraint: Constraint) -> bool:
-        """The instance has written all of these into cut points, stages and devices."""
-        return means(constraint, Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
 
     def _laid_out(self, rows: FloatArray) -> tuple[IntArray, IntArray]:
         """Devices in pipeline order, those without a stage last, and where their stages end. Shape (rows, devices)."""
@@ -133,22 +128,6 @@ class PipelineEncoding:
             return np.asarray(loads.max(axis=1))
         slowest = sent if instance.shared_channel else sending.max(axis=1, initial=0.0)
         return np.asarray(np.maximum(computing.max(axis=1), slowest))
-
-    def repair(self, rows: FloatArray) -> FloatArray:
-        """End stages where they have to end; what is left over goes to the next devices, also to those without one."""
-        instance = self.instance
-        if not instance.names:
-            return rows
-        devices, ends = self._laid_out(rows)
-        mended = np.zeros_like(ends)
-        begin = np.zeros(len(rows), dtype=np.int64)
-        for j in range(ends.shape[1]):
-            mended[:, j] = begin = np.maximum(begin, np.minimum(ends[:, j], instance.reach[devices[:, j], begin]))
-        changed = (mended != ends).any(axis=1) & (mended[:, -1] == instance.last)
-        found = rows.copy()
-        for p in np.flatnonzero(changed).tolist():
-            found[p] = self._row(devices[p], np.diff(mended[p], prepend=0))
-        return found
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' plans."""

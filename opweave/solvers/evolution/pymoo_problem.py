@@ -42,11 +42,11 @@ class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
     def __init__(self, objectives: Objectives, watch: Watcher | None = None) -> None:
         encoding = objectives.encoding
         super().__init__(
-            n_var=len(encoding.lower),
+            n_var=encoding.genes,
             n_obj=len(objectives.names),
             n_ieq_constr=len(objectives.rules),
-            xl=encoding.lower,
-            xu=encoding.upper,
+            xl=0.0,
+            xu=1.0,
             vtype=float,
         )
         self.problem: Problem[Any, Any] = objectives.problem
@@ -59,7 +59,7 @@ class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
         self._seeds: FloatArray | None = None
 
     def _evaluate(self, x: FloatArray, out: dict[str, FloatArray], *args: object, **kwargs: object) -> None:
-        rows = np.clip(np.asarray(x, dtype=np.float64), self.encoding.lower, self.encoding.upper)
+        rows = np.clip(np.asarray(x, dtype=np.float64), 0.0, 1.0)
         at_once, found = max(1, GENES_AT_ONCE // self.n_var), []
         for first in range(0, len(rows), at_once):
             part = rows[first : first + at_once]

@@ -14,9 +14,8 @@ from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.evolution.encoding import Encoding, encoding_of
-from opweave.solvers.evolution.generations import GENERATIONS, sizes
 from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
-from opweave.solvers.registry import named_solver
+from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run, Stepping
 from opweave.solvers.trivial import trivial_bound
 
@@ -33,8 +32,12 @@ OPTIONS = {
 """The options, and what each means."""
 
 
-LEAST_GENERATIONS = 20
-"""Without a limit, small problems get this many generations and one more for each gene, up to the default."""
+POPULATION = 100
+MOST_GENES = 20_000_000
+"""Rows of a generation by default, and the most genes of all of its rows."""
+
+LEAST_GENERATIONS, GENERATIONS = 20, 200
+"""Without a limit, small problems get this many generations and one more for each gene, up to the second number."""
 
 
 class _OverError(Exception):
@@ -44,9 +47,9 @@ class _OverError(Exception):
 class Reporter:
     """Reports the best legal rows to a run, after the referee has judged their plans."""
 
-    def __init__(self, problem: Problem[Any, Any], encoding: Encoding, run: Run) -> None:
-        self._problem = problem
+    def __init__(self, encoding: Encoding, problem: Problem[Any, Any], run: Run) -> None:
         self._encoding = encoding
+        self._problem = problem
         self._run = run
 
     def watch(self, rows: FloatArray, worth: Worth) -> None:
@@ -73,9 +76,9 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
     bound = trivial_bound(problem)
     if bound is not None:
         run.proved(bound, "trivial")
-    reporter = Reporter(problem, encoding, run)
+    reporter = Reporter(encoding, problem, run)
     try:
-        if len(encoding.lower):
+        if encoding.genes:
             _search(PymooProblem(objectives, reporter.watch), run)
         else:  # nothing to decide
             row = np.zeros((1, 0))
@@ -87,9 +90,8 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
 
 def _search(problem: PymooProblem, run: Run) -> None:
     """Judge the first plans, then step through the algorithm until it ends or the run is over."""
-    population, generations = sizes(run, problem.n_var)
-    if run.time_limit is None and not run.option("generations", 0):
-        generations = min(GENERATIONS, LEAST_GENERATIONS + problem.n_var)
+    population = population_asked(run, problem.n_var)
+    generations = rounds_asked(run, "generations", min(GENERATIONS, LEAST_GENERATIONS + problem.n_var))
     algorithm = _algorithm(problem, run, population, generations, _first_rows(problem, run))
     run.enter("generations")
     done = 0
@@ -139,6 +141,24 @@ def _algorithm(problem: PymooProblem, run: Run, population: int, generations: in
         return algorithm.setup(problem, **given)
     except Exception as error:
         raise InvalidInputError(f"{type(algorithm).__name__} of pymoo does not take this problem: {error}") from error
+
+
+def population_asked(run: Run, genes: int) -> int:
+    """The population that the option asks for, an even number.
+
+    Raises
+    ------
+    InvalidInputError
+        For a population of fewer than 2 rows, or of more genes than fit into memory.
+    """
+    population = run.option("population", POPULATION)
+    assert isinstance(population, int)
+    most = max(POPULATION, MOST_GENES // max(1, genes))
+    if not 2 <= population <= most:
+        raise InvalidInputError(
+            f"option 'population' is {population:,}; it must be from 2 to {most:,} for this problem"
+        )
+    return max(4, population + population % 2)
 
 
 def _ended(run: Run, termination: Termination) -> Outcome:

@@ -10,18 +10,18 @@ All of them choose by memory or speed alone, and none looks at the links. Device
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.language.layout import Layers, layers_of
-from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import carry_out as general
 from opweave.solvers.placement.baselines import fill, one_device
@@ -29,6 +29,72 @@ from opweave.solvers.placement.plans import fits, memory_used, plan_of, report, 
 from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import CarryOut, NoPlanError, register_rule
 from opweave.solvers.run import Run
+
+EXPERTS = "experts"
+"""Kind of the operators whose weights llama.cpp moves to host memory first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layers:
+    """What runtimes that think in layers see.
+
+    Attributes
+    ----------
+    before, after
+        Operators before the first layer and after the last one.
+    layers
+        Operators of every layer, in order.
+    experts
+        Whether each operator holds experts. Shape (operators,).
+    """
+
+    before: IntArray
+    layers: list[IntArray]
+    after: IntArray
+    experts: IntArray
+
+    def devices(self, homes: list[int], first: int, last: int, able: BoolArray) -> IntArray:
+        """The device of every operator, given those of the layers and of what is before and after them.
+
+        Operators outside layers that may not run there go to the first device that may run them; ``able`` says which
+        may. Shape (operators, devices).
+        """
+        device = np.full(len(self.experts), first, dtype=np.int64)
+        for members, home in zip(self.layers, homes, strict=True):
+            device[members] = home
+        device[self.after] = last
+        for v in (*self.before, *self.after):
+            if not able[v, device[v]]:
+                device[v] = int(able[v].argmax())
+        return device
+
+
+def layers_of(problem: Placement, instance: PlacementInstance) -> Layers:
+    """Find the layers: a layer is a run of operators whose modules are in the same module, such as "layers.3".
+
+    Raises
+    ------
+    NoPlanError
+        If there are none.
+    """
+    operators = problem.graph.operators
+    order = topological_order(instance.after).tolist()
+    runs = [
+        (home, np.asarray(list(members), dtype=np.int64))
+        for home, members in groupby(order, key=lambda v: operators[v].module.rpartition(".")[0])
+    ]
+    places = [number for number, (home, _) in enumerate(runs) if home]
+    if not places:
+        raise NoPlanError("the operators' modules name no layers, such as 'layers.3.attention'")
+    first, last = places[0], places[-1]
+    nothing = np.zeros(0, dtype=np.int64)
+    return Layers(
+        before=np.concatenate([nothing, *(members for _, members in runs[:first])]),
+        layers=[members for _, members in runs[first : last + 1]],
+        after=np.concatenate([nothing, *(members for _, members in runs[last + 1 :])]),
+        experts=np.asarray([op.kind == EXPERTS for op in operators], dtype=bool),
+    )
+
 
 Split = Callable[[Placement, PlacementInstance, PlacementArrays, Layers], IntArray]
 """Chooses the device of every operator, or raises NoPlanError."""
@@ -218,5 +284,4 @@ RULES: dict[str, tuple[Split, str]] = {
 """Every rule by name, and what it does."""
 
 for _name, (_split, _about) in RULES.items():
-    _run = by_every_way(SUPPORTS)(partial(carry_out, _split))
-    register_rule(Placement, _name, _run, _about, supports=(*SUPPORTS, NARROWED))
+    register_rule(Placement, _name, partial(carry_out, _split), _about, supports=SUPPORTS)

@@ -5,9 +5,6 @@ operators and its exit. Its *options* are all ways to choose devices for its ent
 inner operators and its exit. Since the data orders all operators, no two of them ever run together, and the makespan is
 the sum of the options' seconds. With ports, an option may take longer than without; its seconds are a lower bound then.
 
-If operators may be stored in several types, an option also says in which *way* each of its operators is stored: ways
-differ in bytes, seconds and loss.
-
 Equal layers give equal modules, and stretches of modules that repeat. How many times each option occurs in a stretch is
 all that matters for time and memory.
 """
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -26,7 +23,6 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
-from opweave.solvers.language.chain_rules import backwards_of, besides_of, listed_only, tied_within
 from opweave.solvers.language.stretches import Stretch, stretches
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
@@ -41,23 +37,16 @@ class Module:
     ----------
     device
         Devices of the entry, of the inner operators and of the exit. Shape (options, operators + 1).
-    way
-        The way in which each inner operator and the exit are stored. Shape (options, operators).
-    seconds, loss
-        From the end of the entry to the end of the exit; what the ways lose. Shape (options,).
-    owner, kind, bytes
-        Of each way: its operator by position, the number of its type, and the bytes that it takes on its device,
-        without shared parameters. Shape (ways,).
+    seconds
+        From the end of the entry to the end of the exit. Shape (options,).
+    bytes
+        Of each inner operator and the exit, without shared parameters. Shape (operators,).
     shared
         Of each inner operator and the exit: the parameters that other operators have, too.
     """
 
     device: IntMatrix
-    way: IntMatrix
     seconds: FloatArray
-    loss: FloatArray
-    owner: IntArray
-    kind: IntArray
     bytes: IntArray
     shared: tuple[tuple[int, ...], ...]
 
@@ -88,9 +77,8 @@ class Chain:
         The class of every module, in order. Shape (cut points - 1,).
     stretches
         The modules as stretches that repeat.
-    first_seconds, first_bytes, first_loss, first_shared
-        Seconds of the first operator in every type on every device, the bytes that it takes, what it loses, and its
-        shared parameters.
+    first_seconds, first_bytes, first_shared
+        Seconds of the first operator on every device, the bytes that it takes, and its shared parameters.
     capacity
         Bytes of every device.
     shared_bytes
@@ -102,9 +90,8 @@ class Chain:
     modules: list[Module]
     classes: list[int]
     stretches: list[Stretch]
-    first_seconds: FloatMatrix
-    first_bytes: IntArray
-    first_loss: FloatArray
+    first_seconds: FloatArray
+    first_bytes: int
     first_shared: list[int]
     capacity: IntArray
     shared_bytes: dict[int, int]
@@ -130,31 +117,14 @@ class Chain:
             device[self.order[begin + 1 : end + 1]] = self.modules[number].device[option, 1:]
         return device
 
-    def kinds_of(self, first: int, options: list[int]) -> IntArray:
-        """The type of every operator, given the first one's and every module's option. Shape (operators,)."""
-        kind = np.empty(len(self.order), dtype=np.int64)
-        kind[self.order[0]] = first
-        for (begin, end), number, option in zip(pairwise(self.cuts.tolist()), self.classes, options, strict=True):
-            module = self.modules[number]
-            kind[self.order[begin + 1 : end + 1]] = module.kind[module.way[option]]
-        return kind
-
-
-class Stored(NamedTuple):
-    """All operators in one type: seconds on every device, infinite for an operator without it; bytes alone; loss."""
-
-    seconds: FloatMatrix
-    bytes: IntArray
-    loss: FloatArray
-
 
 class _Parts(NamedTuple):
     """What makes modules equal.
 
     Attributes
     ----------
-    owner, kind, seconds, bytes, loss
-        As in :class:`Module`, with the seconds of every way on every device.
+    seconds, bytes
+        Of every inner operator and the exit: seconds on every device, and bytes without shared parameters.
     flows
         Positions of producer and consumer, 0 for the entry, and bytes.
     ties
@@ -167,11 +137,8 @@ class _Parts(NamedTuple):
         Parameters that other operators have, too.
     """
 
-    owner: IntArray
-    kind: IntArray
     seconds: FloatMatrix
     bytes: IntArray
-    loss: FloatArray
     flows: list[tuple[int, int, int]]
     ties: tuple[int, ...]
     besides: tuple[tuple[int, int, int], ...]
@@ -180,39 +147,37 @@ class _Parts(NamedTuple):
 
     def mark(self) -> tuple[object, ...]:
         """The same for equal modules."""
-        return *(each.tobytes() for each in self[:5]), tuple(self.flows), *self[6:]
+        return self.seconds.tobytes(), self.bytes.tobytes(), tuple(self.flows), *self[3:]
 
 
 def chain_of(
     instance: PlacementInstance,
     rules: Sequence[Beside] = (),
     orders: Sequence[InOrder] = (),
-    types: Sequence[Stored] = (),
 ) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
 
-    ``orders`` leave out options only where they surely break one (:func:`.chain_rules.backwards_of`). Without
-    ``types``, every operator is stored as the instance says.
+    ``orders`` leave out options only where they surely break one.
     """
-    instance = listed_only(instance, orders)
+    instance = _listed_only(instance, orders)
     order = topological_order(instance.after)
     position = np.argsort(order)
     if not len(order) or not _in_line(instance, order):
         return None
     cuts = _cut_points(position[instance.source], position[instance.target], len(order))
-    besides = besides_of(instance, rules, position, cuts)
-    if besides is None or not tied_within(instance.cluster[order], cuts):
+    besides = _besides_of(instance, rules, position, cuts)
+    if besides is None or not _tied_within(instance.cluster[order], cuts):
         return None
-    own, held, sizes = bytes_of(instance)
-    types = types or (Stored(instance.seconds, own, np.zeros(len(own))),)
-    backwards = backwards_of(instance, rules, orders)
+    own, held, sizes = _bytes_of(instance)
+    backwards = _backwards_of(instance, rules, orders)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
     for begin, end in pairwise(cuts.tolist()):
         members = order[begin + 1 : end + 1]
         parts = _Parts(
-            *_ways(types, members),
+            instance.seconds[members],
+            own[members],
             _flows_of(instance, position, begin, members),
             _ties(instance.cluster[order[begin : end + 1]].tolist()),
             tuple(besides.get(begin, ())),
@@ -225,7 +190,7 @@ def chain_of(
             chosen = _chosen(len(instance.devices), parts)
             if chosen is None:
                 return None
-            modules.append(_module(instance, parts, *chosen))
+            modules.append(_module(instance, parts, chosen))
         classes.append(marks[mark])
     repeated = stretches(classes)
     places = [classes[stretch.first + k] for stretch in repeated for k in range(stretch.period)]
@@ -238,9 +203,8 @@ def chain_of(
         modules=modules,
         classes=classes,
         stretches=repeated,
-        first_seconds=np.stack([each.seconds[v] for each in types]),
-        first_bytes=np.asarray([each.bytes[v] for each in types]),
-        first_loss=np.asarray([each.loss[v] for each in types]),
+        first_seconds=instance.seconds[v],
+        first_bytes=int(own[v]),
         first_shared=held[v],
         capacity=instance.capacity,
         shared_bytes=sizes,
@@ -261,42 +225,22 @@ def _cut_points(source: IntArray, target: IntArray, count: int) -> IntArray:
     return np.flatnonzero(np.cumsum(spans)[:count] == 0)
 
 
-def _ways(types: Sequence[Stored], members: IntArray) -> tuple[IntArray, IntArray, FloatMatrix, IntArray, FloatArray]:
-    """The ways in which some operators may be stored, as the first fields of :class:`_Parts`."""
-    found = [
-        (j, t, each.seconds[v], each.bytes[v], each.loss[v])
-        for j, v in enumerate(members.tolist())
-        for t, each in enumerate(types)
-        if len(types) == 1 or np.isfinite(each.seconds[v]).any()
-    ]
-    owner, kind, seconds, sizes, loss = map(np.asarray, zip(*found, strict=True))
-    return owner, kind, seconds, sizes, loss
-
-
-def _chosen(devices: int, parts: _Parts) -> tuple[IntMatrix, IntMatrix] | None:
-    """All ways to choose devices that obey the rules, for the entry, the inner operators and the exit; None if many.
-
-    The second matrix has the ways in which the inner operators and the exit are stored.
-    """
+def _chosen(devices: int, parts: _Parts) -> IntMatrix | None:
+    """All ways to choose devices that obey the rules, for the entry, the inner operators and the exit; None if many."""
     chosen = np.arange(devices, dtype=np.int64)[:, None]
-    way = np.zeros((devices, 0), dtype=np.int64)
     for j in range(1, len(parts.ties)):
-        some = np.flatnonzero(parts.owner == j - 1)
-        more, place = (each.ravel() for each in np.meshgrid(some, np.arange(devices), indexing="ij"))
-        count = len(chosen)
-        chosen = np.column_stack([np.repeat(chosen, len(place), axis=0), np.tile(place, count)])
-        way = np.column_stack([np.repeat(way, len(more), axis=0), np.tile(more, count)])
-        keep = chosen[:, j] == chosen[:, parts.ties[j]]
+        place = np.tile(np.arange(devices), len(chosen))
+        chosen = np.column_stack([np.repeat(chosen, devices, axis=0), place])
+        keep = (place == chosen[:, parts.ties[j]]) & np.isfinite(parts.seconds[j - 1, place])
         for a, b, k in parts.besides:
             if max(a, b) == j:
                 keep &= (chosen[:, a] == chosen[:, b]) | (chosen[:, a] == k)
         for a, b in parts.never:
-            keep &= (chosen[:, 0] != a) | (chosen[:, j] != b)
-        keep &= np.isfinite(parts.seconds[way[:, -1], chosen[:, j]])
-        chosen, way = chosen[keep], way[keep]
+            keep &= (chosen[:, 0] != a) | (place != b)
+        chosen = chosen[keep]
         if len(chosen) > MOST_OPTIONS:
             return None
-    return chosen, way
+    return chosen
 
 
 def _ties(group: list[int]) -> tuple[int, ...]:
@@ -304,7 +248,7 @@ def _ties(group: list[int]) -> tuple[int, ...]:
     return tuple(group.index(each) for each in group)
 
 
-def bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:
+def _bytes_of(instance: PlacementInstance) -> tuple[IntArray, list[list[int]], dict[int, int]]:
     """Bytes of every operator alone, its parameters that others have too, and the sizes of these."""
     users = np.bincount(instance.parameters.items, minlength=len(instance.parameter_bytes))
     alone = np.where(users == 1, instance.parameter_bytes, 0)
@@ -323,9 +267,9 @@ def _flows_of(
     return sorted(zip(made.tolist(), read.tolist(), instance.size[flows].tolist(), strict=True))
 
 
-def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix, way: IntMatrix) -> Module:
+def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix) -> Module:
     """All options of a module that are not worse than another one in every respect."""
-    count, devices = way.shape[1], len(instance.devices)
+    count, devices = len(parts.bytes), len(instance.devices)
     ends = np.zeros((len(device), count + 1))
     for j in range(1, count + 1):
         ready = ends[:, j - 1]
@@ -334,20 +278,19 @@ def _module(instance: PlacementInstance, parts: _Parts, device: IntMatrix, way: 
                 a, b = device[:, made], device[:, j]
                 sent = instance.latency[a, b] + size * instance.seconds_per_byte[a, b]
                 ready = np.maximum(ready, ends[:, made] + sent)
-        ends[:, j] = ready + parts.seconds[way[:, j - 1], device[:, j]]
-    shared, loss = parts.shared, parts.loss[way].sum(axis=1)
+        ends[:, j] = ready + parts.seconds[j - 1, device[:, j]]
+    shared = parts.shared
     here = device[:, 1:, None] == np.arange(devices)  # (options, operators, devices)
-    taken = (here * parts.bytes[way][:, :, None]).sum(axis=1)
+    taken = (here * parts.bytes[:, None]).sum(axis=1)
     needs = [here[:, [j for j, row in enumerate(shared) if p in row]].any(axis=1) for p in sorted({*chain(*shared)})]
     keep = np.flatnonzero(np.isfinite(ends[:, -1]) & (taken <= instance.capacity).all(axis=1))
     takes = np.hstack([each[keep] for each in (taken, *needs)])
-    keep = keep[_undominated(device[keep], np.column_stack([ends[keep, -1], loss[keep]]), takes)]
-    fields = parts.owner, parts.kind, parts.bytes, shared
-    return Module(device[keep], way[keep], ends[keep, -1], loss[keep], *fields)
+    keep = keep[_undominated(device[keep], ends[keep, -1], takes)]
+    return Module(device[keep], ends[keep, -1], parts.bytes, shared)
 
 
-def _undominated(device: IntMatrix, costs: FloatMatrix, takes: IntMatrix) -> IntArray:
-    """Options that no other one with the same ends matches in time, loss and memory; the first of equal ones."""
+def _undominated(device: IntMatrix, seconds: FloatArray, takes: IntMatrix) -> IntArray:
+    """Options that no other one with the same ends matches in time and memory; the first of equal ones."""
     ends = device[:, 0] * (int(device.max(initial=0)) + 1) + device[:, -1]
     pairs = np.unique(ends)
     if len(pairs) == len(device):
@@ -355,8 +298,68 @@ def _undominated(device: IntMatrix, costs: FloatMatrix, takes: IntMatrix) -> Int
     kept = []
     for pair in pairs:
         rows = np.flatnonzero(ends == pair)
-        what = np.column_stack([costs[rows], takes[rows]])
+        what = np.column_stack([seconds[rows], takes[rows]])
         no_worse = (what[:, None, :] <= what[None, :, :]).all(axis=2)  # [a, b]: a is no worse than b
         better = no_worse & ~(no_worse.T & (np.arange(len(rows))[:, None] >= np.arange(len(rows))))
         kept.append(rows[~better.any(axis=0)])
     return np.sort(np.concatenate(kept))
+
+
+def _listed_only(instance: PlacementInstance, orders: Sequence[InOrder]) -> PlacementInstance:
+    """The instance without the devices that an order does not list, for its operators."""
+    if not orders:
+        return instance
+    seconds, index = instance.seconds.copy(), {name: v for v, name in enumerate(instance.names)}
+    for order in orders:
+        others = [k for k, name in enumerate(instance.devices) if name not in order.devices]
+        seconds[np.ix_([index[name] for name in order.ops], others)] = np.inf
+    return replace(instance, seconds=seconds)
+
+
+def _tied_within(group: IntArray, cuts: IntArray) -> bool:
+    """Whether operators that share a device by a side constraint are in one module, its entry included."""
+    first, last = np.full((2, int(group.max(initial=-1)) + 1), -1)
+    for place, each in enumerate(group.tolist()):
+        first[each] = place if first[each] < 0 else first[each]
+        last[each] = place
+    module = np.searchsorted(cuts, first, side="right")  # the cut point after the first of each group
+    return bool((last <= cuts[np.minimum(module, len(cuts) - 1)]).all())
+
+
+def _besides_of(
+    instance: PlacementInstance, rules: Sequence[Beside], position: IntArray, cuts: IntArray
+) -> dict[int, list[tuple[int, int, int]]] | None:
+    """The rules of every module by its entry's position; None if one concerns operators of different modules."""
+    index, found = {name: v for v, name in enumerate(instance.names)}, dict[int, list[tuple[int, int, int]]]()
+    for rule in rules:
+        places = int(position[index[rule.op]]), int(position[index[rule.other]])
+        entry = int(np.searchsorted(cuts, min(places), side="right")) - 1
+        begin, end = int(cuts[entry]), int(cuts[min(entry + 1, len(cuts) - 1)])
+        if max(places) > end:
+            return None
+        found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
+    return found
+
+
+def _backwards_of(
+    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
+) -> dict[int, set[tuple[int, int]]]:
+    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
+
+    The operator before one of the order must be where the previous one of the order is, or on the first device
+    (Beside). On another device, it tells where that one is, and the order goes on from there.
+    """
+    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
+    found: dict[int, set[tuple[int, int]]] = {}
+    for order in orders:
+        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
+        for previous, op in pairwise(order.ops):
+            v = index[op]
+            before = {int(u) for u in instance.before[v]}
+            names = [instance.names[u] for u in before]
+            rule = known.get((names[0], previous)) if len(names) == 1 else None
+            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
+            if tied or (rule is not None and rule.device == order.devices[0]):
+                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
+                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
+    return found

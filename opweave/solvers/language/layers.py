@@ -11,27 +11,29 @@ chapter 5).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from opweave.formulations.expressions import MODEL, NARROWED, express
+from opweave.formulations.expressions import MODEL, express
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
-from opweave.problems.constraints import Colocate, Constraint, Pin, means
+from opweave.problems.constraints import Constraint, means
 from opweave.problems.language.rules import Beside, InOrder
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.language.chain import Chain, chain_of
 from opweave.solvers.language.program import CountProgram
-from opweave.solvers.language.trail import options_in_order
 from opweave.solvers.linear import minimise, proved_value
-from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.baselines import carry_out, fill, one_device
 from opweave.solvers.placement.plans import fits, no_plan_found, plan_of, report, solution_of
-from opweave.solvers.registry import Feature, go_on_with, named_solver
+from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import Best
+from opweave.solvers.rules import solve_by
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.tree import least_whole, whole_point
 
@@ -77,7 +79,7 @@ class Counting:
         for _ in range(MOST_NARROWINGS):
             before = self.run.objective
             if before is not None:
-                self._narrow(float(before))
+                self.program.narrow(float(before))
             self._tighten()
             if self.run.should_stop():
                 break
@@ -87,7 +89,7 @@ class Counting:
                 break
         self.run.enter("proof")
         none = self.run.objective is None
-        ceiling = CERTAIN * self._most() if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
+        ceiling = CERTAIN * self.chain.longest if none else (1.0 - self.run.gap) * float(self.run.objective or 0.0)
         proof = self._proved(ceiling)
         if none:
             if proof >= ceiling * (1.0 - SHARP):
@@ -100,19 +102,11 @@ class Counting:
     def _first_plan(self) -> None:
         """Fill the devices in turn, unless there is a plan or a rule that only chains know."""
         if self.run.objective is None and not any(means(each, Beside, InOrder) for each in self.problem.constraints):
-            for name in ("one_device", "fill"):
-                go_on_with(self.problem, name, self.run)
-
-    def _narrow(self, known: float) -> None:
-        """Leave out what is worse than a known plan."""
-        self.program.narrow(known)
-
-    def _most(self) -> float:
-        """The greatest objective that a plan may have."""
-        return self.chain.longest
+            for rule in (one_device, fill):
+                solve_by(partial(carry_out, rule), self.problem, self.run)
 
     def _tighten(self) -> None:
-        """Add rows that connect devices, as long as the linear program breaks some, and report what it proves."""
+        """Add rows for memories, as long as the linear program breaks some, and report what it proves."""
         for _ in range(MOST_ROUNDS):
             linear = self.program.linear()
             found = minimise(linear, self.run.remaining())
@@ -133,15 +127,14 @@ class Counting:
                 return
             stranded = self.program.stranded(point)
             for r, nodes in stranded:
-                self.program.connect(r, [sorted({d for _, d in nodes})])
-                self.program.connect_places(r, nodes)
+                self.program.connect(r, nodes)
             if stranded:
                 continue
-            if self.take(point, *options_in_order(self.chain, self.program, point, self.rank)):
+            if self._take(*_options_in_order(self.chain, self.program, point, self.rank)):
                 return
             spare = 10.0 * spare or NARROWER
 
-    def take(self, _: IntArray, first: int, options: list[int]) -> bool:
+    def _take(self, first: int, options: list[int]) -> bool:
         """Report the plan of counts that are a walk; whether it fits."""
         device = self.chain.devices_of(first, options)
         if not fits(self.arrays, device):
@@ -203,6 +196,55 @@ def _twins(problem: Placement, instance: PlacementInstance) -> list[list[int]]:
     return found
 
 
+def _options_in_order(
+    chain: Chain, program: CountProgram, point: IntArray, rank: Sequence[int]
+) -> tuple[int, list[int]]:
+    """The first operator's device, and the option of every module, for counts that are a walk.
+
+    Each stretch is a trail (Hierholzer) from the device where it begins to the one where it ends. At every step, an
+    option that stays on the device is preferred, and otherwise one whose exit has a low ``rank``; the one that was
+    taken last at this place goes on, if it can. So equal layers stay together, and blocks follow the order of ranks.
+    """
+    hands = [int(np.argmax(point[hand])) for hand in program.hand]
+    found = []
+    for r in range(len(chain.stretches)):
+        modules = program.modules[r]
+        left: dict[tuple[int, int], dict[int, int]] = {}
+        for k, columns in enumerate(program.place[r]):
+            for o in np.flatnonzero(point[columns]).tolist():
+                left.setdefault((k, int(modules[k].entry[o])), {})[o] = int(point[columns[o]])
+        exits = [module.exit.tolist() for module in modules]
+        found += _trail(left, exits, hands[r], rank)
+    return hands[0], found
+
+
+def _trail(
+    left: dict[tuple[int, int], dict[int, int]], exits: list[list[int]], device: int, rank: Sequence[int]
+) -> list[int]:
+    """All options on one trail from place 0 on a device; ``left`` counts them and is used up."""
+    period = len(exits)
+    stack: list[tuple[int, int, int]] = [(0, device, -1)]
+    latest: dict[tuple[int, int], int] = {}
+    trail: list[int] = []
+    while stack:
+        k, d, came = stack[-1]
+        options = left.get((k, d))
+        if options:
+            o = latest.get((k, d), -1)
+            if o not in options:
+                o = max(options, key=lambda o: (exits[k][o] == d, -rank[exits[k][o]]))
+            latest[k, d] = o
+            options[o] -= 1
+            if not options[o]:
+                del options[o]
+            stack.append(((k + 1) % period, exits[k][o], o))
+        else:
+            stack.pop()
+            if came >= 0:
+                trail.append(came)
+    return trail[::-1]
+
+
 @express(InOrder, TARGET)
 @express(Beside, TARGET)
 def _taken_in(_: Placement, __: Constraint) -> None:
@@ -230,20 +272,14 @@ def _beside_as_rows(model: Any, rule: Beside) -> None:
             model.add(model.on(rule.op, device.name) <= model.on(rule.other, device.name))
 
 
-@express(Beside, NARROWED)
-def _beside_as_others(_: Placement, rule: Beside) -> list[tuple[Constraint, ...]]:
-    return [(Colocate(ops=(rule.op, rule.other)),), (Pin(op=rule.op, device=rule.device),)]
-
-
 @named_solver(
     Placement,
     "layers",
     "a chain of equal layers: how many of them each device takes, by an integer program over counts",
     proves="optimum",
     features=frozenset({Feature.GAP, Feature.CALLBACK}),
-    supports=(*SUPPORTS, TARGET, NARROWED),
+    supports=(*SUPPORTS, TARGET),
 )
-@by_best_way((*SUPPORTS, TARGET), "heft")
 def solve_layers(problem: Placement, run: Run) -> Outcome:
     """Count layers; solver "layers"."""
     instance = lower_unless_short(problem)

@@ -1,18 +1,17 @@
 """The integer program over counts: how many times each option of a module occurs in each stretch of a chain.
 
-Columns, all integers: x[r,k,o] modules at place k of stretch r's period that take option o; on[r,k,w,d] their
-operators that are stored in way w on device d; hand[r,d] the operator between stretches r - 1 and r runs on d (hand[0]:
-the first operator, first[t,d] in type t); used[r,d] some operator of stretch r is on d;
+Columns, all integers: x[r,k,o] modules at place k of stretch r's period that take option o; on[r,k,j,d] those whose
+operator j is on device d; hand[r,d] the operator between stretches r - 1 and r runs on d (hand[0]: the first operator);
 held[p,d] device d holds the shared parameter p. With T[r] repetitions of a period of K places, rows:
 
-* sum_d hand[0,d] = 1, sum_t first[t,d] = hand[0,d], sum_o x[r,k,o] = T[r]
+* sum_d hand[0,d] = 1, sum_o x[r,k,o] = T[r]
 * the cut point before place k on d: x[r,k-1,o] that leave to d = x[r,k,o] that enter from d. Before place 0, hand[r,d]
   enters from outside and hand[r+1,d] leaves; if T[r] > 1, place K - 1 leads back there.
-* on[r,k,w,d] = sum of x[r,k,o] over options that store an operator in way w on d; together at most T[r] x used[r,d]
-* device d: bytes of what is on it <= its memory; the same for stretch r alone, with memory x used[r,d]. Where a point
-  holds pieces only in parts, a facet of the whole numbers of pieces that fit together (:mod:`.packing`).
-* sum of on[r,k,w,d] over the ways of operator j <= T[r] x held[p,d] for every parameter p of j
-* set S of devices, d in S, T[r] > 1: used[r,d] <= options that come into S from outside + sum of hand[r] over S
+* on[r,k,j,d] = sum of x[r,k,o] over options with operator j on d
+* device d: bytes of what is on it <= its memory. Where a point holds pieces only in parts, a facet of the whole numbers
+  of pieces that fit together (:mod:`.packing`).
+* on[r,k,j,d] <= T[r] x held[p,d] for every parameter p of operator j
+* set S of (place, device) that counts use but do not reach: options that pass one <= T[r] x those that come into S
 * among identical devices, an earlier one has no fewer operators
 
 The objective is the seconds of all options, minimised. A chain's plan is a walk over (place, device) in every stretch,
@@ -23,13 +22,13 @@ for sets S say so; those that matter are added when counts break them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.solvers.language.chain import Chain
 from opweave.solvers.language.packing import broken_facet
 from opweave.solvers.linear import LinearProgram, SparseRows
@@ -43,27 +42,11 @@ SECONDS = 1000.0
 SLACK = 1e-6
 """Relative tolerance above a known plan within which options are kept."""
 
-BROKEN = 1e-4
-"""How far a point must break a row so that the row is added."""
-
-MORE_LOSS = 1e-9
-"""Relative tolerance of sums of losses."""
-
-TINY = 1e-300
-"""Less than any loss that matters, above 0."""
-
-MOST_TOGETHER = 10
-"""Most devices of which all sets are looked at."""
-
 
 class _Memory(NamedTuple):
-    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number.
-
-    ``used`` is the column without which nothing may be there; None if there is none.
-    """
+    """A memory and what may be in it: for each size a column that counts the pieces, and their greatest number."""
 
     bytes: int
-    used: int | None
     together: IntArray
     sizes: IntArray
     most: IntArray
@@ -80,25 +63,19 @@ class CountProgram:
         Seconds of one unit of the objective.
     hand
         Columns. Shape (stretches + 1, devices).
-    first
-        Columns. Shape (types, devices).
     place
         For every stretch and place: the columns of the options of its module.
     on
-        For every stretch and place: columns. Shape (ways of the module, devices).
-    used
-        Columns for every stretch that repeats.
+        For every stretch and place: columns. Shape (operators of the module, devices).
     """
 
     def __init__(self, chain: Chain, twins: Sequence[Sequence[int]] = ()) -> None:
         self.chain = chain
         self.ceiling = np.inf
         self.unit = chain.longest / SECONDS or 1.0
-        self._lightest = False
         count, devices = len(chain.stretches), chain.devices
         self._columns = 0
         self.hand = self._new((count + 1) * devices).reshape(count + 1, devices)
-        self.first = self._new(chain.first_bytes.size * devices).reshape(-1, devices)
         self.modules = [
             [chain.modules[number] for number in chain.classes[stretch.first :][: stretch.period]]
             for stretch in chain.stretches
@@ -107,7 +84,6 @@ class CountProgram:
         self.on = [
             [self._new(module.bytes.size * devices).reshape(-1, devices) for module in row] for row in self.modules
         ]
-        self.used = {r: self._new(devices) for r, stretch in enumerate(chain.stretches) if stretch.times > 1}
         self.held = {p: self._new(devices) for p in chain.shared_bytes}
         self.equal, self.most = SparseRows(), SparseRows()
         self._limits: list[int] = []
@@ -116,17 +92,15 @@ class CountProgram:
         self._memory()
         self._shared()
         self._use()
-        for r in self.used:
-            self.connect(r, [[d] for d in range(devices)])
         self._order(twins)
 
     def linear(self, spare: float = 0.0) -> LinearProgram:
         """The program without integrality, with a part of the memory left free."""
         cost, upper = np.zeros(self._columns), np.ones(self._columns)
         first = self.chain.first_seconds
-        short = np.isfinite(first) & (first <= self.ceiling) & (self.chain.first_bytes[:, None] <= self.chain.capacity)
-        cost[self.first] = np.where(short, first, 0.0) / self.unit
-        upper[self.first] = short
+        short = np.isfinite(first) & (first <= self.ceiling) & (self.chain.first_bytes <= self.chain.capacity)
+        cost[self.hand[0]] = np.where(short, first, 0.0) / self.unit
+        upper[self.hand[0]] = short
         for r, stretch in enumerate(self.chain.stretches):
             for module, columns, on in zip(self.modules[r], self.place[r], self.on[r], strict=True):
                 short = module.seconds <= self.ceiling
@@ -138,10 +112,6 @@ class CountProgram:
             upper[held] = self.chain.shared_bytes[p] <= self.chain.capacity
         for memory in self._memories:
             upper[memory.together] = memory.most
-        if self._lightest:
-            cost[:] = 0.0
-            for columns, sizes in self._stored():
-                cost[columns] = sizes[:, None] / self.unit
         program = LinearProgram.of(cost, upper, self.most, self.equal)
         program.most_right[self._limits] -= spare * FULL
         return program
@@ -154,47 +124,7 @@ class CountProgram:
         self.ceiling = seconds * (1.0 + SLACK)
         self.unit = seconds / SECONDS or 1.0
 
-    def connect(self, r: int, sets: Sequence[Sequence[int]]) -> None:
-        """Add the rows of stretch ``r`` for sets of devices."""
-        for members in sets:
-            inside = np.zeros(self.chain.devices, dtype=bool)
-            inside[list(members)] = True
-            rows = self.most.open(np.zeros(len(members)))
-            self.most.put(rows, self.used[r][list(members)], 1.0)
-            coming = [columns[self._comes(r, k, inside)] for k, columns in enumerate(self.place[r])]
-            self.most.put(rows[:, None], np.concatenate([*coming, self.hand[r][inside]]), -1.0)
-
-    def tighten(self, point: FloatArray) -> bool:
-        """Add rows for memories and for sets of devices that a point breaks, the most broken ones; whether any."""
-        broken = self._pack(point)
-        for r, used in self.used.items():
-            share = point[used]
-            worst: dict[int, tuple[float, tuple[int, ...]]] = {}
-            for inside in self._sets(share):
-                coming = sum(float(point[c][self._comes(r, k, inside)].sum()) for k, c in enumerate(self.place[r]))
-                short = share - coming - float(point[self.hand[r]][inside].sum())
-                for d in np.flatnonzero(inside & (short > BROKEN)).tolist():
-                    if short[d] > worst.get(d, (0.0, ()))[0]:
-                        worst[d] = (float(short[d]), tuple(np.flatnonzero(inside).tolist()))
-            self.connect(r, sorted({members for _, members in worst.values()}))
-            broken |= bool(worst)
-        return broken
-
-    def _sets(self, share: FloatArray) -> Iterator[BoolArray]:
-        """Sets of two and more of the devices in use, if these are few; a set needs no device out of use."""
-        there = np.flatnonzero(share > BROKEN).tolist()
-        for size in range(2, len(there) if len(there) <= MOST_TOGETHER else 2):
-            for members in combinations(there, size):
-                inside = np.zeros(self.chain.devices, dtype=bool)
-                inside[list(members)] = True
-                yield inside
-
-    def _comes(self, r: int, k: int, inside: BoolArray) -> BoolArray:
-        """Which options of a place begin outside a set and have an operator in it."""
-        device = self.modules[r][k].device
-        return np.asarray(~inside[device[:, 0]] & inside[device[:, 1:]].any(axis=1))
-
-    def connect_places(self, r: int, nodes: set[tuple[int, int]]) -> None:
+    def connect(self, r: int, nodes: set[tuple[int, int]]) -> None:
         """Add rows of stretch ``r`` for a set of places on devices: what passes one of them comes in from outside."""
         stretch = self.chain.stretches[r]
         inside = np.zeros((stretch.period, self.chain.devices), dtype=bool)
@@ -213,8 +143,10 @@ class CountProgram:
     def stranded(self, point: IntArray) -> list[tuple[int, set[tuple[int, int]]]]:
         """For every stretch, the places on devices that its counts pass but that its first one does not lead to."""
         found = []
-        for r in self.used:
-            stretch, arcs = self.chain.stretches[r], []
+        for r, stretch in enumerate(self.chain.stretches):
+            arcs = []
+            if stretch.times == 1:
+                continue
             for k, columns in enumerate(self.place[r]):
                 module, there = self.modules[r][k], point[columns] > 0
                 after = (k + 1) % stretch.period
@@ -238,9 +170,6 @@ class CountProgram:
     def _flow(self) -> None:
         devices, equal = self.chain.devices, self.equal
         equal.put(equal.open(np.ones(1)), self.hand[0], 1.0)
-        rows = equal.open(np.zeros(devices))
-        equal.put(rows, self.first, 1.0)
-        equal.put(rows, self.hand[0], -1.0)
         for r, stretch in enumerate(self.chain.stretches):
             repeats = stretch.times > 1
             for k, columns in enumerate(self.place[r]):
@@ -260,27 +189,21 @@ class CountProgram:
                 equal.put(rows, self.hand[r + 1], -1.0)
 
     def _memory(self) -> None:
-        """Bytes on every device: of everything, and of every stretch alone."""
+        """Bytes on every device."""
         chain = self.chain
-        stretches = [
-            [
-                (columns, int(size), stretch.times)
-                for module, on in zip(row, self.on[r], strict=True)
-                for columns, size in zip(on, module.bytes, strict=True)
-            ]
-            for r, (row, stretch) in enumerate(zip(self.modules, chain.stretches, strict=True))
-        ]
-        others = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
-        others += [(columns, int(size), 1) for columns, size in zip(self.first, chain.first_bytes, strict=True)]
-        every = [*(each for row in stretches for each in row), *others]
+        every = [(self.held[p], size, 1) for p, size in chain.shared_bytes.items()]
+        every.append((self.hand[0], chain.first_bytes, 1))
+        for stretch, row, places in zip(chain.stretches, self.modules, self.on, strict=True):
+            for module, on in zip(row, places, strict=True):
+                every += [
+                    (columns, size, stretch.times) for columns, size in zip(on, module.bytes.tolist(), strict=True)
+                ]
         for d in np.flatnonzero(chain.capacity != NO_LIMIT).tolist():
             self._limits.append(self.most.count)
-            self._within(d, None, every)
-            for r, used in self.used.items():
-                self._within(d, int(used[d]), stretches[r])
+            self._within(d, every)
 
-    def _within(self, d: int, used: int | None, held: Sequence[tuple[IntArray, int, int]]) -> None:
-        """What is on a device takes at most its memory, which a column may open; what is too large is never there.
+    def _within(self, d: int, held: Sequence[tuple[IntArray, int, int]]) -> None:
+        """What is on a device takes at most its memory; what is too large is never there.
 
         Pieces of one size are counted together, too: to divide their number settles more than to divide one place's.
         """
@@ -295,25 +218,20 @@ class CountProgram:
         rows = self.equal.open(np.zeros(len(sizes)))
         self.equal.put(rows[kind], columns, 1.0)
         self.equal.put(rows, together, -1.0)
-        self._memories.append(_Memory(limit, used, together, sizes, counts))
-        self._limit(used, together, np.asarray(sizes * (FULL / max(limit, 1)), dtype=np.float64), FULL)
+        self._memories.append(_Memory(limit, together, sizes, counts))
+        self._limit(together, np.asarray(sizes * (FULL / max(limit, 1)), dtype=np.float64), FULL)
 
-    def _limit(self, used: int | None, columns: IntArray, amounts: FloatArray, most: float) -> None:
-        row = self.most.open(np.full(1, most if used is None else 0.0))
-        self.most.put(row, columns, amounts)
-        if used is not None:
-            self.most.put(row, np.asarray([used]), -most)
+    def _limit(self, columns: IntArray, amounts: FloatArray, most: float) -> None:
+        self.most.put(self.most.open(np.full(1, most)), columns, amounts)
 
-    def _pack(self, point: FloatArray) -> bool:
+    def tighten(self, point: FloatArray) -> bool:
         """Add a row for every memory that holds pieces only in parts; whether any."""
         before = self.most.count
         for memory in self._memories:
-            open_ = 1.0 if memory.used is None else float(point[memory.used])
-            if open_ > BROKEN:
-                facet = broken_facet(memory.sizes, memory.most, memory.bytes, point[memory.together] / open_)
-                if facet is not None:
-                    unit = 2.0 ** math.floor(math.log2(facet.most / FULL))  # a power of two keeps the row exact
-                    self._limit(memory.used, memory.together, facet.weights / unit, facet.most / unit)
+            facet = broken_facet(memory.sizes, memory.most, memory.bytes, point[memory.together])
+            if facet is not None:
+                unit = 2.0 ** math.floor(math.log2(facet.most / FULL))  # a power of two keeps the row exact
+                self._limit(memory.together, facet.weights / unit, facet.most / unit)
         return self.most.count > before
 
     def _shared(self) -> None:
@@ -323,7 +241,7 @@ class CountProgram:
             for module, on in zip(row, self.on[r], strict=True):
                 for j, shared in enumerate(module.shared):
                     for p in shared:
-                        self._needs(on[module.owner == j], self.chain.stretches[r].times, p)
+                        self._needs(on[j], self.chain.stretches[r].times, p)
 
     def _needs(self, columns: IntArray, times: int, p: int) -> None:
         """What is on a device needs a parameter there."""
@@ -335,48 +253,10 @@ class CountProgram:
         """Count the operators on every device; one of them uses the device."""
         for r, row in enumerate(self.modules):
             for module, columns, on in zip(row, self.place[r], self.on[r], strict=True):
-                for w, counted in enumerate(on):
-                    j, rows = int(module.owner[w]), self.equal.open(np.zeros(self.chain.devices))
-                    some = module.way[:, j] == w
-                    self.equal.put(rows[module.device[some, j + 1]], columns[some], 1.0)
+                for j, counted in enumerate(on):
+                    rows = self.equal.open(np.zeros(self.chain.devices))
+                    self.equal.put(rows[module.device[:, j + 1]], columns, 1.0)
                     self.equal.put(rows, counted, -1.0)
-                if r in self.used:
-                    for j in range(len(module.shared)):
-                        rows = self.most.open(np.zeros(self.chain.devices))
-                        self.most.put(rows, on[module.owner == j], 1.0)
-                        self.most.put(rows, self.used[r], -float(self.chain.stretches[r].times))
-
-    def lose(self, most: float) -> None:
-        """Add the row that all types together lose at most so much."""
-        lost = [(np.repeat(self.chain.first_loss[:, None], self.chain.devices, axis=1), self.first)]
-        for row, places in zip(self.modules, self.place, strict=True):
-            lost += [(module.loss, columns) for module, columns in zip(row, places, strict=True)]
-        amounts, columns = (np.concatenate([each[k].ravel() for each in lost]) for k in (0, 1))
-        scale = FULL / max(most, float(amounts.max(initial=0.0)), TINY)
-        self.most.put(self.most.open(np.full(1, most * scale * (1.0 + MORE_LOSS))), columns, amounts * scale)
-
-    def lighten(self, seconds: float | None) -> None:
-        """Minimise bytes from now on, in at most a given number of seconds; ``unit`` is then in bytes."""
-        self._lightest = True
-        heaviest = sum(float(columns.shape[1] * sizes.sum()) for columns, sizes in self._stored())
-        self.unit = heaviest / SECONDS or 1.0
-        if seconds is None:
-            return
-        self.ceiling = seconds * (1.0 + SLACK)
-        terms = [(self.chain.first_seconds, self.first)]
-        for row, places in zip(self.modules, self.place, strict=True):
-            terms += [(module.seconds, options) for module, options in zip(row, places, strict=True)]
-        amounts, columns = (np.concatenate([each[k].ravel() for each in terms]) for k in (0, 1))
-        short = amounts <= self.ceiling  # what is longer is left out
-        limit = self.most.open(np.full(1, FULL * (1.0 + MORE_LOSS)))
-        self.most.put(limit, columns[short], amounts[short] * (FULL / max(seconds, TINY)))
-
-    def _stored(self) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Columns that count what is stored on every device, and its bytes."""
-        yield self.first, self.chain.first_bytes.astype(np.float64)
-        for modules, counted in zip(self.modules, self.on, strict=True):
-            for module, on in zip(modules, counted, strict=True):
-                yield on, module.bytes.astype(np.float64)
 
     def _order(self, twins: Sequence[Sequence[int]]) -> None:
         """Rows that order devices which can be swapped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import combinations, islice, permutations
 
@@ -102,47 +103,29 @@ def longest_context(
     def posed(context: int) -> Placement:
         return fastest_pass(model, rig, work.model_copy(update={"context": context}), constraints=more)
 
-    most = model.longest or LONGEST
+    most, limit = model.longest or LONGEST, math.inf if seconds is None else seconds
+
+    def settled(now: Progress) -> bool:
+        """Whether there is a plan within the limit, or the proof that there is none."""
+        return (now.objective is not None and now.objective <= limit) or (now.bound is not None and now.bound > limit)
+
     steps = -(-most // STEP)
     low, high, why, proved = 0, steps + 1, None, True
     while high - low > 1:
         tried = high - 1 if high == steps + 1 and low == 0 else (low + high) // 2
-        found = solve(posed(min(tried * STEP, most)), solver=SOLVER, time_limit=time_limit, callback=_enough(seconds))
-        if _within(found, seconds):
+        found = solve(posed(min(tried * STEP, most)), solver=SOLVER, time_limit=time_limit, callback=settled)
+        if found.objective is not None and found.objective <= limit:
             low = tried
-        else:
-            high, why, proved = tried, _why(found, seconds), _refuted(found, seconds)
+            continue
+        too_slow = found.bound is not None and found.bound > limit
+        high, proved = tried, too_slow or found.status is Status.INFEASIBLE
+        why = found.reason or "no plan was found in time"
+        if too_slow:
+            why = f"no plan is faster than {readable_seconds(found.bound or 0.0)} a pass"
     context = min(low * STEP, most)
     result = solve(posed(context), solver=SOLVER, time_limit=time_limit) if low else None
     refused = None if high > steps else min(high * STEP, most)
     return LongestContext(context=context, refused=refused, proved=proved, reason=why, seconds=seconds, result=result)
-
-
-def _enough(seconds: float | None) -> Callable[[Progress], bool]:
-    """Whether a solve may stop: it has a plan within the limit, or the proof that there is none."""
-
-    def stop(now: Progress) -> bool:
-        if now.objective is not None and (seconds is None or now.objective <= seconds):
-            return True
-        return seconds is not None and now.bound is not None and now.bound > seconds
-
-    return stop
-
-
-def _within(found: Result[Schedule], seconds: float | None) -> bool:
-    return found.objective is not None and (seconds is None or found.objective <= seconds)
-
-
-def _refuted(found: Result[Schedule], seconds: float | None) -> bool:
-    if found.status is Status.INFEASIBLE:
-        return True
-    return seconds is not None and found.bound is not None and found.bound > seconds
-
-
-def _why(found: Result[Schedule], seconds: float | None) -> str:
-    if found.status is Status.INFEASIBLE or seconds is None or found.bound is None or found.bound <= seconds:
-        return found.reason or "no plan was found in time"
-    return f"no plan is faster than {readable_seconds(found.bound)} a pass"
 
 
 class InBlocks(Spec):

@@ -1,5 +1,5 @@
 """All solvers of memory layout: importing this module registers them."""
 
-from opweave.solvers.memory_layout import auto, baselines, climb, engines, exact, lanes, ordered, ordered_engines
+from opweave.solvers.memory_layout import auto, baselines, climb, engines, exact, lanes
 
-__all__ = ["auto", "baselines", "climb", "engines", "exact", "lanes", "ordered", "ordered_engines"]
+__all__ = ["auto", "baselines", "climb", "engines", "exact", "lanes"]

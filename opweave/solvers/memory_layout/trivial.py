@@ -1,12 +1,11 @@
-"""The trivial bounds of memory layout, also with its order; see :mod:`opweave.solvers.trivial`."""
+"""The trivial bound of memory layout; see :mod:`opweave.solvers.trivial`."""
 
 from __future__ import annotations
 
 import math
 
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.problems.ordered_layout import OrderedLayout
-from opweave.solvers.trivial import own_bound, safe, trivial_bound
+from opweave.solvers.trivial import own_bound, safe
 
 
 @own_bound(MemoryLayout)
@@ -22,9 +21,3 @@ def _(problem: MemoryLayout) -> int | float:
         there = (pool for pool in problem.pools if problem.may_stand_in(each, pool))
         least += min((pool.seconds(each.moved) for pool in there), default=0.0)
     return safe(least)
-
-
-@own_bound(OrderedLayout)
-def _(problem: OrderedLayout) -> int | float | None:
-    """No order keeps less in memory at once than its most demanding operator."""
-    return trivial_bound(problem.ordering)

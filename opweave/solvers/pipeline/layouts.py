@@ -16,7 +16,7 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.pipeline.walks import Sendable, separate_pieces, shared_parameters, tied_pieces
 
 MIXED = 1e-3
@@ -112,7 +112,7 @@ class LayoutArrays(NamedTuple):
         )
 
 
-@inlined
+@helper
 def stage_at(ends: IntArray, piece: int) -> int:
     """The stage that runs a piece."""
     i = 0
@@ -121,7 +121,7 @@ def stage_at(ends: IntArray, piece: int) -> int:
     return i
 
 
-@inlined
+@helper
 def send_all(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, sent: FloatArray) -> None:
     """The bytes that cross each cut: a tensor goes on until all devices that read it have been there."""
     for c in range(count):
@@ -141,7 +141,7 @@ def send_all(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int
             sent[c] += arrays.size[t]
 
 
-@inlined
+@helper
 def broken(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int) -> float:
     """How much a layout violates: at least 1 for every rule that is broken."""
     wrong, used = 0.0, 0
@@ -178,7 +178,7 @@ def broken(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int) 
     return float(wrong)
 
 
-@inlined
+@helper
 def seconds_of(
     arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, sent: FloatArray, load: FloatArray
 ) -> float:
@@ -215,7 +215,7 @@ def seconds_of(
     return float(slowest + MIXED * total / len(load))
 
 
-@inlined
+@helper
 def price(
     arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, most: float, scale: float, work: FloatMatrix
 ) -> float:
@@ -238,7 +238,7 @@ def price(
     return value + wrong
 
 
-@inlined
+@helper
 def follow(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, cut: int, before: int) -> None:
     """Let tied pieces follow those that moved from one device to another when a cut moved."""
     low, high = min(before, ends[cut]), max(before, ends[cut])
@@ -257,7 +257,7 @@ def follow(arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, 
                 ends[j] = other
 
 
-@inlined
+@helper
 def split(ends: IntArray, devices: IntArray, count: int, piece: int) -> int:
     """Cut a stage in two before a piece, unless it is cut there; the number of stages."""
     if piece <= 0 or piece >= ends[count - 1]:
@@ -271,7 +271,7 @@ def split(ends: IntArray, devices: IntArray, count: int, piece: int) -> int:
     return count + 1
 
 
-@inlined
+@helper
 def tidied(ends: IntArray, devices: IntArray, count: int, last: int) -> int:
     """Remove empty stages and join stages in a row on one device; their number, 0 if cuts are out of order."""
     kept, begin = 0, 0
@@ -287,7 +287,7 @@ def tidied(ends: IntArray, devices: IntArray, count: int, last: int) -> int:
     return kept if begin == last else 0
 
 
-@inlined
+@helper
 def _swapped(devices: IntArray, held: int, u: int, v: int) -> None:
     """Swap two devices in all stages."""
     for j in range(held):
@@ -297,7 +297,7 @@ def _swapped(devices: IntArray, held: int, u: int, v: int) -> None:
             devices[j] = u
 
 
-@inlined
+@helper
 def _cut(arrays: LayoutArrays, ends: IntArray, devices: IntArray, held: int, piece: int, v: int, chance: float) -> int:
     """Make a piece a stage on device v, alone or with one that is tied to it; return the number of stages."""
     new = split(ends, devices, held, piece)
@@ -311,7 +311,7 @@ def _cut(arrays: LayoutArrays, ends: IntArray, devices: IntArray, held: int, pie
     return int(new)
 
 
-@inlined
+@helper
 def _without(ends: IntArray, devices: IntArray, held: int, i: int) -> int:
     """Give the pieces of stage i to a neighbour; return the number of stages."""
     for j in range(i, held - 1):
@@ -321,7 +321,7 @@ def _without(ends: IntArray, devices: IntArray, held: int, i: int) -> int:
     return held - 1
 
 
-@kernel
+@loop
 def anneal_layout(
     arrays: LayoutArrays, ends: IntArray, devices: IntArray, count: int, heat: FloatArray, seed: int, halt: IntArray
 ) -> tuple[float, int]:

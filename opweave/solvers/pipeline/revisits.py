@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.pipeline.blocks import BlockMaker, Blocks
 
 NOTHING, FOUND, OUT = range(3)
@@ -34,8 +34,8 @@ ROOM = 40_000
 SHARES = (200, 2000)
 """Shares of what a device can take, in which loads and bytes are counted: first roughly, then finely."""
 
-WORK, PLAIN_WORK = 200_000_000, 100_000
-"""Steps of one search, compiled or not."""
+WORK = 200_000_000
+"""Steps of one search."""
 
 SWEEP = 8
 """Blocks between comparisons of all labels with each other."""
@@ -63,7 +63,7 @@ def new_labels(rows: int, devices: int, stages: int) -> Labels:
     return Labels(np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64), np.zeros(rows), *tables)
 
 
-@inlined
+@helper
 def device_at(labels: Labels, row: int, block: int) -> int:
     """The device that a label's plan has given a block."""
     i = labels.stages[row] - 1
@@ -72,7 +72,7 @@ def device_at(labels: Labels, row: int, block: int) -> int:
     return int(labels.devices[row, i])
 
 
-@inlined
+@helper
 def fits(blocks: Blocks, labels: Labels, row: int, block: int, visits: int) -> bool:
     """Whether the devices that may still run can take the groups from a block on, at the prices."""
     room = 0.0
@@ -83,7 +83,7 @@ def fits(blocks: Blocks, labels: Labels, row: int, block: int, visits: int) -> b
     return bool(blocks.rest[block] <= room)
 
 
-@inlined
+@helper
 def lacks(blocks: Blocks, block: int, low: int, high: int) -> bool:
     """Whether something that blocks between two made is still read from a block on."""
     if low < high:
@@ -93,7 +93,7 @@ def lacks(blocks: Blocks, block: int, low: int, high: int) -> bool:
     return False
 
 
-@inlined
+@helper
 def lacking(blocks: Blocks, labels: Labels, a: int, b: int, d: int, block: int) -> int:
     """Shares of parameters that a device holds in label b, but not in label a, and that groups from a block on read."""
     missing, shares, k = labels.parts[b, d] & ~labels.parts[a, d], 0, 0
@@ -105,7 +105,7 @@ def lacking(blocks: Blocks, labels: Labels, a: int, b: int, d: int, block: int) 
     return shares
 
 
-@inlined
+@helper
 def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: int) -> bool:
     """Whether a label, on the same device as another one, can go on in every way that the other can."""
     v = labels.device[a]
@@ -133,7 +133,7 @@ def covers(blocks: Blocks, labels: Labels, a: int, b: int, block: int, visits: i
     return True
 
 
-@inlined
+@helper
 def copy_label(labels: Labels, source: int, target: int) -> None:
     """Copy a row."""
     labels.device[target], labels.stages[target] = labels.device[source], labels.stages[source]
@@ -148,7 +148,7 @@ def copy_label(labels: Labels, source: int, target: int) -> None:
     labels.parts[target][:] = labels.parts[source]
 
 
-@inlined
+@helper
 def grown(blocks: Blocks, labels: Labels, row: int, block: int, w: int, visits: int) -> bool:
     """Let a label run one more block on a device, in place; whether that is allowed."""
     v, root = labels.device[row], blocks.root[block]
@@ -189,7 +189,7 @@ def grown(blocks: Blocks, labels: Labels, row: int, block: int, w: int, visits: 
     return fits(blocks, labels, row, block + 1, visits)
 
 
-@kernel
+@loop
 def search_revisits(
     blocks: Blocks, labels: Labels, visits: int, work: int, found: IntMatrix, halt: IntArray
 ) -> tuple[int, int]:
@@ -276,13 +276,10 @@ class Revisits:
         Makes what a test works on.
     halt
         Ends the search as soon as it is raised.
-    plain_work
-        Steps of one search if it does not run compiled.
     """
 
     blocks: BlockMaker
     halt: IntArray
-    plain_work: int = PLAIN_WORK
 
     def test(self, limit: float, shares: int) -> tuple[int, list[tuple[int, int]]]:
         """Whether some walk keeps a threshold; if one does, the point where each stage ends and its device."""
@@ -291,8 +288,6 @@ class Revisits:
         devices, stages = len(instance.devices), problem.stage_limit
         found = np.zeros((2, stages), dtype=np.int64)
         labels = new_labels(ROOM, devices, stages)
-        work = WORK if search_revisits.is_fast(WORK) else self.plain_work
-        searching = search_revisits.sized(work)
-        answer, count = searching(blocks, labels, problem.max_visits or stages, work, found, self.halt)
+        answer, count = search_revisits(blocks, labels, problem.max_visits or stages, WORK, found, self.halt)
         ends = [*first[found[0, 1:count]].tolist(), instance.last]
         return answer, list(zip(ends, found[1, :count].tolist(), strict=False))

@@ -29,7 +29,7 @@ from opweave.solvers.pipeline.exact import is_too_long
 from opweave.solvers.pipeline.folding import Fold, Layout, folded, folds_of, unfolded
 from opweave.solvers.pipeline.layouts import LayoutArrays, anneal_layout
 from opweave.solvers.pipeline.plans import Best, attempt
-from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, PLAIN_WORK, SHARES, WORK, Revisits
+from opweave.solvers.pipeline.revisits import FOUND, NOTHING, OUT, SHARES, Revisits
 from opweave.solvers.pipeline.revisits import MOST_STAGES as MOST_LABELLED
 from opweave.solvers.pipeline.walks import MOST_COLUMNS, SLACK
 from opweave.solvers.registry import Feature, go_on_with, named_solver
@@ -52,8 +52,8 @@ most tests without an answer."""
 STALE, ANNEALINGS = 400, 3
 """Changes in a row without a better plan, and annealings, after which the search ends when there is no time limit."""
 
-STEPS, PLAIN_STEPS = 100_000, 300
-"""Moves of one annealing, compiled or not."""
+STEPS = 100_000
+"""Moves of one annealing."""
 
 UNTIMED_STEPS, STEPS_OF_A_PIECE = 10_000, 300
 """Most moves of one annealing without a time limit, and moves for each piece: the same ones, compiled or not."""
@@ -199,8 +199,7 @@ class VisitSearch:
     def _bisect(self) -> None:
         self.run.enter("thresholds with several stages")
         blocks = BlockMaker(self.problem, self.instance)
-        timed = self.run.time_limit is not None
-        tests = Revisits(blocks, self.run.halt, PLAIN_WORK if timed else WORK)
+        tests = Revisits(blocks, self.run.halt)
         high, unknown = math.inf, 0
         while self.run.objective and unknown < MOST_UNKNOWN and not self._over():
             top = math.nextafter(float(self.run.objective) * (1.0 - SLACK), 0.0)
@@ -229,15 +228,16 @@ class VisitSearch:
         room, scale = min(self.problem.stage_limit, MOST_STAGES), float(self.instance.elapsed.max()) or 1.0
         stale = 0
         while not self._over() and (stale < ANNEALINGS or self.run.time_limit is not None):
-            layout, steps = self._start(single), STEPS if anneal_layout.is_fast(100 * STEPS) else PLAIN_STEPS
+            layout, steps = self._start(single), STEPS
             if self.run.time_limit is None:
                 steps = min(UNTIMED_STEPS, STEPS_OF_A_PIECE * self.instance.last)
             ends, devices = np.zeros((2, max(room, len(layout)) + 1), dtype=np.int64)
             ends[: len(layout)], devices[: len(layout)] = np.array(layout).T
             start = scale if self.run.objective is None else float(self.run.objective)
             heat = np.array([HOT[self._annealed % len(HOT)] * start, 10.0 * scale, steps])
-            moves = anneal_layout.sized(100 * steps)
-            count = moves(arrays, ends, devices, len(layout), heat, self.run.seed + self._annealed, self.run.halt)[1]
+            count = anneal_layout(
+                arrays, ends, devices, len(layout), heat, self.run.seed + self._annealed, self.run.halt
+            )[1]
             self._annealed += 1
             before = self.run.objective
             self._report(self._stages(list(zip(ends[:count].tolist(), devices[:count].tolist(), strict=True))))

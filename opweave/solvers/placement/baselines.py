@@ -23,15 +23,12 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.compiled import kernel
-from opweave.solvers.loops import lengths_of
-from opweave.solvers.narrowing.narrower import or_narrower
-from opweave.solvers.narrowing.runs import by_every_way
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import (
     PORT_TENSOR,
     PlacementArrays,
@@ -40,11 +37,11 @@ from opweave.solvers.placement.arrays import (
     new_clock,
     place,
 )
+from opweave.solvers.placement.blocking.auto import carry_out_in_one_place
 from opweave.solvers.placement.insertion import insert_all
 from opweave.solvers.placement.memory_state import Clusters, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.placement.ranks import order_by, order_of_graph, upward_rank
-from opweave.solvers.registry import go_on_with
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 
@@ -76,11 +73,10 @@ def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     largest operators go first.
     """
     order, clusters = order_of_graph(arrays), clusters_of(instance, arrays)
-    work = 20 * arrays.seconds.shape[1] * (len(order) + len(arrays.parameters))
     stuck = 0
     for candidate in (order, _largest_first(arrays, clusters)):
         device = np.full(len(order), -1, dtype=np.int64)
-        stuck = int(fill_in_order.sized(work)(arrays, clusters, candidate, device))
+        stuck = int(fill_in_order(arrays, clusters, candidate, device))
         if stuck < 0:
             plan = plan_of(arrays, order, device)
             if np.isfinite(plan.makespan):
@@ -97,7 +93,7 @@ def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> IntArray:
     return np.lexsort((-size[clusters.of], np.isfinite(arrays.seconds).sum(axis=1))).astype(np.int64)
 
 
-@kernel
+@loop
 def fill_in_order(arrays: PlacementArrays, clusters: Clusters, order: IntArray, device: IntArray) -> int:
     """Give every operator the next device with room, from the current one on; return an operator without one, or -1."""
     devices = arrays.seconds.shape[1]
@@ -121,11 +117,10 @@ def fill_in_order(arrays: PlacementArrays, clusters: Clusters, order: IntArray, 
 
 def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Schedule by upward rank, each operator on the device of its earliest end."""
-    count, devices = arrays.seconds.shape
+    count = len(arrays.seconds)
     order, device = order_by(upward_rank(arrays), arrays), np.full(count, -1, dtype=np.int64)
     start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
-    work = 40 * devices * (count + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, clusters_of(instance, arrays), order, device, start, begins)
+    stuck = insert_all(arrays, clusters_of(instance, arrays), order, device, start, begins)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     by_start = order[np.argsort(start[order], kind="stable")]
@@ -135,12 +130,11 @@ def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
 
 def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Earliest start first; the longest remaining path breaks ties."""
-    count, devices = arrays.seconds.shape
+    count = len(arrays.seconds)
     order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
-    work = 60 * devices * (count + len(arrays.source))
     clusters, priority = clusters_of(instance, arrays), upward_rank(arrays)
-    stuck = start_all.sized(work)(arrays, clusters, priority, order, device, start, begins)
+    stuck = start_all(arrays, clusters, priority, order, device, start, begins)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     return _timed(arrays, order, device, start, begins)
@@ -160,7 +154,7 @@ def no_device(instance: PlacementInstance, v: int) -> str:
     )
 
 
-@kernel
+@loop
 def start_all(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -237,14 +231,13 @@ RULES: dict[str, tuple[Rule, str]] = {
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     """Build a rule's plan and report it."""
     if problem.reading is not None:
-        go_on_with(problem, "one_place", run)
+        carry_out_in_one_place(problem, run)
         return
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)
 
 
-@or_narrower(SUPPORTS)
 def best_list_schedule(problem: Placement) -> Schedule | None:
     """The best of the list schedules that obeys the whole problem; None when none does."""
     try:
@@ -265,9 +258,9 @@ for _name, (_rule, _about) in RULES.items():
     register_rule(
         Placement,
         _name,
-        by_every_way(SUPPORTS)(partial(carry_out, _rule)),
+        partial(carry_out, _rule),
         _about,
-        supports=(*SUPPORTS, NARROWED),
+        supports=SUPPORTS,
         baseline=True,
         readings=(None, "transfers='blocking'") if _rule is one_device else (None,),
     )

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
-from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
-from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import begin_prices, raising, search_prices
+from opweave.solvers.placement.bounds.best import begin_prices, raising, refuting, search_prices
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -39,7 +38,6 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_lengths import NO_MORE, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
@@ -59,13 +57,10 @@ class Try(NamedTuple):
 
 TRIES = (
     Try("search", 5_000, 0.03),
-    Try("search", 40_000, 0.25),
+    Try("search", 30_000, 0.2),
     Try("program", 1.5, 0.3),
-    Try("search", 300_000, 1.5),
     Try("intervals", 5.0, 2.5),
-    Try("search", 3_000_000, 15.0),
     Try("intervals", 20.0, 15.0),
-    Try("search", 20_000_000, 100.0),
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
@@ -73,13 +68,8 @@ MISSES = 3
 """When so many more brief searches leave modules of one size open than settle them, linear programs come first for
 modules of that size and larger."""
 
-NODES_PER_SECOND = 150_000
-"""Approximate speed of the search, used to keep it within the time."""
-
-BRIEFLY = "briefly"
-
-PRICES_SHARE, PRICES_SECONDS = 0.5, 30.0
-"""Share of the time left that prices of memory get first, and most seconds without a limit."""
+PRICES_SECONDS = 30.0
+"""Most seconds of the search for prices of memory when there is no time limit."""
 
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
@@ -94,27 +84,47 @@ Way = tuple[Lengths, int, int]
 """A module and its end devices."""
 
 
+class Chained:
+    """A problem as arrays, and its chain of modules, worked out when it is needed: several workers raise it."""
+
+    def __init__(self, problem: Placement) -> None:
+        self.problem = problem
+
+    @cached_property
+    def instance(self) -> PlacementInstance:
+        """The problem as arrays."""
+        return lower_unless_short(self.problem)
+
+    @cached_property
+    def arrays(self) -> PlacementArrays:
+        """The arrays of the loops."""
+        return arrays_of(self.instance, self.problem)
+
+    @cached_property
+    def chain(self) -> Milestones:
+        """Its modules and windows."""
+        return milestones_of(self.arrays)
+
+
 class Decomposition:
     """One problem with its chain of modules and their lower and upper bounds.
 
     Parameters
     ----------
-    problem
-        The problem.
+    chained
+        The problem and its chain.
     run
         Receives plans and bounds; its best plan so far gives the first upper bounds.
     """
 
-    def __init__(self, problem: Placement, run: Run) -> None:
-        self.problem, self.instance, self.run = problem, lower(problem), run
-        self.arrays = arrays_of(self.instance, problem)
+    def __init__(self, chained: Chained, run: Run) -> None:
+        self.problem, self.instance, self.run = chained.problem, chained.instance, run
+        self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
-        quick_bounds(self.instance, self.arrays, self.best)
-        self.chain: Milestones = milestones_of(self.arrays)
-        self._prices: PriceSearch | None = None
         self.lengths: dict[Module, Lengths] = {}
         self._misses: Counter[int] = Counter()
         self._searched = LARGEST_SEARCHED
+        self._known: Schedule | None = None
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
                 self.lengths[module] = Lengths(module, window)
@@ -176,8 +186,9 @@ class Decomposition:
     def learn(self) -> None:
         """Update from the best plan of the run, or from a list schedule when there is none."""
         best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
-        if best is None:
+        if best is None or best is self._known:
             return
+        self._known = best
         self._found(best)
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
@@ -189,31 +200,26 @@ class Decomposition:
         self._search_briefly()
 
     def advance(self) -> None:
-        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
-        self.learn()
-        self.report()
-        for _ in self.work():
+        """Continue until the problem is solved, time is up, or nothing is left to try."""
+        self.begin()
+        for _ in self._work():
             if self.run.should_stop():
                 return
 
-    def work(self) -> Iterator[None]:
+    def _work(self) -> Iterator[None]:
         """Do everything that is left to try, cheapest first, in pieces."""
-        begin, run = self._prices is None, self.run
-        if begin:
-            self._prices = begin_prices(self.chain, self.instance, self.arrays, run, self.best.report)
-        if self._prices is not None:
-            left = run.remaining()
-            search_prices(self._prices, run, self.best.report, PRICES_SECONDS if left is None else PRICES_SHARE * left)
-        self._search_briefly()
-        yield
-        run.enter("modules")
+        refuting_ = refuting(self.chain, self.run, self.best.report)
+        self.run.enter("modules")
         while True:
             yield from self._raised(LEVELS[:1])
+            self.learn()
             if not self.step():
                 break
             self.report()
             yield
-        yield from self._raised(LEVELS[1:])
+        yield from self._raised(LEVELS[1:2])
+        yield from refuting_
+        yield from self._raised(LEVELS[2:])
 
     def _raised(self, levels: Sequence[int]) -> Iterator[None]:
         """Raise the windows of the chain to some levels, in turn."""
@@ -221,10 +227,6 @@ class Decomposition:
             for _ in raising(self.chain, level, self.run, self.best.report):
                 yield
             self.report()
-
-    def open(self) -> bool:
-        """Whether there is something left to try."""
-        return bool(self._ways()) or any(self.chain.open_pairs(level) for level in LEVELS)
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
@@ -278,11 +280,10 @@ class Decomposition:
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
         arrays = lengths.window.fixed(a, b)
         if now.way == "search":
-            budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-            found = search_module(arrays, high, low, budget, self.run.halt)
+            found = search_module(arrays, high, low, int(now.effort))
         else:
             seconds = now.effort if left is None else min(left, now.effort)
-            found = solve_intervals(arrays, high, low, seconds, threads=self.run.threads)
+            found = solve_intervals(arrays, high, low, seconds, self.run)
         lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 
     def _lift(self, module: Module, a: int, b: int, seconds: float) -> None:
@@ -297,22 +298,36 @@ class Decomposition:
     "decompose",
     "exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
     proves="bound",
-    supports=(*SUPPORTS, NARROWED),
-    options={BRIEFLY: "whether to end after brief searches of small modules"},
+    supports=SUPPORTS,
 )
-@by_best_way(SUPPORTS, "heft")
-def solve_decompose(problem: Placement, run: Run) -> Outcome:
-    """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
-    instance = lower_unless_short(problem)
-    if instance.operators:
-        work = run.kept.get("decompose")
-        if not isinstance(work, Decomposition):
-            work = run.kept["decompose"] = Decomposition(problem, run)
-        if run.option(BRIEFLY, False):
-            work.begin()
-        else:
-            work.advance()
-    else:
+def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
+    """Decomposition at cut vertices; solver "decompose"."""
+    chained = chained or Chained(problem)
+    instance = chained.instance
+    if not instance.operators:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
+        return ended(problem, run)
+    if not run.shares_time:
+        quick_bounds(instance, chained.arrays, Best(run))
+    if not run.closed():
+        Decomposition(chained, run).advance()
     return ended(problem, run)
+
+
+@named_solver(
+    Placement,
+    "prices",
+    "lower bounds where memory binds: its bytes at a price, windows of the network in whole numbers",
+    proves="bound",
+    supports=SUPPORTS,
+)
+def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
+    """The search for prices of memory; solver "prices"."""
+    chained, best = chained or Chained(problem), Best(run)
+    if chained.instance.operators:
+        search = begin_prices(chained.chain, chained.instance, chained.arrays, run, best.report)
+        if search is not None:
+            left = run.remaining()
+            search_prices(search, run, best.report, PRICES_SECONDS if left is None else left)
+    return Outcome(run.termination())

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import sort_rising
+from opweave.solvers.kernels.sorting import sort_rising
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
 from opweave.solvers.placement.memory_state import Clusters, Room, has_room, new_room, roomy, settle
 from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
@@ -37,7 +37,7 @@ class Gaps(NamedTuple):
     sent: FloatArray
 
 
-@kernel
+@loop
 def insert_all(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -74,7 +74,7 @@ def insert_all(
     return -1
 
 
-@inlined
+@helper
 def _by_producer_end(arrays: PlacementArrays, state: Gaps, v: int) -> IntArray:
     """Incoming flows of an operator, by the end of their producers."""
     flows = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].copy()
@@ -84,7 +84,7 @@ def _by_producer_end(arrays: PlacementArrays, state: Gaps, v: int) -> IntArray:
     return flows
 
 
-@inlined
+@helper
 def _best_device(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -112,7 +112,7 @@ def _best_device(
     return best, begin
 
 
-@inlined
+@helper
 def _ready(
     arrays: PlacementArrays, state: Gaps, flows: IntArray, k: int, ordered: float, own: float, least: float
 ) -> float:
@@ -143,7 +143,7 @@ def _ready(
     return float(ready)
 
 
-@inlined
+@helper
 def _send_to(arrays: PlacementArrays, state: Gaps, flows: IntArray, k: int) -> None:
     """Occupy the ports for the transfers that :func:`_ready` found for device k."""
     devices = arrays.seconds.shape[1]

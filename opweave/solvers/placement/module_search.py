@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
-from opweave.solvers.run import never
 
 
 class Found(NamedTuple):
@@ -50,7 +49,7 @@ class Found(NamedTuple):
         return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
-@inlined
+@helper
 def settled_jobs(
     arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
 ) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
@@ -85,7 +84,7 @@ def settled_jobs(
     return jobs, head, last, tail, machines
 
 
-@inlined
+@helper
 def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
     """Critical path and one-machine bounds of a partial assignment."""
     count, devices = heads.shape
@@ -112,7 +111,7 @@ def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, 
     return best
 
 
-@inlined
+@helper
 def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
     """All jobs of a full assignment, with the arcs between them."""
     count, devices = arrays.seconds.shape
@@ -132,7 +131,7 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
-@inlined
+@helper
 def try_devices(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -169,7 +168,7 @@ def try_devices(
     return tried
 
 
-@inlined
+@helper
 def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
     """Least cost of the operators from every position on, each on a device that may run it. Shape (operators + 1,)."""
     count, devices = arrays.seconds.shape
@@ -183,7 +182,7 @@ def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> Fl
     return left
 
 
-@inlined
+@helper
 def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> None:
     """Write the starts of transfers, each at the first of its flows; -1 at all others."""
     listed = np.zeros(len(start), dtype=np.bool_)
@@ -194,7 +193,7 @@ def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> 
             listed[job_of[f]] = True
 
 
-@kernel
+@loop
 def search_assignments(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -204,7 +203,6 @@ def search_assignments(
     cost: FloatMatrix,
     upper: float,
     budget: int,
-    halt: IntArray,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
@@ -212,7 +210,7 @@ def search_assignments(
     """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
 
     ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
-    arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when ``halt`` is raised.
+    arrays; ``idle`` plus the work at the prices of time is a valid bound.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -233,7 +231,7 @@ def search_assignments(
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
             dearer = float(paid[count])
-            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, halt, start)
+            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, start)
             if better < upper - dearer:
                 upper = better + dearer
                 best_device[:] = device
@@ -249,7 +247,7 @@ def search_assignments(
             work = spent[depth] + least[depth + 1]
             budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
             values[depth] += due + cost[v]
-            if budget < 0 or halt[0] != 0:
+            if budget < 0:
                 return upper, False
         device[v] = -1
         seconds[v][:] = arrays.seconds[v]
@@ -272,7 +270,6 @@ def search_module(
     upper: float,
     lower_bound: float,
     budget: int,
-    halt: IntArray | None = None,
     cost: FloatArray | None = None,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
@@ -287,8 +284,6 @@ def search_module(
         Any lower bound.
     budget
         Most nodes to search.
-    halt
-        Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
     cost
         Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
         the least. None for none. Shape (operators, devices).
@@ -299,10 +294,9 @@ def search_module(
     area = quick_area(arrays.seconds, ends)
     device = np.full(len(order), -1, dtype=np.int64)
     start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)
-    search = search_assignments.sized(100 * budget)
     # every end within a search is below this, and sums with it stay finite
     limit = min(upper, 1e300)
-    value, proved = search(
+    value, proved = search_assignments(
         arrays,
         reversed_net(arrays),
         order,
@@ -311,7 +305,6 @@ def search_module(
         np.zeros(arrays.seconds.shape) if cost is None else cost,
         limit,
         budget,
-        never() if halt is None else halt,
         device,
         start,
         begins,

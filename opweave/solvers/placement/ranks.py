@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
 
 
@@ -34,9 +34,7 @@ def mean_transfer(arrays: PlacementArrays) -> FloatArray:
 def upward_rank(arrays: PlacementArrays) -> FloatArray:
     """Longest path from every operator to an end, itself included, in mean run and transfer times (HEFT)."""
     order, seconds = np.ascontiguousarray(order_of_graph(arrays)[::-1]), mean_seconds(arrays)
-    return np.asarray(
-        seconds + depths.sized(_work(arrays))(reversed_net(arrays), order, seconds, mean_transfer(arrays))
-    )
+    return np.asarray(seconds + depths(reversed_net(arrays), order, seconds, mean_transfer(arrays)))
 
 
 def order_of_graph(arrays: PlacementArrays) -> IntArray:
@@ -52,14 +50,14 @@ def order_by(rank: FloatArray, arrays: PlacementArrays) -> IntArray:
     late = np.repeat(place, np.diff(arrays.before_start))
     if (place[arrays.before] < late).all():  # the usual case: ranks fall along every arc
         return order
-    return ready_order.sized(_work(arrays))(arrays, order, place)
+    return ready_order(arrays, order, place)
 
 
 def _work(arrays: PlacementArrays) -> int:
     return 4 * (len(arrays.seconds) + len(arrays.before) + len(arrays.source))
 
 
-@kernel
+@loop
 def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> IntArray:
     """Repeatedly take the ready operator that comes first in ``wanted``. Shape (operators,).
 
@@ -86,7 +84,7 @@ def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> I
     return order
 
 
-@kernel
+@loop
 def depths(arrays: PlacementArrays, order: IntArray, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
     """Longest path from a beginning to every operator, itself excluded. Shape (operators,)."""
     depth = np.zeros(len(seconds))

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import CountedPlan, counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
+from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, search_from_best
 from opweave.solvers.placement.plans import ended
-from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
+from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.run import Outcome, Run
 
@@ -88,8 +86,7 @@ class TabuSearch:
 
 
 def _begun(search: LocalSearch, arrays: PlacementArrays, number: int) -> Round:
-    """The next round that no other lane has taken."""
-    number = search.run.turn("reinsertion", number)
+    """The next round, from the best plan."""
     search.catch_up()
     return Round(
         number,
@@ -109,9 +106,7 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
         kicks = max(0, KICKS - done) if now.number > 1 else 0
         order, device = plan.order.copy(), plan.device.copy()
         draws = now.waiting if len(now.waiting) else now.draws.random((MOVES, DRAWS))
-        length = reinsert_many.sized(MOVES * MOVE_WORK)(
-            arrays, plan, now.tabu, now.moved, draws, kicks, now.best, search.run.halt, order, device
-        )
+        length = reinsert_many(arrays, plan, now.tabu, now.moved, draws, kicks, now.best, order, device)
         done = int(now.moved[0]) - done
         now.idle, now.waiting = now.idle + done, draws[done:]
         if length < now.best:
@@ -119,34 +114,19 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
             search.consider(order, device)
 
 
-def tabu_search(problem: Placement, run: Run) -> TabuSearch | None:
-    """The search that the run keeps, with the best plan known; None without a plan, or with nothing to move."""
-    known = run.kept.get("tabu")
-    if not isinstance(known, TabuSearch):
-        known = run.kept["tabu"] = TabuSearch(empty_search(problem, run))
-        known.search.consider_solution(run.start)
-    search = known.search
-    if run.objective is not None and run.objective < search.makespan:
-        search.consider_solution(run.best)  # others have found it
-    if search.makespan == math.inf:
-        list_plans(search)
-    return known if math.isfinite(search.makespan) and search.instance.operators else None
-
-
 @named_solver(
     Placement,
     "tabu",
     "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
     options={"rounds": "number of rounds; 0 for as many as the time allows"},
 )
-@by_best_way(SUPPORTS, "heft")
 def solve_tabu(problem: Placement, run: Run) -> Outcome:
     """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
 
     Ports do not count while it moves operators, but its plans are timed with them.
     """
-    known = tabu_search(problem, run)
-    if known is not None:
-        known.go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
+    search = search_from_best(problem, run)
+    if math.isfinite(search.makespan) and search.instance.operators:
+        TabuSearch(search).go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
     return ended(problem, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import contextmanager
@@ -20,9 +21,10 @@ from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
+from opweave.solvers.lanes import places_of
+from opweave.solvers.questions.fields import rebuilt
 from opweave.solvers.questions.relaxation import plan_for, relaxes
 from opweave.solvers.run import agree
-from opweave.solvers.side_by_side.rounds import places_of
 from opweave.solvers.solve import solve
 from opweave.solvers.verdict import may_hold
 
@@ -310,21 +312,18 @@ def lesson(problem: AnyProblem, others: Sequence[Solved], neighbours: Sequence[S
     for other in others:
         result = other.result
         settled = result.status is Status.INFEASIBLE
-        if not (settled or (result.bound is not None and (bound is None or result.bound > bound))):
-            continue
-        if not relaxes(other.problem, problem):
+        better = result.bound is not None and (bound is None or result.bound > bound)
+        if not (settled or better) or not relaxes(other.problem, problem):
             continue
         if settled:
             own = f"there is no plan at {other.name}, which asks less: {result.reason or 'proved'}"
             infeasible = result.reason if other.learnt else own
         else:
             bound, source = result.bound, f"{result.bound_source or result.solver}, at {other.name}"
-    best: tuple[Solution, Evaluation[Any]] | None = None
-    for other in neighbours:
-        fits = None if other.result.solution is None else plan_for(problem, other.problem, other.result.solution)
-        if fits is not None and (best is None or (fits[1].objective or 0) < (best[1].objective or 0)):
-            best = fits
-    plan, judged = best or (None, None)
+    plans = [(each.problem, each.result.solution) for each in neighbours if each.result.solution is not None]
+    fitting = (plan_for(problem, asked, plan) for asked, plan in plans)
+    known = [each for each in fitting if each is not None]
+    plan, judged = min(known, key=lambda pair: pair[1].objective or 0, default=(None, None))
     return Lesson(plan, judged, bound, source, infeasible)
 
 
@@ -343,33 +342,25 @@ def unsolved(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
 def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result[Any]:
     """Take over what is better than the solve's own: its plan, its bound, its proof that there is none.
 
-    A bound that contradicts a verified plan is not taken over, because one of the two solves was wrong.
+    A bound that contradicts a verified plan is dropped, because one of the two solves was wrong.
     """
     objective, solution, timeline = result.objective, result.solution, result.timeline
     other = None if learnt.judged is None else learnt.judged.objective
     if learnt.judged is not None and other is not None and (objective is None or other < objective):
         objective, solution, timeline = other, learnt.plan, learnt.judged.timeline
-    if learnt.infeasible is not None and solution is not None:
-        logger.warning("a problem that asks less was called infeasible, yet there is a verified plan")
-    bound, source = result.bound, result.bound_source
-    if learnt.bound is not None and (bound is None or learnt.bound > bound):
-        if may_hold(learnt.bound, objective):
-            bound, source = learnt.bound, learnt.source
-        else:
-            logger.warning("the bound %s (%s) lies above a verified plan of %s", learnt.bound, learnt.source, objective)
-    if bound is not None and objective is not None and not may_hold(bound, objective):
-        bound = source = None  # the other problem's plan contradicts this solve's own bound
+    bounds = ((result.bound, result.bound_source), (learnt.bound, learnt.source))
+    known = [(each, source) for each, source in bounds if each is not None and may_hold(each, objective)]
+    bound, source = max(known, key=lambda pair: pair[0], default=(None, None))
     status, reason = result.status, result.reason
     if objective is not None:
-        if bound is not None:
-            bound = min(bound, objective)  # they differ only by rounding
+        bound = None if bound is None else min(bound, objective)  # they differ only by rounding
         status = Status.OPTIMAL if bound is not None and agree(bound, objective) else Status.FEASIBLE
+        reason = reason if result.solution is not None else None
     elif learnt.infeasible is not None or status is Status.INFEASIBLE:
-        status, reason = Status.INFEASIBLE, reason if status is Status.INFEASIBLE else learnt.infeasible
-        bound = source = None
+        reason = reason if status is Status.INFEASIBLE else learnt.infeasible
+        status, bound, source = Status.INFEASIBLE, None, None
     if (objective, bound, status) == (result.objective, result.bound, result.status):
         return result
-    found = result.solution is not None
     news = {
         "objective": objective,
         "bound": bound,
@@ -378,10 +369,9 @@ def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result
         "solution": solution,
         "verified": solution is not None,
         "violations": result.violations if solution is None else (),
-        "reason": reason if found or solution is None else None,
+        "reason": reason,
     }
-    fields = {name: getattr(result, name) for name in type(result).model_fields}
-    return Result[Any](**{**fields, **news}).of_problem(problem).with_timeline(timeline)
+    return rebuilt(result, **news).of_problem(problem).with_timeline(timeline)
 
 
 def carried_over(answers: Sequence[Solved]) -> None:
@@ -389,12 +379,10 @@ def carried_over(answers: Sequence[Solved]) -> None:
     lessons = []
     for each in answers:
         others = [other for other in answers if other is not each]
-        own = each.result.objective
-        better = [
-            other for other in others if (found := other.result.objective) is not None and (own is None or found < own)
-        ]
+        own = math.inf if each.result.objective is None else each.result.objective
+        better = [other for other in others if other.result.solution and (other.result.objective or 0) < own]
         below = [other for other in better if relaxes(each.problem, other.problem)]
-        best = min(below, key=lambda other: other.result.objective or 0, default=None)
-        lessons.append(lesson(each.problem, others, [] if best is None else [best]))
+        best = sorted(below, key=lambda other: other.result.objective or 0)[:1]
+        lessons.append(lesson(each.problem, others, best))
     for each, learnt in zip(answers, lessons, strict=True):
         each.result = improved(each.problem, each.result, learnt)

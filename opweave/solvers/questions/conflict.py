@@ -1,12 +1,8 @@
-"""Why a problem has no solution: requirements that cannot hold together, and the smallest changes that mend it.
-
-Source of the search: Junker, "QuickXplain: Preferred Explanations and Relaxations for Over-Constrained Problems"
-(AAAI 2004).
-"""
+"""Why a problem has no solution: requirements that cannot hold together, and the smallest changes that mend it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -22,8 +18,7 @@ from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.mend import Mend, mends_of
-from opweave.solvers.questions.requirement import AnyRequirement
-from opweave.solvers.questions.requirements import further_measures, requirements_of
+from opweave.solvers.questions.requirements import Requirement, inputs_of, requirements_of
 from opweave.solvers.run import Observer
 
 AnyProblemType = Problem[Any, Any]
@@ -79,7 +74,7 @@ class Conflict(Shown, Spec):
     schema_version: Literal[1] = SCHEMA_VERSION
     problem: str
     status: Literal["conflict", "feasible", "unknown"]
-    items: Many[AnyRequirement] = ()
+    items: Many[Requirement] = ()
     irreducible: bool = False
     proofs: Many[Proof] = ()
     witnesses: Many[AnySolution | None] = ()
@@ -215,69 +210,54 @@ def conflict(
 
 
 class _Search:
-    """Looks for a small set of requirements that cannot hold together. Sets are numbers of requirements, ascending."""
+    """A deletion filter: requirements without which there is still no plan are left out, until each one left is needed.
+
+    Sets are numbers of requirements. Halves are tried before single ones, the last first, so that what users wrote
+    first is blamed first. A plan without a requirement that is kept obeys all that are kept in the end, so it is the
+    witness that this one is needed.
+    """
 
     def __init__(self, problem: AnyProblemType, whole: Answer, inquiry: Inquiry) -> None:
         self._problem, self._inquiry = problem, inquiry
         self._all = requirements_of(problem)
-        self._known = {frozenset(range(len(self._all))): whole}
+        self._kept, self._proof = set(range(len(self._all))), whole
+        self._without: dict[int, Answer] = {}
 
     def conflict(self) -> Conflict:
-        """Reduce, prove that each of the rest is needed, and look for mends."""
-        kept, answers = self._needed(self._reduced())
-        items = tuple(self._all[number] for number in kept)
-        own = self._ask(kept)
-        proved = [(set(kept) - {number}, answer) for number, answer in zip(kept, answers, strict=True)]
-        own_proof = self._proof(kept, own)
+        """Reduce, and look for mends."""
+        if self._kept:
+            self._leave_out(sorted(self._kept))
+        items = tuple(self._all[number] for number in sorted(self._kept))
+        answers = [self._without[number] for number in sorted(self._kept)]
+        names = [item.name for item in items]
+        proofs = [Proof(requirements=tuple(names), infeasible=True, proof=self._proof.proof)]
+        for item, answer in zip(items, answers, strict=True):
+            if answer.plan is not None:
+                others = tuple(name for name in names if name != item.name)
+                proofs.append(Proof(requirements=others, infeasible=False, proof=answer.proof))
         return Conflict(
             problem=self._problem.kind,
             status="conflict",
             items=items,
             irreducible=all(each.plan is not None for each in answers),
-            proofs=(own_proof, *(self._proof(rest, each) for rest, each in proved if each.plan is not None)),
+            proofs=tuple(proofs),
             witnesses=tuple(each.plan for each in answers),
-            mends=mends_of(self._problem, (*items, *further_measures(self._problem)), self._inquiry),
-            reason=own.proof,
+            mends=mends_of(self._problem, (*items, *inputs_of(self._problem)), self._inquiry),
+            reason=self._proof.proof,
         )
 
-    def _ask(self, numbers: Iterable[int]) -> Answer:
-        """Whether there is a plan with exactly these requirements."""
-        key = frozenset(numbers)
-        if key not in self._known:
-            draft = Draft(self._problem)
-            for number, item in enumerate(self._all):
-                if number not in key:
-                    item.drop(draft)
-            self._known[key] = self._inquiry.of(draft, f"can {counted(len(key), 'requirement')} hold together?")[1]
-        return self._known[key]
-
-    def _reduced(self) -> list[int]:
-        """A conflict that is irreducible if all answers are proved."""
-        whole = list(range(len(self._all)))
-        found = sorted(self._quick([], False, whole))
-        return found if self._ask(found).infeasible else whole
-
-    def _quick(self, background: list[int], grown: bool, rest: Sequence[int]) -> list[int]:
-        """The part of ``rest`` that is in conflict with the background; ``grown``: it has grown since it was asked."""
-        if (grown or not background) and self._ask(background).infeasible:
-            return []
-        if len(rest) <= 1:
-            return list(rest)
-        first, second = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-        of_second = self._quick([*background, *first], True, second)
-        of_first = self._quick([*background, *of_second], bool(of_second), first)
-        return [*of_first, *of_second]
-
-    def _needed(self, numbers: list[int]) -> tuple[list[int], list[Answer]]:
-        """Leave out what is proved not to be needed; return the rest, and what was answered without each."""
-        kept = list(numbers)
-        while True:
-            answers = [self._ask(set(kept) - {number}) for number in kept]
-            superfluous = next((n for n, each in zip(kept, answers, strict=True) if each.infeasible), None)
-            if superfluous is None:
-                return kept, answers
-            kept.remove(superfluous)
-
-    def _proof(self, numbers: Iterable[int], answer: Answer) -> Proof:
-        names = tuple(self._all[number].name for number in sorted(numbers))
-        return Proof(requirements=names, infeasible=answer.infeasible, proof=answer.proof)
+    def _leave_out(self, some: list[int]) -> None:
+        """Leave some requirements out if the others cannot hold together; else those of each half."""
+        rest = self._kept.difference(some)
+        draft = Draft(self._problem)
+        for number, item in enumerate(self._all):
+            if number not in rest:
+                item.drop(draft)
+        answer = self._inquiry.of(draft, f"can {counted(len(rest), 'requirement')} hold together?")[1]
+        if answer.infeasible:
+            self._kept, self._proof = rest, answer
+        elif len(some) == 1:
+            self._without[some[0]] = answer
+        else:
+            self._leave_out(some[len(some) // 2 :])
+            self._leave_out(some[: len(some) // 2])

@@ -14,10 +14,10 @@ import numpy as np
 
 from opweave.problems.measures import MEASURES
 from opweave.problems.problem import Problem
-from opweave.problems.slicing.spec import Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.evolution.objectives import LARGER_IS_BETTER, SHORT
+from opweave.solvers.questions.moving_limits import undominated
 
 AnyProblem = Problem[Any, Any]
 Compromise = tuple[tuple[int | float, ...], Solution]
@@ -36,40 +36,23 @@ def genetic_front(
     InvalidInputError
         For a name that is no measure of the timeline, or one that has no meaning for the problem.
     """
-    full = [SHORT.get(name, name) for name in measures]
-    if isinstance(problem, Slicing) and full == ["latency", "peak_bytes"]:
-        from opweave.solvers.slicing.pareto import pareto_front
-
-        plans: list[Any] = [plan.solution for plan in pareto_front(problem, time_limit=time_limit, seed=seed)]
-    else:
-        plans = _evolved(problem, full, time_limit, seed)
-    found = [(values, plan) for plan in plans if (values := _measured(problem, plan, full)) is not None]
-    signs = [-1 if name in LARGER_IS_BETTER else 1 for name in full]
-    lowered = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for values, _ in found]
-    ranked = sorted(range(len(found)), key=lowered.__getitem__)
-    kept: list[int] = []
-    for k in ranked:
-        if not any(all(a <= b for a, b in zip(lowered[other], lowered[k], strict=True)) for other in kept):
-            kept.append(k)
-    return [found[k] for k in kept]
-
-
-def _evolved(problem: AnyProblem, measures: Sequence[str], time_limit: float | None, seed: int) -> list[Solution]:
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.optimize import minimize
     from pymoo.termination import get_termination
 
-    began = time.perf_counter()
-    rows = pymoo_problem(problem, measures)
-    sampling = rows.seeds()
-    if rows.n_var == 0:
-        return [rows.decode(np.zeros(0))]
-    ends = get_termination("n_gen", GENERATIONS)
-    if time_limit is not None:
-        ends = get_termination("time", max(0.0, time_limit - (time.perf_counter() - began)))
-    search = NSGA2(pop_size=POPULATION, sampling=sampling, repair=rows.repair)
-    found = minimize(rows, search, ends, seed=seed).X
-    return [] if found is None else [rows.decode(row) for row in np.atleast_2d(found)]
+    began, full = time.perf_counter(), [SHORT.get(name, name) for name in measures]
+    rows = pymoo_problem(problem, full)
+    plans = [rows.decode(np.zeros(0))] if rows.n_var == 0 else []
+    if rows.n_var:
+        search = NSGA2(pop_size=POPULATION, sampling=rows.seeds(), repair=rows.repair)
+        left = None if time_limit is None else max(0.0, time_limit - (time.perf_counter() - began))
+        ends = get_termination("n_gen", GENERATIONS) if left is None else get_termination("time", left)
+        found = minimize(rows, search, ends, seed=seed).X
+        plans = [] if found is None else [rows.decode(row) for row in np.atleast_2d(found)]
+    measured = [(values, plan) for plan in plans if (values := _measured(problem, plan, full)) is not None]
+    signs = [-1 if name in LARGER_IS_BETTER else 1 for name in full]
+    lowered = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for values, _ in measured]
+    return [measured[k] for k in undominated(lowered)]
 
 
 def _measured(problem: AnyProblem, plan: Solution, measures: Sequence[str]) -> tuple[int | float, ...] | None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from opweave.formulations.expressions import expressible
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.questions.assignment import Assigned, assigned, with_devices
+from opweave.solvers.questions.assignment import assigned
 from opweave.solvers.questions.draft import Draft
-from opweave.solvers.registry import Feature, find_solver, load_solvers
+from opweave.solvers.questions.fields import rebuilt
+from opweave.solvers.registry import Feature, find_solver
 from opweave.solvers.run import Observer, Progress
 from opweave.solvers.solve import solve
 
@@ -27,8 +27,8 @@ AnyProblemType = Problem[Any, Any]
 QUESTION_SECONDS = 10.0
 """Most seconds for one question."""
 
-QUICK_SECONDS, SECONDS_PER_OPERATOR = 0.3, 1e-3
-"""Seconds for ``auto``, and more for each operator; others get the rest."""
+QUICK_SECONDS = 2.0
+"""Seconds for a plan with the devices of an assignment."""
 
 STAGE_SECONDS = 30.0
 """Most seconds for the mends of one requirement when there is no time limit."""
@@ -41,8 +41,8 @@ QUESTION_SHARE = 0.4
 
 KEPT_PLANS = 32
 
-REVIEW_SHARE = 0.75
-"""Share of a question's time that is left once plans of other questions have been looked at."""
+REVIEW_SHARE = 0.25
+"""Share of a question's time in which plans of other questions are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +71,17 @@ class Inquiry:
     Attributes
     ----------
     solver, seed
-        As in ``solve``; "auto" asks the solvers that prove as well.
+        As in ``solve``; with "auto", times are left aside first.
     time_limit
         Seconds for all questions together; None for :data:`QUESTION_SECONDS` each.
     progress
         Called with what is asked.
-    asked
-        Number of questions so far.
     """
 
     solver: str = "auto"
     seed: int = 0
     time_limit: float | None = None
     progress: Observer | None = None
-    asked: int = 0
     _interrupted: bool = False
     _began: float = field(default_factory=time.perf_counter)
     _plans: deque[Solution] = field(default_factory=lambda: deque(maxlen=KEPT_PLANS))
@@ -101,65 +98,40 @@ class Inquiry:
             return None, Answer(proof=f"the changed problem is not valid: {error}")
         return problem, self.ask(problem, about)
 
-    def sparing(self, draft: Draft, device: str, about: str) -> tuple[AnyProblemType | None, Answer]:
-        """As :meth:`of`, but prefer a plan with few bytes on a device, where an assignment shows one."""
-        try:
-            problem = draft.build()
-        except (ValidationError, InvalidInputError):
-            return self.of(draft, about)
-        end = time.perf_counter() + self._seconds() / 2
-        found = assigned(problem, _until(end) / 2, device) if self.solver == "auto" else Assigned()
-        if found.devices:
-            answer = self._answered(with_devices(problem, found.devices), "auto", end)
-            if answer.plan is not None:
-                self._plans.append(answer.plan)
-                return problem, answer
-        return self.of(draft, about)
-
     def ask(self, problem: AnyProblemType, about: str) -> Answer:
         """Whether a problem has a plan; ``about`` says in a few words what is asked."""
-        self.asked += 1
         if self.progress is not None:
             self.progress(Progress(self.elapsed(), None, None, False, about))
         seconds = self._seconds()
         if self.is_over:
             return Answer(proof="the time was up")
-        end = time.perf_counter() + seconds
-        answer = self._seen(problem, end - REVIEW_SHARE * seconds)
-        if answer is None:
-            answer = Answer(proof="not decided in time")
-            for attempt in self._attempts(problem, end):
-                answer = attempt
-                if answer.plan is not None or answer.infeasible or end - time.perf_counter() < LEAST_SECONDS:
-                    break
-            if answer.plan is not None:
-                self._plans.append(answer.plan)
-        return answer
+        now = time.perf_counter()
+        found = Answer(proof="not decided in time")
+        for found in self._attempts(problem, now + REVIEW_SHARE * seconds, now + seconds):
+            if found.plan is not None or found.infeasible or now + seconds - time.perf_counter() < LEAST_SECONDS:
+                break
+        if found.plan is not None:
+            self._plans.append(found.plan)
+        return found
 
-    def _seen(self, problem: AnyProblemType, end: float) -> Answer | None:
-        """A plan of another question that answers this one; for large problems, only the latest are looked at."""
+    def _attempts(self, problem: AnyProblemType, review: float, end: float) -> Iterator[Answer]:
+        """Plans of other questions, then what several solvers say, the quickest first."""
         for plan in reversed(self._plans):
             if problem.evaluate(plan).feasible:
-                return Answer(plan, proof="a plan that the referee accepts")
-            if time.perf_counter() > end:
+                yield Answer(plan, proof="a plan that the referee accepts")
+            if time.perf_counter() > review:
                 break
-        return None
-
-    def _attempts(self, problem: AnyProblemType, end: float) -> Iterator[Answer]:
-        """What several solvers say, the quickest first."""
         if self.solver != "auto":
             yield self._answered(problem, self.solver, end)
             return
         found = assigned(problem, _until(end))
         if found.proof is not None:
             yield Answer(infeasible=True, proof=found.proof)
-        seconds = QUICK_SECONDS + len(problem.graph.operators) * SECONDS_PER_OPERATOR
-        yield self._answered(problem, "auto", min(end, time.perf_counter() + seconds))
         if found.devices:
-            placed = self._answered(with_devices(problem, found.devices), "auto", end)
-            yield replace(placed, infeasible=False)  # with other devices there may be a plan
-        for name in self._provers(problem):
-            yield self._answered(problem, name, end)
+            pinned = rebuilt(problem, constraints=(*problem.constraints, *found.devices))
+            quick = min(end, time.perf_counter() + QUICK_SECONDS)
+            yield replace(self._answered(pinned, "auto", quick), infeasible=False)  # there may be other devices
+        yield self._answered(problem, "auto", end)
 
     @contextmanager
     def stage(self, share: float) -> Iterator[None]:
@@ -184,28 +156,14 @@ class Inquiry:
         left = self.time_limit - self.elapsed()
         return min(QUESTION_SECONDS, max(QUESTION_SHARE * left, min(LEAST_SECONDS, left)))
 
-    def _provers(self, problem: AnyProblemType) -> list[str]:
-        """Solvers of the problem that prove optima and know all its side constraints."""
-        kinds = [type(constraint) for constraint in problem.constraints]
-        rows = (each for each in load_solvers(problem.kind) if problem.reading in each.readings)
-        known = {each.name: each for each in rows if each.proves == "optimum"}
-        able = [known[name] for name in PROVERS if name in known and known[name].missing() is None]
-        return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]
-
     def _answered(self, problem: AnyProblemType, name: str, end: float) -> Answer:
         stops = Feature.CALLBACK in find_solver(problem, name).features
         callback = _first_plan if stops else None
-        try:
-            found: Result[Any] = solve(problem, solver=name, time_limit=_until(end), seed=self.seed, callback=callback)
-        except UnsupportedFeatureError:
-            if name == self.solver:
-                raise
-            return Answer(proof=f"{name} does not support the problem")
+        found: Result[Any] = solve(problem, solver=name, time_limit=_until(end), seed=self.seed, callback=callback)
         if found.verified:
             return Answer(found.solution, proof=f"a plan of {name} that the referee accepts")
         if found.status is Status.INFEASIBLE:
-            proof = found.reason or "there is no plan"
-            return Answer(infeasible=True, proof=proof if name == "auto" else f"{proof} ({name})")
+            return Answer(infeasible=True, proof=found.reason or "there is no plan")
         self._interrupted = self._interrupted or found.termination is Termination.INTERRUPTED  # by Ctrl-C
         return Answer(proof="not decided in time")
 
@@ -213,10 +171,6 @@ class Inquiry:
 def _until(end: float) -> float:
     """Seconds until a moment, or just enough to ask."""
     return max(LEAST_SECONDS, end - time.perf_counter())
-
-
-PROVERS = ("cp-sat", "highs", "btsearch", "exact")
-"""Solvers that are asked after ``auto``, in this order, where a problem has them."""
 
 
 def _first_plan(progress: Progress) -> bool:

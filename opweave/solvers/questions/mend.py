@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import PrivateAttr
 
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.problem import Problem
 from opweave.problems.solution import AnySolution, Solution
 from opweave.problems.spec import Count, Number, Spec
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
-from opweave.solvers.questions.requirement import Measured, Requirement
+from opweave.solvers.questions.requirements import Requirement
 
 AnyProblemType = Problem[Any, Any]
 
@@ -22,6 +23,9 @@ WHOLE_COST = 1.0
 
 PRECISION = 1e-3
 """Share of the amount to which the least amount is found, if it cannot be found exactly."""
+
+MOST = 2**53
+"""No amount is larger."""
 
 
 class Mend(Spec):
@@ -81,93 +85,75 @@ def mends_of(problem: AnyProblemType, items: Sequence[Requirement], inquiry: Inq
 
 
 def _mends(problem: AnyProblemType, item: Requirement, inquiry: Inquiry) -> Iterator[Mend]:
-    if isinstance(item, Measured):
-        mend = _least(problem, item, inquiry)
-        if mend is not None:
-            yield mend
-    for change in item.changes(problem):
-        changed, answer = inquiry.of(change.draft, f"is there a plan {change.words}?")
+    if item.amount is not None:
+        yield from _least(problem, item, inquiry)
+    for words, draft in item.changes(problem):
+        changed, answer = inquiry.of(draft, f"is there a plan {words}?")
         if answer.plan is not None:
-            yield _mend(changed, answer.plan, requirement=item.name, words=change.words, cost=WHOLE_COST)
+            mend = Mend(plan=answer.plan, requirement=item.name, words=words, cost=WHOLE_COST)
+            mend._problem = changed
+            yield mend
 
 
-def _mend(changed: AnyProblemType | None, plan: Solution, **fields: Any) -> Mend:
-    mend = Mend(plan=plan, **fields)
-    mend._problem = changed
-    return mend
+def _least(problem: AnyProblemType, item: Requirement, inquiry: Inquiry) -> Iterator[Mend]:
+    """Relax by the least amount, by bisection between amounts proved too small and amounts with a plan.
 
-
-@dataclass
-class _Range:
-    """The least sufficient amount lies above ``low`` and at most at ``high``; up to ``proved``, none is enough.
-
-    One less than the least known amount mostly settles the matter. If it does not, the middle is tried first.
+    One less than the least known amount mostly settles the matter, so it is tried first, and again where it is close.
     """
-
-    high: int
-    low: int = 0
-    proved: int = 0
-    tried: int = 0
-    halving: bool = False
-
-    def is_open(self, precision: float) -> bool:
-        """Whether to go on: the range is wide, or nothing just below its end has been tried."""
-        return self.high - self.low > 1 and (self.high - self.low > precision or self.tried < self.high - 1)
-
-    def next(self) -> int:
-        """The amount to try."""
-        edge, middle = self.high - 1, (self.low + self.high) // 2
-        self.tried = middle if self.halving or self.tried == edge else edge
-        self.halving = False
-        return self.tried
-
-    def enough(self, more: int) -> None:
-        """Learn that an amount is enough."""
-        self.halving = self.tried == self.high - 1
-        self.high = more
-
-    def not_enough(self, proved: bool) -> None:
-        """Learn that the amount tried is not, or probably not, enough."""
-        if proved:
-            self.proved = max(self.proved, self.tried)
-        if proved or self.tried <= (self.low + self.high) // 2:
-            self.low = max(self.low, self.tried)
-
-
-def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | None:
-    """Relax by the least amount: between amounts proved too small and amounts with a plan."""
     draft = Draft(problem)
     item.drop(draft)
-    about = f"is there a plan without {item.name}?"
-    first = inquiry.of(draft, about) if item.spared is None else inquiry.sparing(draft, item.spared, about)
-    best = _accepted(problem, item, *first)
-    if best is None or best.amount is None:
-        return None
-    found = _Range(best.amount)
-    while found.is_open(PRECISION * (item.amount + found.high)) and not inquiry.is_over:
-        more = found.next()
-        draft = Draft(problem)
-        item.relax(draft, more)
-        changed, answer = inquiry.of(draft, f"is {item.relaxed(more)} enough?")
-        better = _accepted(problem, item, changed, answer)
-        if better is not None and better.amount is not None and better.amount < found.high:
-            best = better
-            found.enough(better.amount)
-        else:
-            found.not_enough(answer.infeasible)
-    return best.model_copy(update={"at_least": found.proved + 1}) if item.monotone(problem) else best
+    best = _needed(problem, item, *inquiry.of(draft, f"is there a plan without {item.name}?"))
+    if best is None:
+        return
+    low, proved, tried, edge = 0, 0, 0, True
+    while best[0] - low > 1 and not inquiry.is_over:
+        narrow = best[0] - low <= PRECISION * ((item.amount or 0) + best[0])
+        if narrow and tried == best[0] - 1:
+            break
+        tried = best[0] - 1 if narrow or edge else (low + best[0]) // 2
+        changed, answer = inquiry.of(_relaxed(problem, item, tried), f"is {item.relaxed(tried)} enough?")
+        better = _needed(problem, item, changed, answer)
+        if better is not None and better[0] < best[0]:
+            best, edge = better, not edge
+            continue
+        proved = max(proved, tried) if answer.infeasible else proved
+        low, edge = max(low, tried if answer.infeasible or not edge else 0), False
+    amount, changed, plan = best
+    at_least = proved + 1 if item.monotone(problem) else 1
+    cost = amount / max(1, item.amount or 0)
+    words = item.relaxed(amount)
+    mend = Mend(plan=plan, requirement=item.name, words=words, cost=cost, amount=amount, at_least=at_least)
+    mend._problem = changed
+    yield mend
 
 
-def _accepted(problem: AnyProblemType, item: Measured, changed: AnyProblemType | None, answer: Answer) -> Mend | None:
-    """The mend by just as much as a plan of the changed problem takes, if the referee accepts the plan for it."""
-    plan = answer.plan
-    more = 0 if changed is None or plan is None else item.excess(changed, plan)
-    if more == 0 or plan is None:
-        return None
+def _relaxed(problem: AnyProblemType, item: Requirement, more: int) -> Draft:
     draft = Draft(problem)
     item.relax(draft, more)
-    mended = draft.build()
-    if not mended.evaluate(plan).feasible:
+    return draft
+
+
+def _needed(
+    problem: AnyProblemType, item: Requirement, changed: AnyProblemType | None, answer: Answer
+) -> tuple[int, AnyProblemType, Solution] | None:
+    """The least amount with which the referee accepts the plan of a changed problem, and the problem so relaxed."""
+    plan = answer.plan
+    if changed is None or plan is None:
         return None
-    cost = more / max(1, item.amount)
-    return _mend(mended, plan, requirement=item.name, words=item.relaxed(more), cost=cost, amount=more, at_least=1)
+    if item.sort == "batch" and isinstance(changed, BatchedMapping):
+        return (item.amount or 0) - changed.batch, changed, plan
+    excess = max((math.ceil(each.excess or 0) for each in problem.evaluate(plan).violations), default=0)
+    high = max(1, min(excess, MOST))
+    while not (fits := _relaxed(problem, item, high).build()).evaluate(plan).feasible:
+        high *= 2
+        if high > MOST:
+            return None
+    low = 0 if high > excess else high - 1  # the referee says by how much the limit is exceeded, unless it is a count
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = _relaxed(problem, item, middle).build()
+        if other.evaluate(plan).feasible:
+            high, fits = middle, other
+        else:
+            low = middle
+    return high, fits, plan

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status
-from opweave.problems.solution import Solution
 from opweave.solvers.questions.answers import (
     Lesson,
     Report,
@@ -35,7 +33,6 @@ from opweave.solvers.registry import Feature, find_solver
 from opweave.solvers.run import agree
 from opweave.solvers.solve import solve
 
-AnyProblem = Problem[Any, Any]
 Values = tuple[int | float, ...]
 """The measures of a plan, the minimised one first."""
 
@@ -49,17 +46,31 @@ LEAST_SECONDS = 0.05
 """No solve begins with less time than this."""
 
 
+@dataclass(slots=True, eq=False)
+class Step:
+    """One solve: its limits, its answer, and the measures of its plan, None without one."""
+
+    limits: Limits
+    solved: Solved
+    values: Values | None
+
+    @property
+    def result(self) -> Result[Any]:
+        """What was found."""
+        return self.solved.result
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Box:
-    """Two neighbouring limits of the moving measure: the looser answer, and the tighter one or the proved least.
+    """Two neighbouring limits of the moving measure, under the ``fixed`` ones: the looser step, and the tighter one.
 
-    Limits from ``least`` + 1 to ``value`` - 1 may hold further points. The ``fixed`` limits hold for all of them.
+    Limits above ``least`` and below the ``value`` of the looser plan may hold further points.
     """
 
     fixed: Limits
-    loose: Solved
+    loose: Step
     value: int
-    tight: Solved | None
+    tight: Step | None
     least: int
 
     @property
@@ -73,69 +84,44 @@ class _Box:
 
 @dataclass(slots=True)
 class MovingLimits:
-    """A front while it is found.
+    """A front while it is found; ``steps`` has every solve."""
 
-    ``solved``, ``limits`` and ``values`` have every solve, its limits and measures; ``least`` is a lower bound on the
-    moving measure of any plan.
-    """
-
-    problem: AnyProblem
     question: Asked
     solver: str
     points: int
     time_limit: float | None
     arguments: Mapping[str, Any]
     progress: Report | None
-    solved: list[Solved] = field(default_factory=list)
-    limits: list[Limits] = field(default_factory=list)
-    values: list[Values | None] = field(default_factory=list)
-    least: int = 0
+    steps: list[Step] = field(default_factory=list)
     stopped: bool = False
     began: float = field(default_factory=time.perf_counter)
 
     def run(self) -> None:
         """Find the points, spend what time is left on unproved ones, and carry bounds and plans over."""
-        self._look_into_boxes([box for fixed in self._fixed() for box in self._whole(fixed)])
+        self._look_into_boxes()
         self._solve_again()
-        carried_over(self.solved)
-        self.values = [self._read(each.result) for each in self.solved]
-
-    @property
-    def moving(self) -> str:
-        """The measure whose limit moves in small steps: bytes, if they are limited."""
-        caps = self.question.caps
-        return next((name for name, cap in caps.items() if cap.unit != "devices"), next(iter(caps)))
+        carried_over([step.solved for step in self.steps])
+        for step in self.steps:
+            step.values = self._read(step.result)
 
     def _fixed(self) -> list[Limits]:
         """The limits of the third measure, the number of devices: all that there are."""
-        other = next((name for name in self.question.caps if name != self.moving), None)
-        if other is None:
+        if len(self.question.names) == 2:
             return [{}]
-        devices = len(self.problem.cluster.devices)  # type: ignore[attr-defined]  # it has some, since they are counted
-        return [{other: count} for count in range(devices, 0, -1)]
+        problem: Any = self.question.problem
+        return [{"devices": count} for count in range(len(problem.cluster.devices), 0, -1)]
 
-    def _whole(self, fixed: Limits) -> Iterator[_Box]:
-        """The box of all limits of the moving measure, between a solve without one and, if it can be, its minimum."""
-        if self.stopped:
-            return
-        first = self._ask(fixed)
-        if first.result.solution is None:
-            return
-        cap, value = self.question.caps[self.moving], self._value(first)
-        self.least = max(self.least, cap.least(self.problem))
-        if cap.minimised is not None and not self.stopped:
-            lowest = self._solve(cap.minimised(self.problem), first.result.solution)
-            self.least = max(self.least, math.ceil(lowest.bound or 0))
-            limit = value if lowest.objective is None else int(lowest.objective)
-            if limit < value and lowest.solution is not None:
-                last = self._ask({**fixed, self.moving: limit}, plan=lowest.solution)
-                yield _Box(fixed, last, limit, None, self.least - 1)
-                yield _Box(fixed, first, value, last, limit)
-                return
-        yield _Box(fixed, first, value, None, self.least - 1)
+    @property
+    def _below(self) -> int:
+        """One less than the least limit of the moving measure."""
+        return 0 if self.question.moving == "devices" else -1
 
-    def _look_into_boxes(self, boxes: list[_Box]) -> None:
-        tried: set[int] = set()
+    def _look_into_boxes(self) -> None:
+        boxes, tried = [], set[int]()
+        for fixed in self._fixed():
+            first = None if self.stopped else self._ask(fixed)
+            if first is not None and first.values is not None:
+                boxes.append(_Box(fixed, first, self._moving(first.values), None, self._below))
         for _ in range(SOLVES_PER_POINT * self.points):
             boxes = [box for box in boxes if not box.empty]
             if self.stopped or not boxes or len(self.undominated()) >= self.points:
@@ -144,156 +130,126 @@ class MovingLimits:
             boxes.remove(box)
             middle = (box.least + box.value) // 2
             limit = box.value - 1 if id(box.loose) in tried or middle <= box.least else middle
-            boxes += self._split(box, self._ask({**box.fixed, self.moving: limit}), limit, tried)
-
-    def _split(self, box: _Box, found: Solved, limit: int, tried: set[int]) -> Iterator[_Box]:
-        """The boxes that are left of one after a solve at a limit in it."""
-        if found.result.objective is None:
-            tried.add(id(box.loose))
-            yield replace(box, least=limit)
-            return
-        other = None if box.tight is None else box.tight.result.objective
-        if other is not None and found.result.objective >= other:
-            tried.add(id(box.loose))  # no new point in the middle: the next limit is just below the looser plan
-        yield replace(box, tight=found, least=limit)
-        yield replace(box, loose=found, value=self._value(found))
+            found = self._ask({**box.fixed, self.question.moving: limit})
+            other = None if box.tight is None else box.tight.values
+            if found.values is None or (other is not None and found.values[0] >= other[0]):
+                tried.add(id(box.loose))  # no new point in the middle: the next limit is just below the looser plan
+            boxes.append(replace(box, tight=found if found.values else box.tight, least=limit))
+            if found.values is not None:
+                boxes.append(replace(box, loose=found, value=self._moving(found.values)))
 
     def _worth(self, box: _Box) -> float:
         """The area of a box, relative to those of the whole front: how much a point in it may bring."""
-        goals = [each.result.objective for each in self.solved if each.result.objective is not None]
+        goals = [step.values[0] for step in self.steps if step.values is not None]
         span = float(max(goals) - min(goals)) or 1.0
-        below = None if box.tight is None else box.tight.result.objective
-        height = 1.0 if below is None else max(0.0, below - (box.loose.result.objective or 0)) / span
+        assert box.loose.values is not None
+        below = None if box.tight is None or box.tight.values is None else box.tight.values[0]
+        height = 1.0 if below is None else max(0.0, below - box.loose.values[0]) / span
         return (box.value - box.least) * height
 
     def _solve_again(self) -> None:
         """Solve points that are not proved again, from the best plan known, in the time that is left."""
         if self.time_limit is None:
             return
-        pairs = list(zip(self.limits, self.solved, strict=True))
-        kept = [result for _, result in self.undominated()]
-        again = [limits for limits, each in pairs if each.result in kept and each.result.status is not Status.OPTIMAL]
+        again = [step.limits for step in self.undominated() if step.result.status is not Status.OPTIMAL]
         for number, limits in enumerate(again):
             if self.stopped or self._left() < LEAST_SECONDS:
                 return
             self._ask(limits, share=1.0 / (len(again) - number))
 
-    def _ask(self, limits: Limits, share: float | None = None, plan: Solution | None = None) -> Solved:
-        """Solve under some limits, from the best plan known or another one, if nothing known settles it."""
-        problem = self.problem
-        for name, limit in limits.items():
-            problem = self.question.caps[name].limited(problem, limit)
-        label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items())
-        fitting = self._fitting(limits)
-        if plan is not None and not fitting:
-            known = Lesson(plan, problem.evaluate(plan))
-            fitting = [Solved(problem, label, improved(problem, unsolved(problem, self.solver, 0), known))]
-        learnt = lesson(problem, self.solved, fitting)
+    def _ask(self, limits: Limits, share: float | None = None) -> Step:
+        """Solve under some limits, from the best plan known, if nothing known settles it."""
+        problem = self.question.limited(limits)
+        fitting = [step for step in self.steps if step.values is not None and self._keeps(step.values, limits)]
+        best = min(fitting, key=lambda step: step.values or (), default=None)
+        learnt = lesson(problem, [step.solved for step in self.steps], [] if best is None else [best.solved])
         result = unsolved(problem, self.solver, self.arguments["seed"])
         if not learnt.settles and self._left() >= LEAST_SECONDS:
-            result = self._solve(problem, learnt.plan, share)
+            takes = Feature.START in find_solver(problem, self.solver).features
+            share = share or 1.0 / (1 + max(1, self.points - len(self.undominated())))
+            seconds = None if self.time_limit is None else max(0.001, self._left() * share)
+            start = learnt.plan if takes else None
+            result = solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
         self.stopped = was_interrupted(result) or self._left() < LEAST_SECONDS
-        found = Solved(problem, label or "no limit", improved(problem, result, learnt), learnt.settles)
-        self.solved.append(found)
-        self.limits.append(limits)
-        self.values.append(self._read(found.result))
+        label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items()) or "no limit"
+        solved = Solved(problem, label, improved(problem, result, learnt), learnt.settles)
+        self.steps.append(Step(limits, solved, self._read(solved.result)))
         if self.progress is not None:
             self.progress(min(self.points, len(self.undominated())), self.points)
-        return found
-
-    def _solve(self, problem: AnyProblem, start: Solution | None, share: float | None = None) -> Result[Any]:
-        """Solve in a share of the time left."""
-        takes = Feature.START in find_solver(problem, self.solver).features
-        seconds = None if self.time_limit is None else max(0.001, self._left() * (share or self._share()))
-        start = start if takes else None
-        return solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
+        return self.steps[-1]
 
     def _left(self) -> float:
         return math.inf if self.time_limit is None else self.time_limit - (time.perf_counter() - self.began)
 
-    def _share(self) -> float:
-        """The share of the time left that the next solve gets."""
-        return 1.0 / (1 + max(1, self.points - len(self.undominated())))
-
-    def _fitting(self, limits: Limits) -> list[Solved]:
-        """The answer with the best plan that keeps the limits, if there is one."""
-        pairs = zip(self.solved, self.values, strict=True)
-        kept = [each for each, values in pairs if values is not None and self._keeps(values, limits)]
-        best = min(kept, key=lambda each: each.result.objective or 0, default=None)
-        return [] if best is None else [best]
-
     def _keeps(self, values: Values, limits: Limits) -> bool:
-        names = list(self.question.caps)
-        return all(values[1 + names.index(name)] <= limit for name, limit in limits.items())
+        return all(values[self.question.names.index(name)] <= limit for name, limit in limits.items())
 
-    def _value(self, solved: Solved) -> int:
-        """The moving measure of an answer with a plan."""
-        values = self.values[self.solved.index(solved)]
-        assert values is not None
-        return int(values[1 + list(self.question.caps).index(self.moving)])
+    def _moving(self, values: Values) -> int:
+        """The moving measure."""
+        return int(values[self.question.names.index(self.question.moving)])
 
     def _read(self, result: Result[Any]) -> Values | None:
         """The measures of a plan, the minimised one first; None without a plan."""
         if result.solution is None or result.objective is None:
             return None
-        timeline = result.timeline or self.problem.play(result.solution)
+        timeline = result.timeline or self.question.problem.play(result.solution)
         assert timeline is not None
-        caps = self.question.caps.values()
-        return (result.objective, *(cap.read(self.problem, result.solution, timeline) for cap in caps))
+        return (result.objective, *self.question.read(result.solution, timeline))
 
-    def undominated(self) -> list[tuple[Values, Result[Any]]]:
-        """The plans that no other plan beats, by the minimised measure, and their measures."""
-        pairs = zip(self.values, self.solved, strict=True)
-        return undominated([(values, each.result) for values, each in pairs if values is not None])
+    def undominated(self) -> list[Step]:
+        """The steps whose plans no other plan beats, by the minimised measure."""
+        found = [step for step in self.steps if step.values is not None]
+        values = [step.values or () for step in found]
+        return [found[k] for k in undominated(values)]
 
     def bound_at(self, limits: Limits) -> Lesson:
-        """The best bound on plans within some limits, or the proof that there are none: of solves no tighter."""
-        bounding = [
-            each.result
-            for each, known in zip(self.solved, self.limits, strict=True)
-            if all(name in limits and limit >= limits[name] for name, limit in known.items())
-        ]
-        if any(result.status is Status.INFEASIBLE for result in bounding):
-            return Lesson(infeasible="proved")
-        best = max(
-            (each for each in bounding if each.bound is not None), key=lambda each: each.bound or 0, default=None
-        )
-        return Lesson() if best is None else Lesson(bound=best.bound, source=best.bound_source)
+        """The best bound on plans within some limits, or the proof that there are none."""
+        return lesson(self.question.limited(limits), [step.solved for step in self.steps], [])
 
     def complete(self) -> bool:
         """Whether it is proved that no other compromise exists: between two points, the tighter plan is optimal."""
         return all(self._complete_under(fixed) for fixed in self._fixed())
 
     def _complete_under(self, fixed: Limits) -> bool:
-        place = 1 + list(self.question.caps).index(self.moving)
+        kept = [step.values for step in self.undominated() if step.values and self._keeps(step.values, fixed)]
         best: dict[int, int | float] = {}
-        for values, _ in self.undominated():
-            if self._keeps(values, fixed):
-                best[int(values[place])] = min(values[0], best.get(int(values[place]), math.inf))
+        for values in kept:
+            best[self._moving(values)] = min(values[0], best.get(self._moving(values), math.inf))
         reached = math.inf
         for edge in [*sorted(best), None]:  # just below each point, and without a limit
-            known = self.bound_at(fixed if edge is None else {**fixed, self.moving: edge - 1})
-            none = known.infeasible is not None or (edge is not None and edge <= self.least)
+            nothing = edge is not None and edge - 1 <= self._below
+            known = (
+                Lesson()
+                if nothing
+                else self.bound_at(fixed if edge is None else {**fixed, self.question.moving: edge - 1})
+            )
+            none = nothing or known.infeasible is not None
             if not (none if math.isinf(reached) else known.bound is not None and agree(known.bound, reached)):
                 return False
             reached = reached if edge is None else min(reached, best[edge])
         return True
 
 
-def undominated(found: Sequence[tuple[Values, Result[Any]]]) -> list[tuple[Values, Result[Any]]]:
-    """Drop every entry that another one equals or beats in all measures, up to rounding of the first.
+def undominated(found: Sequence[Values]) -> list[int]:
+    """Numbers of the entries that no other one equals or beats in all measures, up to rounding of the first; in order.
 
     Examples
     --------
-    >>> [values for values, _ in undominated([((1, 5), None), ((2, 5), None), ((2, 3), None), ((2, 3), None)])]
-    [(1, 5), (2, 3)]
+    >>> undominated([(2, 5), (1, 5), (2, 3), (2, 3)])
+    [1, 2]
     """
-    ordered = sorted(found, key=lambda entry: entry[0])
+    kept: list[int] = []
+    for own in sorted(range(len(found)), key=found.__getitem__):
+        goal, caps = found[own][0], found[own][1:]
+        kept = [
+            other
+            for other in kept
+            if caps == found[other][1:] or not (agree(goal, found[other][0]) and _no_more(caps, found[other][1:]))
+        ]
+        if not any(_no_more(found[other][1:], caps) for other in kept):
+            kept.append(own)
+    return kept
 
-    def beats(other: int, own: int) -> bool:
-        (goal, *caps), (mine, *kept) = ordered[other][0], ordered[own][0]
-        as_good = all(a <= b for a, b in zip(caps, kept, strict=True)) and (goal <= mine or agree(goal, mine))
-        return as_good and (caps != kept or other < own)
 
-    count = range(len(ordered))
-    return [ordered[own] for own in count if not any(other != own and beats(other, own) for other in count)]
+def _no_more(values: Values, others: Values) -> bool:
+    return all(a <= b for a, b in zip(values, others, strict=True))

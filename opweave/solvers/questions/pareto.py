@@ -135,32 +135,25 @@ def pareto(
         "executor": executor,
         "formulation": formulation,
     }
-    goal = question.goal.minimised(problem)
     with reporting(progress, "points") as report:
-        search = MovingLimits(goal, question, solver, points, time_limit, arguments, report)
+        search = MovingLimits(question, solver, points, time_limit, arguments, report)
         search.run()
-    return _front(search)
-
-
-def _front(search: MovingLimits) -> Front:
-    """Keep what no other plan beats, each with the best bound that holds for it."""
-    names = (search.question.goal_name, *search.question.caps)
     rows = []
-    for values, result in search.undominated():
-        limits = dict(zip(names[1:], map(int, values[1:]), strict=True))
-        made = improved(search.problem, result, search.bound_at(limits))
-        rows.append(Answer.of(search.solver, made, dict(zip(names, values, strict=True))))
-    steps = [
-        Answer.of(search.solver, each.result, {name: limits.get(name) for name in names[1:]})
-        for each, limits in zip(search.solved, search.limits, strict=True)
-    ]
+    for step in search.undominated():
+        values = dict(zip(question.names, step.values or (), strict=True))
+        limits = {name: int(values[name]) for name in question.names[1:]}
+        made = improved(question.problem, step.result, search.bound_at(limits))
+        rows.append(Answer.of(solver, made, values))
     return Front(
-        problem=search.problem.kind,
-        measures=names,
-        units=(search.question.goal.unit, *(cap.unit for cap in search.question.caps.values())),
+        problem=problem.kind,
+        measures=question.names,
+        units=tuple(map(unit_of_measure, question.names)),
         method="epsilon",
         rows=tuple(rows),
-        steps=tuple(steps),
+        steps=tuple(
+            Answer.of(solver, step.result, {name: step.limits.get(name) for name in question.names[1:]})
+            for step in search.steps
+        ),
         complete=search.complete(),
     )
 
@@ -171,8 +164,7 @@ def _searched(
     """The front that NSGA-II finds."""
     try:
         question = asked(problem, measures)
-        names: tuple[str, ...] = (question.goal_name, *question.caps)
-        searched = question.goal.minimised(problem)
+        names, searched = question.names, question.problem
         bound = trivial_bound(searched)
     except InvalidInputError:  # measures that no problem limits can still be traded against each other
         names, searched, bound = measures, problem, None
@@ -184,5 +176,5 @@ def _searched(
         learnt = Lesson(solution, searched.evaluate(solution), bound, "trivial")
         result = improved(searched, unsolved(searched, "nsga2", seed), learnt)
         rows.append(Answer.of("nsga2", result, dict(zip(names, values, strict=True))))
-    units = tuple(unit_of_measure(name, problem) for name in names)
+    units = tuple(map(unit_of_measure, names))
     return Front(problem=problem.kind, measures=names, units=units, method="nsga2", rows=tuple(rows))

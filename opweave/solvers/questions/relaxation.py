@@ -10,8 +10,6 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import lower as batched_arrays
 from opweave.formulations.batched_mapping.retime import retimed as retimed_batches
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.calls import calls_of, schedule_of_calls
-from opweave.formulations.placement.calls import lower_calls as call_arrays
 from opweave.formulations.placement.instance import lower as placement_arrays
 from opweave.formulations.placement.messages import messages_of
 from opweave.formulations.placement.retime import retimed, timetable
@@ -178,12 +176,7 @@ def _retimed(problem: AnyProblem, other: AnyProblem, plan: Solution) -> Solution
     """The same devices in the same order, with times that suit this problem; None where plans contain no times."""
     try:
         if isinstance(problem, Placement) and isinstance(other, Placement) and isinstance(plan, Schedule):
-            if problem.reading is not None and problem.reading == other.reading:
-                calls = call_arrays(problem)
-                return schedule_of_calls(
-                    calls, calls_of(calls, plan), np.asarray([plan.start[name] for name in calls.whole.names])
-                )
-            if problem.transfers != other.transfers:
+            if problem.reading is not None or problem.transfers != other.transfers:
                 return None
             mine, theirs = placement_arrays(problem), placement_arrays(other)
             table = timetable(theirs, messages_of(theirs, other.transfers), plan)

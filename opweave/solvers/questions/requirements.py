@@ -6,31 +6,18 @@ device's memory by some bytes, a limit by some stages.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any, Literal
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import (
-    AnyConstraint,
-    Constraint,
-    MaxDevices,
-    MeasuresMemory,
-    MemoryCap,
-    means,
-    objections,
-)
-from opweave.problems.memory_layout.details import LayoutDetails
+from opweave.problems.constraints import Constraint, MaxDevices, MemoryCap, means
 from opweave.problems.problem import Problem
-from opweave.problems.solution import Solution
-from opweave.problems.spec import Bytes, Count, FrozenDict, Many, Name
+from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.words import counted, joined
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.fields import rebuilt
-from opweave.solvers.questions.requirement import Change, Measured, Requirement, sized
+from opweave.solvers.questions.relaxation import OPWEAVES
 
 AnyProblemType = Problem[Any, Any]
 
@@ -38,257 +25,102 @@ SHOWN_NAMES = 4
 """Most entries of a list in a name."""
 
 
-class SideConstraint(Requirement):
-    """A side constraint of the problem, and its number there."""
-
-    number: Annotated[int, Field(ge=0)]
-    constraint: AnyConstraint
-
-    @property
-    def name(self) -> str:
-        values = [getattr(self.constraint, field) for field in type(self.constraint).model_fields]
-        return f"{type(self.constraint).__name__}({', '.join(map(_shown, values))})"
-
-    def drop(self, draft: Draft) -> None:
-        draft.constraints.pop(self.number, None)
-
-
-class SizedConstraint(SideConstraint, Measured):
-    """A side constraint with an amount: ``MaxDevices`` or ``MemoryCap``."""
-
-    @property
-    def _field(self) -> str:
-        return "count" if isinstance(self.constraint, MaxDevices) else "bytes"
-
-    @property
-    def name(self) -> str:
-        if isinstance(self.constraint, MemoryCap):
-            return f"{type(self.constraint).__name__}({self.constraint.device!r}, {sized(self.amount)})"
-        return super().name
-
-    @property
-    def amount(self) -> int:
-        amount: int = getattr(self.constraint, self._field)
-        return amount
-
-    @property
-    def spared(self) -> str | None:
-        return self.constraint.device if isinstance(self.constraint, MemoryCap) else None
-
-    def relax(self, draft: Draft, more: int) -> None:
-        draft.constraints[self.number] = rebuilt(self.constraint, **{self._field: self.amount + more})
-
-    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        return max((int(each.excess or 0) for each in objections(self.constraint, problem, plan)), default=0)
-
-    def relaxed(self, more: int) -> str:
-        if isinstance(self.constraint, MemoryCap):
-            return f"{sized(more)} more in {self.name}"
-        return f"{counted(more, 'device')} more in {self.name}"
-
-
-class Memory(Measured):
-    """The memory of a device."""
-
-    device: Name
-    bytes: Bytes
-
-    @property
-    def name(self) -> str:
-        return f"memory of {self.device!r} ({sized(self.bytes)})"
-
-    @property
-    def amount(self) -> int:
-        return self.bytes
-
-    @property
-    def spared(self) -> str | None:
-        return self.device
-
-    def drop(self, draft: Draft) -> None:
-        draft.change_device(self.device, "memory_bytes", None)
-
-    def relax(self, draft: Draft, more: int) -> None:
-        draft.change_device(self.device, "memory_bytes", self.bytes + more)
-
-    @property
-    def left_out(self) -> None:
-        """No device has memory without limit."""
-
-    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        assert isinstance(problem, MeasuresMemory)
-        return max(0, problem.memory_by_device(plan).get(self.device, 0) - self.bytes)
-
-    def relaxed(self, more: int) -> str:
-        return f"{sized(more)} more on {self.device!r}"
-
-
-class Setting(Requirement):
-    """A field of the problem that only restricts solutions.
+class Requirement(Spec):
+    """One thing that a problem asks of its solutions.
 
     Attributes
     ----------
-    field, value
-        The field's name and its value.
+    name
+        The requirement in the problem's words, such as ``"Pin('head', 'tpu')"``.
+    sort
+        What it is: a side constraint, a field of the problem, the memory of a device, the batch sizes that a device
+        supports, one of a pipeline's ``forbidden_devices``, unknown times of an operator, a link that is not there, or
+        the number of inputs of a batch. The last one cannot be left out, but a smaller batch may have a plan.
+    what
+        The number of the side constraint; the field, device or operator; the device from which there is no link.
+    others
+        The devices on which the times are not known, or to which there is no link.
+    amount
+        Bytes or a count, if it can be relaxed by a whole number.
     free
-        The value that restricts nothing.
+        The value of a field that restricts nothing.
     """
 
-    field: str
-    value: int | str | Many[Name]
+    name: str
+    sort: Literal["constraint", "field", "memory", "batch_sizes", "forbidden", "times", "link", "batch"]
+    what: int | str
+    others: Many[str] = ()
+    amount: int | None = None
     free: int | str | None = None
 
-    @property
-    def name(self) -> str:
-        return f"{self.field}={_shown(self.value)}"
-
     def drop(self, draft: Draft) -> None:
-        draft.fields[self.field] = self.free
-
-    @property
-    def left_out(self) -> str | None:
-        return f"without {self.field}" if self.free is None else f"{self.field}={self.free!r}"
-
-
-class Limit(Setting, Measured):
-    """A setting with an amount, such as ``limit_bytes`` or ``max_stages``; ``min_stages`` is relaxed downwards."""
-
-    value: int
-
-    @property
-    def _in_bytes(self) -> bool:
-        return self.field.endswith("bytes")
-
-    @property
-    def name(self) -> str:
-        return f"{self.field}={sized(self.value) if self._in_bytes else self.value}"
-
-    @property
-    def amount(self) -> int:
-        return self.value
+        """Leave the requirement out."""
+        match self.sort:
+            case "constraint":
+                draft.constraints.pop(int(self.what), None)
+            case "field":
+                draft.fields[str(self.what)] = self.free
+            case "memory":
+                draft.change_device(str(self.what), "memory_bytes", None)
+            case "batch_sizes":
+                draft.change_device(str(self.what), "batch_sizes", None)
+            case "forbidden":
+                draft.forbidden.discard(str(self.what))
+            case "times":
+                draft.times.update((str(self.what), device) for device in self.others)
+            case "link":
+                draft.links.update((str(self.what), device) for device in self.others)
+            case "batch":
+                draft.fields["batch"] = 1
 
     def relax(self, draft: Draft, more: int) -> None:
-        draft.fields[self.field] = self.value + self._sign * more
-
-    @property
-    def left_out(self) -> None:
-        """A relaxation by the least amount says more."""
-
-    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        if self.field in USED:
-            return max(0, self._sign * (USED[self.field](problem, plan) - self.value))
-        broken = rebuilt(problem, **{self.field: self.value}).evaluate(plan).violations
-        return max((math.ceil(each.excess or 0) for each in broken), default=0)
+        """Relax a requirement with an amount by ``more``."""
+        after = self._after(more)
+        if self.sort == "memory":
+            draft.change_device(str(self.what), "memory_bytes", after)
+        elif self.sort == "constraint":
+            rule = draft.constraints[int(self.what)]
+            draft.constraints[int(self.what)] = rebuilt(rule, **{_sized_field(rule): after})
+        else:
+            draft.fields[str(self.what)] = after
 
     def relaxed(self, more: int) -> str:
-        if self._in_bytes:
-            return f"{sized(more)} more in {self.field}"
-        return f"{self.field}={self.value + self._sign * more}"
+        """The relaxation in words, such as ``"288 MiB more on 'phone'"``."""
+        if self.sort == "memory":
+            return f"{sized(more)} more on {self.what!r}"
+        if self.sort == "constraint":
+            devices = self.name.startswith(MaxDevices.__name__)
+            return f"{counted(more, 'device') if devices else sized(more)} more in {self.name}"
+        if str(self.what).endswith("bytes"):
+            return f"{sized(more)} more in {self.what}"
+        return f"{self.what}={self._after(more)}"
 
-    @property
-    def _sign(self) -> int:
-        return -1 if self.field.startswith("min") else 1
+    def _after(self, more: int) -> int:
+        amount = self.amount or 0
+        return amount - more if self.sort == "batch" or str(self.what).startswith("min") else amount + more
 
-
-class ForbiddenDevice(Requirement):
-    """A device of a pipeline's ``forbidden_devices``."""
-
-    device: Name
-
-    @property
-    def name(self) -> str:
-        return f"{self.device!r} in forbidden_devices"
-
-    def drop(self, draft: Draft) -> None:
-        draft.forbidden.discard(self.device)
-
-
-class BatchSizes(Requirement):
-    """The batch sizes that a device supports, beside others whose times are known."""
-
-    device: Name
-    sizes: Many[Count]
-
-    @property
-    def name(self) -> str:
-        return f"batch_sizes of {self.device!r} ({', '.join(map(str, self.sizes))})"
-
-    def drop(self, draft: Draft) -> None:
-        draft.change_device(self.device, "batch_sizes", None)
-
-
-class Inputs(Measured):
-    """The number of inputs of a batch. It is no requirement that can be left out; a smaller batch may have a plan."""
-
-    batch: Count
-
-    @property
-    def name(self) -> str:
-        return f"batch={self.batch}"
-
-    @property
-    def amount(self) -> int:
-        return self.batch
-
-    def drop(self, draft: Draft) -> None:
-        """Ask for one input alone."""
-        draft.fields["batch"] = 1
-
-    def relax(self, draft: Draft, more: int) -> None:
-        draft.fields["batch"] = self.batch - more
-
-    @property
-    def left_out(self) -> None:
-        """A batch has some inputs."""
+    def changes(self, problem: AnyProblemType) -> Iterator[tuple[str, Draft]]:
+        """The ways to relax it that have no amount: in words, and the changed problem."""
+        if self.sort == "times":
+            for device in self.others:
+                draft = Draft(problem)
+                draft.times.add((str(self.what), device))
+                yield f"a time of {self.what!r} on {device!r}", draft
+        elif self.amount is None or self.sort == "constraint":
+            draft = Draft(problem)
+            self.drop(draft)
+            words = f"without {self.what if self.sort == 'field' else self.name}"
+            if self.sort == "link":
+                words = f"a {self.name.removeprefix('no ')}"
+            elif self.free is not None:
+                words = f"{self.what}={self.free!r}"
+            yield words, draft
 
     def monotone(self, problem: AnyProblemType) -> bool:
-        """A batch may lie in a gap of the batch sizes."""
-        return False
-
-    def excess(self, problem: AnyProblemType, plan: Solution) -> int:
-        assert isinstance(problem, BatchedMapping)
-        return self.batch - problem.batch
-
-    def relaxed(self, more: int) -> str:
-        return f"batch={self.batch - more}"
-
-
-class UnknownTimes(Requirement):
-    """The devices that cannot run an operator, because its time there is not known."""
-
-    operator: Name
-    devices: Many[Name]
-
-    @property
-    def name(self) -> str:
-        return f"no time of {self.operator!r} on {joined(map(repr, self.devices[:SHOWN_NAMES]))}{_more(self.devices)}"
-
-    def drop(self, draft: Draft) -> None:
-        draft.times.update((self.operator, device) for device in self.devices)
-
-    def changes(self, problem: AnyProblemType) -> Iterator[Change]:
-        for device in self.devices:
-            draft = Draft(problem)
-            draft.times.add((self.operator, device))
-            yield Change(f"a time of {self.operator!r} on {device!r}", draft)
-
-
-class MissingLink(Requirement):
-    """Two devices without a link or a chain of links from one to the other."""
-
-    source: Name
-    target: Name
-
-    @property
-    def name(self) -> str:
-        return f"no link from {self.source!r} to {self.target!r}"
-
-    def drop(self, draft: Draft) -> None:
-        draft.links.add((self.source, self.target))
-
-    @property
-    def left_out(self) -> str:
-        return f"a link from {self.source!r} to {self.target!r}"
+        """Whether a larger amount never asks more; a rule of a user's own may depend on anything."""
+        ruled = getattr(problem, "dimension", None) == "rule"  # the rule cuts by the memory there is
+        gaps = self.sort == "batch"  # a batch may lie in a gap of the batch sizes
+        return not (ruled or gaps) and all(means(each, *OPWEAVES) for each in problem.constraints)
 
 
 def requirements_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
@@ -296,39 +128,42 @@ def requirements_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
     return tuple(_requirements(problem))
 
 
-def further_measures(problem: AnyProblemType) -> tuple[Measured, ...]:
-    """What else of a problem may be relaxed, although it is no requirement that can be left out."""
-    return (Inputs(batch=problem.batch),) if isinstance(problem, BatchedMapping) and problem.batch > 1 else ()
+def inputs_of(problem: AnyProblemType) -> tuple[Requirement, ...]:
+    """The number of inputs, if it is more than one."""
+    batch = problem.batch if isinstance(problem, BatchedMapping) else 1
+    return (Requirement(name=f"batch={batch}", sort="batch", what="batch", amount=batch),) if batch > 1 else ()
 
 
 def _requirements(problem: AnyProblemType) -> Iterator[Requirement]:
-    for number, constraint in enumerate(problem.constraints):
-        yield _side_constraint(number, constraint)
+    for number, rule in enumerate(problem.constraints):
+        amount = getattr(rule, _sized_field(rule)) if means(rule, MaxDevices, MemoryCap) else None
+        yield Requirement(name=_named(rule), sort="constraint", what=number, amount=amount)
     for field, free in problem.restrictions.items():
         value = getattr(problem, field)
         if problem.restricts(field):
-            kind = Limit if isinstance(value, int) and not isinstance(value, bool) else Setting
-            yield kind(field=field, value=value, free=free)
+            amount = value if isinstance(value, int) and not isinstance(value, bool) else None
+            name = f"{field}={sized(value) if field.endswith('bytes') else _shown(value)}"
+            yield Requirement(name=name, sort="field", what=field, amount=amount, free=free)
     for name in getattr(problem, "forbidden_devices", ()):
-        yield ForbiddenDevice(device=name)
+        yield Requirement(name=f"{name!r} in forbidden_devices", sort="forbidden", what=name)
     cluster = getattr(problem, "cluster", None)
-    if not isinstance(cluster, Cluster):
-        return
+    if isinstance(cluster, Cluster):
+        yield from _of_devices(problem, cluster)
+        yield from _unknown_times(problem, cluster)
+        for source, target in cluster.unreachable_pairs:
+            name = f"no link from {source!r} to {target!r}"
+            yield Requirement(name=name, sort="link", what=source, others=(target,))
+
+
+def _of_devices(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requirement]:
     for device in cluster.devices:
         if device.memory_bytes is not None:
-            yield Memory(device=device.name, bytes=device.memory_bytes)
-    if hasattr(problem, "batch"):
-        for device in cluster.devices:
-            if device.batch_sizes is not None:
-                yield BatchSizes(device=device.name, sizes=device.batch_sizes)
-    yield from _unknown_times(problem, cluster)
-    for source, target in cluster.unreachable_pairs:
-        yield MissingLink(source=source, target=target)
-
-
-def _side_constraint(number: int, constraint: Constraint) -> Requirement:
-    kind = SizedConstraint if means(constraint, MaxDevices, MemoryCap) else SideConstraint
-    return kind(number=number, constraint=constraint)
+            name = f"memory of {device.name!r} ({sized(device.memory_bytes)})"
+            yield Requirement(name=name, sort="memory", what=device.name, amount=device.memory_bytes)
+    for device in cluster.devices:
+        if device.batch_sizes is not None and isinstance(problem, BatchedMapping):
+            name = f"batch_sizes of {device.name!r} ({', '.join(map(str, device.batch_sizes))})"
+            yield Requirement(name=name, sort="batch_sizes", what=device.name)
 
 
 def _unknown_times(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requirement]:
@@ -336,36 +171,40 @@ def _unknown_times(problem: AnyProblemType, cluster: Cluster) -> Iterator[Requir
     costs = getattr(problem, "costs", None)
     if costs is None or not getattr(problem, "include_compute", True):
         return
-    sizes = [size for size in costs.batches if size <= getattr(problem, "batch", 1)]
     lacking: dict[str, dict[str, None]] = {}
-    for size in sizes:
-        for operator, device in costs.missing(problem.graph.operator_index, cluster.device_index, size):
-            lacking.setdefault(operator, {})[device] = None
+    for size in costs.batches:
+        if size <= getattr(problem, "batch", 1):
+            for operator, device in costs.missing(problem.graph.operator_index, cluster.device_index, size):
+                lacking.setdefault(operator, {})[device] = None
     for operator, devices in lacking.items():
-        yield UnknownTimes(operator=operator, devices=tuple(devices))
+        listed = tuple(devices)
+        name = f"no time of {operator!r} on {joined(map(repr, listed[:SHOWN_NAMES]))}{_more(listed)}"
+        yield Requirement(name=name, sort="times", what=operator, others=listed)
 
 
-def _bytes(problem: Any, plan: Any) -> int:
-    """What ``limit_bytes`` limits: the arena of a layout, otherwise the peak."""
-    details = problem.evaluate(plan).details
-    return int(details.arena_bytes if isinstance(details, LayoutDetails) else details.peak_bytes)
+def _sized_field(rule: Constraint) -> str:
+    return "count" if isinstance(rule, MaxDevices) else "bytes"
 
 
-def _stages(_problem: Any, plan: Any) -> int:
-    return len(plan.stages)
+def _named(rule: Constraint) -> str:
+    values = [_shown(getattr(rule, field)) for field in type(rule).model_fields]
+    if means(rule, MemoryCap):
+        values = [repr(rule.device), sized(rule.bytes)]
+    return f"{type(rule).__name__}({', '.join(values)})"
 
 
-def _crossing(problem: Any, plan: Any) -> int:
-    """Most tensors that cross a cut of the plan."""
-    ends, end = [], 0
-    for stage in plan.stages[:-1]:
-        end += len(stage.operators)
-        ends.append(int(problem.crossings.count[end]))
-    return max(ends, default=0)
+def sized(size: int) -> str:
+    """Write bytes exactly, in the largest unit that needs no fraction.
 
-
-USED = {"limit_bytes": _bytes, "min_stages": _stages, "max_stages": _stages, "max_tensors": _crossing}
-"""How much of a setting with an amount a plan takes; of other settings, the referee says by how much it is exceeded."""
+    Examples
+    --------
+    >>> sized(288 * 2**20), sized(1500), sized(1)
+    ('288 MiB', '1,500 bytes', '1 byte')
+    """
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size and size % 2**power == 0:
+            return f"{size >> power:,} {unit}"
+    return counted(size, "byte")
 
 
 def _shown(value: object) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from opweave.problems.errors import InvalidInputError
@@ -24,7 +23,6 @@ from opweave.solvers.questions.answers import (
     lesson,
     readable_value,
     reporting,
-    row,
     unsolved,
 )
 from opweave.solvers.questions.fields import Grid, Point, points_of
@@ -152,96 +150,76 @@ def sweep(
         "options": options,
         "formulation": formulation,
     }
+    work = _Work(points, solver, arguments, takes_start)
     with reporting(progress, "points") as report:
-        work = _Work(points, solver, arguments, report, takes_start=takes_start)
-        work.solve(executor)
+        for number, found in in_turn(work.questions(), executor):
+            work.keep(number, found)
+            if report is not None:
+                report(len(work.solved) + len(work.refused), len(points))
+        if report is not None:
+            report(len(points), len(points))
+    carried_over(list(work.solved.values()))
+    rows = []
+    for position, point in enumerate(points):
+        there = work.solved.get(position)
+        answer = work.refused.get(position, "interrupted before its turn") if there is None else there.result
+        rows.append(Answer.of(solver, answer, point.values))
     return Sweep(
         problem=problem.kind,
         unit=problem.unit,
         solver=solver,
-        axes=FrozenDict({name: _distinct(point.values[name] for point in points) for name in points[0].values}),
-        rows=tuple(work.rows()),
+        axes=FrozenDict(
+            {name: tuple(dict.fromkeys(each.values[name] for each in points)) for name in points[0].values}
+        ),
+        rows=tuple(rows),
     )
 
 
-def _distinct(values: Iterable[OptionValue]) -> tuple[OptionValue, ...]:
-    return tuple(dict.fromkeys(values))
-
-
-@dataclass(slots=True)
 class _Work:
     """The points of a sweep while they are solved; ``solved`` and ``refused`` have them by position."""
 
-    points: Sequence[Point]
-    solver: str
-    arguments: Mapping[str, Any]
-    progress: Report | None
-    takes_start: bool
-    solved: dict[int, Solved] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
+    def __init__(self, points: Sequence[Point], solver: str, arguments: Mapping[str, Any], takes_start: bool) -> None:
+        self._points, self._solver, self._arguments, self._takes_start = points, solver, arguments, takes_start
+        self._asked: list[tuple[int, Lesson]] = []
+        self._problems = {k: each.problem for k, each in enumerate(points) if each.problem is not None}
+        self.solved: dict[int, Solved] = {}
+        self.refused = {k: each.refusal or "" for k, each in enumerate(points) if each.problem is None}
 
-    def __post_init__(self) -> None:
-        self.refused = {k: each.refusal or "" for k, each in enumerate(self.points) if each.problem is None}
-
-    def solve(self, executor: Executor | None) -> None:
-        """Points that ask less come first, because their bounds and optimal plans may settle others."""
-        asked: list[tuple[int, Lesson]] = []
-        for number, found in in_turn(self._questions(asked), executor):
-            position, learnt = asked[number]
-            better = improved(self._problem(position), found, learnt) if isinstance(found, Result) else found
-            self._keep(position, better)
-
-    def _questions(self, asked: list[tuple[int, Lesson]]) -> Iterator[Question]:
-        """The points that what is known by then does not settle, noted in ``asked`` with what it says of them."""
-        for position in self._order():
-            problem = self._problem(position)
-            learnt = lesson(problem, list(self.solved.values()), self._neighbours(position))
+    def questions(self) -> Iterator[Question]:
+        """The points that what is known by then does not settle; those that ask less than many others come first."""
+        there = self._problems
+        asks_less = {a: sum(relaxes(there[a], there[b]) for b in there) for a in there}
+        for position in sorted(there, key=lambda position: -asks_less[position]):
+            problem, learnt = there[position], self._learnt(position)
             if learnt.settles:
-                known = improved(problem, unsolved(problem, self.solver, self.arguments["seed"]), learnt)
-                self._keep(position, known, learnt=True)
+                known = improved(problem, unsolved(problem, self._solver, self._arguments["seed"]), learnt)
+                self.solved[position] = Solved(problem, self._name(position), known, learnt=True)
                 continue
-            asked.append((position, learnt))
-            start = learnt.plan if self.takes_start else None
-            yield Question(problem, self.solver, {**self.arguments, "start": start})
+            self._asked.append((position, learnt))
+            start = learnt.plan if self._takes_start else None
+            yield Question(problem, self._solver, {**self._arguments, "start": start})
 
-    def rows(self) -> list[Answer]:
-        """All points in the grid's order, after everything that is known has been carried over."""
-        carried_over(list(self.solved.values()))
-        found = []
-        for position, point in enumerate(self.points):
-            there = self.solved.get(position)
-            answer = self.refused.get(position, "interrupted before its turn") if there is None else there.result
-            found.append(Answer.of(self.solver, answer, point.values))
-        return found
-
-    def _problem(self, position: int) -> AnyProblem:
-        problem = self.points[position].problem
-        assert problem is not None
-        return problem
-
-    def _order(self) -> list[int]:
-        """The points that have a problem; those that ask less than many others first."""
-        there = [position for position in range(len(self.points)) if position not in self.refused]
-        asks_less = {a: sum(relaxes(self._problem(a), self._problem(b)) for b in there) for a in there}
-        return sorted(there, key=lambda position: -asks_less[position])
-
-    def _neighbours(self, position: int) -> list[Solved]:
-        """Solved points that differ by one step on one axis; the one solved last if there is none."""
-        place = self.points[position].place
-        near = [
-            solved
-            for other, solved in self.solved.items()
-            if sum(abs(a - b) for a, b in zip(place, self.points[other].place, strict=True)) == 1
-        ]
-        return near or list(self.solved.values())[-1:]
-
-    def _keep(self, position: int, found: Result[Any] | str, *, learnt: bool = False) -> None:
-        values = self.points[position].values
+    def keep(self, number: int, found: Result[Any] | str) -> None:
+        """Take in the answer to a question."""
+        position, learnt = self._asked[number]
         if isinstance(found, str):
             self.refused[position] = found
-        else:
-            name = ", ".join(f"{axis} {readable_value(axis, value)}" for axis, value in values.items())
-            self.solved[position] = Solved(self._problem(position), name, found, learnt)
-        row(Question(self._problem(position), self.solver), found, values)
-        if self.progress is not None:
-            self.progress(len(self.solved) + len(self.refused), len(self.points))
+            return
+        problem = self._problems[position]
+        self.solved[position] = Solved(problem, self._name(position), improved(problem, found, learnt))
+
+    def _name(self, position: int) -> str:
+        return ", ".join(
+            f"{axis} {readable_value(axis, value)}" for axis, value in self._points[position].values.items()
+        )
+
+    def _learnt(self, position: int) -> Lesson:
+        """What solved points say; plans are taken from those one step away on one axis, or from the one solved last."""
+        place, done = self._points[position].place, list(self.solved.items())
+        near = [
+            solved
+            for other, solved in done
+            if sum(abs(a - b) for a, b in zip(place, self._points[other].place, strict=True)) == 1
+        ]
+        every = [solved for _, solved in done]
+        return lesson(self._problems[position], every, near or every[-1:])

@@ -14,10 +14,10 @@ import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.serving_flow.instance import UNUSED, ServingInstance, lower
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import IntArray
 from opweave.problems.serving_flow.spec import ServingFlow
-from opweave.solvers.rules import NoPlanError, register_rule
-from opweave.solvers.run import Run
+from opweave.solvers.rules import NoPlanError, register_rule, solve_by
+from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.plans import report
 
 Rule = Callable[[ServingInstance], list[tuple[int, int]]]
@@ -103,12 +103,6 @@ def separate(instance: ServingInstance) -> list[tuple[int, int]]:
     return blocks
 
 
-def speeds(instance: ServingInstance, blocks: list[tuple[int, int]]) -> FloatArray:
-    """Tokens per second of every device; 0 for one without layers, or with too many."""
-    found = (instance.speed(k, *block) if block != UNUSED else 0.0 for k, block in enumerate(blocks))
-    return np.asarray(list(found))
-
-
 BY_NAME: dict[str, Rule] = {rule.__name__: rule for rule in (equal_layers, by_capacity, swarm, petals, separate)}
 
 
@@ -121,16 +115,16 @@ def carry_out(rule: Rule, problem: ServingFlow, run: Run) -> None:
         When it serves no tokens, or a device cannot hold its layers.
     """
     instance = lower(problem)
-    blocks = rule(instance)
-    wrong = [
-        name
-        for name, block, speed in zip(instance.names, blocks, speeds(instance, blocks), strict=True)
-        if block != UNUSED and not speed
-    ]
-    if wrong:
-        raise NoPlanError(f"device {wrong[0]!r} cannot hold the layers that the rule gives it")
-    if not report(instance, blocks, run) and run.objective is None:
+    if not report(instance, rule(instance), run) and run.objective is None:
         raise NoPlanError("no tokens flow through the layers as the rule shares them out")
+
+
+def by_rules(problem: ServingFlow, run: Run) -> Outcome:
+    """Report the plans of all rules; there is none where devices cannot hold all layers."""
+    reason = lower(problem).short()
+    for rule in BY_NAME.values() if reason is None else ():
+        solve_by(partial(carry_out, rule), problem, run)
+    return Outcome(run.termination(), infeasible=reason is not None, reason=reason)
 
 
 for _name, _rule in BY_NAME.items():

@@ -20,10 +20,11 @@ import math
 
 import numpy as np
 
-from opweave.formulations.serving_flow.instance import ServingInstance, clustered
+from opweave.formulations.serving_flow.instance import ServingInstance, clustered, lower
 from opweave.problems.arrays import BoolMatrix, FloatArray, FloatMatrix, IntArray
+from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 
 CLOSE = 1e-4
 """Relative distance of flows at which bisection ends."""
@@ -180,17 +181,19 @@ def _useful(speeds: FloatMatrix) -> BoolMatrix:
     return np.asarray(speeds > beyond)
 
 
-def prove(sets: Sets, most: float, run: Run) -> float:
-    """Report the best bound that can be found; return the flow that no plan exceeds."""
-    run.enter(SOURCE)
-    most = sets.most(most)
-    run.proved(1.0 / most * (1.0 - SUMMATION), SOURCE)
-    return most
+def solve_bound(problem: ServingFlow, run: Run) -> Outcome:
+    """Prove the best bound that can be found."""
+    instance = lower(problem)
+    if instance.bounded > 0.0 and not instance.short():
+        prove_best(instance, run)
+        run.proved(1.0 / Sets(instance, run).most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
+        prove_best(instance, run)
+    return Outcome(run.termination())
 
 
-def prove_best(sets: Sets, run: Run) -> None:
-    """Report that no plan is better than the best one, if that can be shown."""
+def prove_best(instance: ServingInstance, run: Run) -> None:
+    """Prove that no plan is better than the best one, if that can be shown."""
     if run.objective and not run.should_stop():
         flow = 1.0 / run.objective * (1.0 + EQUAL)
-        if sets.refutes(flow):
+        if Sets(instance, run).refutes(flow):
             run.proved(1.0 / flow, SOURCE)

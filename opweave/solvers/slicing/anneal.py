@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
-from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
+from opweave.solvers.slicing.memory import Memory, accept, proposed_excess
 
 DRAWS = 7
 """Random numbers drawn for each move."""
@@ -32,13 +31,15 @@ class Span(NamedTuple):
     last: int
 
 
-@inlined
+@helper
 def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
     """Cut operator v by weights along a mode, or its only one; a whole operator goes to the largest weight."""
     total, heaviest = 0.0, 0
     for k in range(len(weights)):
         total += weights[k]
         heaviest = k if weights[k] > weights[heaviest] else heaviest
+    if total <= 0.0:
+        return  # nobody is left to take part
     if ops[v, WHOLE] == 1:
         for k in range(len(weights)):
             cuts[v, k + 1] = 1 if k >= heaviest else 0
@@ -54,7 +55,7 @@ def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArra
     cuts[v, len(weights)] = length
 
 
-@inlined
+@helper
 def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
     """Move the cut before device k (1 or more) as far as its neighbours allow."""
     if ops[v, WHOLE] == 1:
@@ -64,13 +65,13 @@ def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
     cuts[v, k] = min(max(cuts[v, k] + delta, cuts[v, k - 1]), cuts[v, k + 1])
 
 
-@inlined
+@helper
 def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
     for k in range(len(weights)):
         weights[k] = float(cuts[v, k + 1] - cuts[v, k])
 
 
-@inlined
+@helper
 def _run_speeds(
     ops: IntArray, times: FloatArray, low: int, high: int, chosen: int, mode: IntArray, speeds: FloatArray
 ) -> None:
@@ -83,7 +84,7 @@ def _run_speeds(
         speeds[k] = 1.0 / seconds if (chosen >> k) & 1 == 1 else 0.0
 
 
-@inlined
+@helper
 def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray) -> None:
     """The speeds of the devices that operator v may use; equal weights of all of them if no such device has a speed."""
     total = 0.0
@@ -94,7 +95,7 @@ def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray)
         weights[k] = 1.0 if times[v, 0, k] < np.inf else 0.0
 
 
-@inlined
+@helper
 def _move(
     ops: IntArray,
     times: FloatArray,
@@ -111,7 +112,7 @@ def _move(
     devices, kind, amount = len(weights), draws[move, 2], draws[move, 4]
     k = int(draws[move, 3] * devices)
     inner = 1 + int(draws[move, 3] * (devices - 1)) if devices > 1 else 0
-    chosen = 1 + int(amount * (2**devices - 1))
+    chosen = 1 + int(amount * ((1 << devices) - 1))
     source = max(low - 1, 0) if amount < 0.5 else int((amount - 0.5) * 2 * len(mode))
     copied = mode[source]
     if kind < 0.75 and kind >= 0.6:
@@ -134,15 +135,14 @@ def _move(
             recut(ops, v, mode[v], weights, mode, cuts)
         else:
             _parts(v, cuts, weights)
-            flipped = CHANNELS if mode[v] == ROWS else ROWS
+            flipped = 1 - mode[v]
             if kind < 0.95:
                 weights[k] = 0.0
                 flipped = mode[v]
-            if weights.sum() > 0.0:
-                recut(ops, v, flipped, weights, mode, cuts)
+            recut(ops, v, flipped, weights, mode, cuts)
 
 
-@inlined
+@helper
 def _affected(
     starts: IntArray, consumers: IntArray, low: int, high: int, move: int, stamp: IntArray, touched: IntArray
 ) -> int:
@@ -158,7 +158,7 @@ def _affected(
     return size
 
 
-@inlined
+@helper
 def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, low: int, high: int) -> None:
     """Copy the plan of the operators low to high - 1."""
     for v in range(low, high):
@@ -167,7 +167,7 @@ def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, 
             to_cuts[v, k] = cuts[v, k]
 
 
-@inlined
+@helper
 def _timed(
     arrays: SlicingArrays,
     touched: IntArray,
@@ -189,20 +189,20 @@ def _timed(
     return total
 
 
-@kernel
+@loop
 def anneal(
     arrays: SlicingArrays,
     span: Span,
     penalty: float,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     mode: IntArray,
     cuts: IntMatrix,
     best_mode: IntArray,
     best_cuts: IntMatrix,
+    memory: Memory,
 ) -> float:
-    """Anneal in place; the best legal plan is written to the last two arrays.
+    """Anneal in place; the best legal plan is written to ``best_mode`` and ``best_cuts``, which begin as zeros.
 
     Parameters
     ----------
@@ -212,13 +212,13 @@ def anneal(
         Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
-    halt
-        Ends the moves as soon as it is raised.
+    memory
+        That of a plan in which no device has a part.
 
     Returns
     -------
     float
-        Latency of the best legal plan; inf when there is none, and then the arrays do not change.
+        Latency of the best legal plan; inf when there is none.
     """
     count, devices = len(mode), cuts.shape[1] - 1
     ops, starts, consumers = arrays.ops, arrays.consumers_start, arrays.consumers
@@ -229,23 +229,19 @@ def anneal(
     touched = np.arange(count)
     total = _timed(arrays, touched, count, mode, cuts, ends, seconds, old_seconds, 0.0)
     limited, over = penalty >= 0.0, 0.0
-    memory = empty_memory(arrays, count if limited else 0, devices)
-    old, new = Sliced(old_mode, old_cuts), Sliced(mode, cuts)
+    size, low, high = count, count - len(mode), count  # not a plain 0, for which numba compiles all helpers again
     if limited:
-        everything, nothing = Change(0, count, -1, stamp), Sliced(mode, np.zeros_like(cuts))
-        over = proposed_excess(arrays, memory, everything, nothing, new)
-        accept(memory, everything)
+        over = proposed_excess(arrays, memory, low, high, touched, size, mode, best_cuts, mode, cuts)
+        accept(memory, low, high)
     current = total + max(penalty, 0.0) * over
     best = np.inf
-    stale_low, stale_high = 0, count  # the operators in which the best plan may differ from the current one
+    stale_low, stale_high = low, high  # the operators in which the best plan may differ from the current one
     if over == 0.0:
         best = total
         _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
         stale_low, stale_high = count, 0
     width = span.last - span.first
     for move in range(len(draws)):
-        if halt[0] != 0:
-            break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
         low = span.first + int(draws[move, 0] * width)
         high = min(span.last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(width + 1.0))))
@@ -255,14 +251,13 @@ def anneal(
         after = _timed(arrays, touched, size, mode, cuts, ends, seconds, old_seconds, total)
         value = after
         excess = 0.0
-        change = Change(low, high, move, stamp)
         if limited and value <= threshold:
-            excess = proposed_excess(arrays, memory, change, old, new)
+            excess = proposed_excess(arrays, memory, low, high, touched, size, old_mode, old_cuts, mode, cuts)
             value += penalty * excess
         if value <= threshold:
             total, current = after, value
             if limited:
-                accept(memory, change)
+                accept(memory, low, high)
             _copy(mode, cuts, old_mode, old_cuts, low, high)
             stale_low, stale_high = min(stale_low, low), max(stale_high, high)
             if excess == 0.0 and total < best:

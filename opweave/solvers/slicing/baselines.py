@@ -1,8 +1,4 @@
-"""Baselines without search: one device, even parts, parts by speed, all rows or channels, parts by memory.
-
-``uniform`` and ``proportional`` cut along the dimension of the paper's rule; ``all_rows`` cuts along the rows wherever
-possible, ``all_channels`` along the channels.
-"""
+"""Baselines without search: one device, and parts of all operators by one kind of shares along one dimension."""
 
 from __future__ import annotations
 
@@ -11,19 +7,48 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.on_cluster import capacity_of
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.slicing.paper_rule import rulings
+from opweave.formulations.slicing.instance import (
+    CHANNELS,
+    ROWS,
+    SUPPORTS,
+    SlicingInstance,
+    ruled_modes,
+)
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, seconds_alone
-from opweave.solvers.slicing.plans import Plan, build, judged, report, running_order, speeds
+from opweave.solvers.slicing.plans import Lowered, Plan, build, judged, report, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
+
+
+PARTS = {
+    "uniform": ("even", "rule", "even parts along the paper's dimension"),
+    "proportional": ("speed", "rule", "parts by speed along the paper's dimension"),
+    "all_rows": ("speed", "rows", "parts by speed along the rows"),
+    "all_channels": ("speed", "channels", "parts by speed along the channels"),
+    "by_memory": ("memory", "channels", "parts by memory along the channels"),
+}
+"""Baselines that cut all operators alike: by which shares, along which dimension (or the other if there is none)."""
+
+BASELINES = ("one_device", "uniform", "proportional", "all_rows")
+"""Baselines that every result is compared with."""
+
+
+def in_parts(by: str, along: str, problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
+    """Cut every operator alike."""
+    if by == "speed":
+        shares = speeds(instance)
+    else:
+        room = np.maximum(capacity_of(problem.memory_limits.values()).astype(np.float64), 1.0)
+        each = room if by == "memory" else np.ones(len(room))
+        shares = np.tile(each, (instance.operators, 1))
+    if along == "rule":
+        return build(instance, arrays, ruled_modes(problem, instance), shares)
+    mode = ROWS if along == "rows" else CHANNELS
+    return build(instance, arrays, np.full(instance.operators, mode, dtype=np.int64), shares)
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
@@ -41,48 +66,6 @@ def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArray
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 
-def ruled_modes(problem: Slicing, instance: SlicingInstance) -> IntArray:
-    """Modes by the paper's rule."""
-    rule = rulings(problem, instance.names)
-    mode = np.zeros(instance.operators, dtype=np.int64)
-    for v, name in enumerate(instance.names, start=instance.first):
-        mode[v] = CHANNELS if rule[name].dimension == "channels" else ROWS
-    return mode
-
-
-def _all(mode: int, instance: SlicingInstance) -> IntArray:
-    return np.full(instance.operators, mode, dtype=np.int64)
-
-
-def uniform(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Even parts along the rule's dimension (the paper's baseline)."""
-    return build(instance, arrays, ruled_modes(problem, instance), np.ones((instance.operators, len(instance.devices))))
-
-
-def proportional(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Parts in proportion to the devices' speeds, along the rule's dimension."""
-    return build(instance, arrays, ruled_modes(problem, instance), speeds(instance))
-
-
-def all_rows(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Parts in proportion to speed, along the rows wherever possible."""
-    del problem
-    return build(instance, arrays, _all(ROWS, instance), speeds(instance))
-
-
-def all_channels(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Parts in proportion to speed, along the channels wherever possible."""
-    del problem
-    return build(instance, arrays, _all(CHANNELS, instance), speeds(instance))
-
-
-def by_memory(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Parts in proportion to the devices' memory, along the channels: this often fits when other plans do not."""
-    room = np.maximum(capacity_of(problem.memory_limits.values()).astype(np.float64), 1.0)
-    shares: FloatArray = np.broadcast_to(room, (instance.operators, len(room))).copy()
-    return build(instance, arrays, _all(CHANNELS, instance), shares)
-
-
 def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[Plan]:
     """Rows in equal shares throughout, for the two fastest devices, the three fastest, and so on.
 
@@ -94,24 +77,17 @@ def teams(instance: SlicingInstance, arrays: SlicingArrays) -> Iterator[Plan]:
     slowest = np.where(known, seconds, 0.0).max(axis=1, keepdims=True)  # for a device that may not run an operator
     total = np.where(known, seconds, slowest).sum(axis=0)
     fastest = np.argsort(total, kind="stable")
-    speed = 1.0 / np.maximum(total, 1e-30)
+    speed, mode = 1.0 / np.maximum(total, 1e-30), np.full(instance.operators, ROWS, dtype=np.int64)
     for size in range(2, len(fastest) + 1):
         shares = np.where(np.isin(np.arange(len(fastest)), fastest[:size]), speed, 0.0)
-        yield build(instance, arrays, _all(ROWS, instance), np.tile(shares, (instance.operators, 1)))
+        yield build(instance, arrays, mode, np.tile(shares, (instance.operators, 1)))
 
 
 RULES: dict[str, tuple[Rule, str]] = {
     "one_device": (one_device, "everything on the best single device"),
-    "uniform": (uniform, "even parts along the paper's dimension"),
-    "proportional": (proportional, "parts by speed along the paper's dimension"),
-    "all_rows": (all_rows, "parts by speed along the rows"),
-    "all_channels": (all_channels, "parts by speed along the channels"),
-    "by_memory": (by_memory, "parts by memory along the channels"),
+    **{name: (partial(in_parts, by, along), about) for name, (by, along, about) in PARTS.items()},
 }
 """The baselines by name."""
-
-BASELINES = ("one_device", "uniform", "proportional", "all_rows")
-"""Baselines that every result is compared with."""
 
 
 def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
@@ -122,7 +98,7 @@ def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
     NoPlanError
         When the plan is illegal.
     """
-    instance = lower_unless_short(problem, running_order(problem, run))
+    instance = Lowered(problem).instance(run)
     plan = rule(problem, instance, arrays_of(instance))
     if not np.isfinite(plan.seconds):
         raise NoPlanError("the rule would use a device that may not run an operator")
@@ -131,9 +107,5 @@ def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
     report(instance, plan, run)
 
 
-_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
-
 for _name, (_rule, _about) in RULES.items():
-    register_rule(
-        Slicing, _name, _widened(partial(carry_out, _rule)), _about, supports=_SUPPORTS, baseline=_name in BASELINES
-    )
+    register_rule(Slicing, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_name in BASELINES)

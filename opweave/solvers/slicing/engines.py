@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing import cp, milp  # noqa: F401 - they register themselves
-from opweave.formulations.slicing.instance import SUPPORTS, lower
+from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
@@ -17,7 +16,6 @@ from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
 
 
-@or_narrower(SUPPORTS)
 def best_baseline(problem: Slicing) -> Slices | None:
     """The best baseline that obeys the whole problem; None when none does."""
     try:

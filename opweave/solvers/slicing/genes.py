@@ -1,53 +1,39 @@
-"""Chromosomes of the genetic search, which cannot break the cut-point constraints: encoding and decoding.
-
-Every operator has a gene for each device and one for its dimension, all in [0, 1]. A device's gene above ``IDLE`` is
-its share before scaling; up to ``IDLE`` the device idles. A dimension gene of 0.5 or more means channels. Whatever the
-genes, cuts begin at 0, end at the length and never run backwards: (8) to (10) of "MemoriaNova" hold by construction.
-"""
+"""Shares and dimensions as rows of genes in [0, 1]; see :mod:`opweave.solvers.evolution.slicing`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
-from opweave.solvers.compiled import kernel
-from opweave.solvers.slicing.anneal import recut
-from opweave.solvers.slicing.arrays import SlicingArrays
+from opweave.problems.arrays import FloatArray, IntArray
 
 IDLE = 0.15
 """Largest gene of a device that takes no part."""
 
 
 def gene_count(instance: SlicingInstance) -> int:
-    """Number of genes of a chromosome."""
+    """Number of genes of a row: one for each device and one for the dimension, for every operator."""
     return len(instance.names) * (len(instance.devices) + 1)
 
 
-@kernel
-def decode(arrays: SlicingArrays, first: int, genes: FloatMatrix, modes: IntMatrix, cuts: IntCube) -> None:
-    """Fill modes and cuts of a population from its genes, shape (plans, operators * (devices + 1)).
-
-    Operators before ``first`` and after the last with genes keep what the arrays hold.
-    """
-    ops, times = arrays.ops, arrays.times
-    devices = times.shape[2]
-    width = devices + 1
-    weights = np.zeros(devices)
-    for p in range(len(genes)):
-        for i in range(genes.shape[1] // width):
-            v, base = first + i, i * width
-            total, heaviest = 0.0, -1
-            for k in range(devices):
-                weights[k] = 0.0
-                if times[v, 0, k] < np.inf:
-                    weights[k] = max(0.0, genes[p, base + k] - IDLE)
-                    if heaviest < 0 or weights[k] > weights[heaviest]:
-                        heaviest = k
-                    total += weights[k]
-            if total <= 0.0:
-                weights[heaviest] = 1.0
-            recut(ops, v, CHANNELS if genes[p, base + devices] >= 0.5 else ROWS, weights, modes[p], cuts[p])
+def decode(instance: SlicingInstance, rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """Modes and cuts of plans. Shapes (plans, operators) and (plans, operators, devices + 1)."""
+    movable = slice(instance.first, instance.first + len(instance.names))
+    genes = rows.reshape(len(rows), len(instance.names), len(instance.devices) + 1)
+    allowed, length = np.isfinite(instance.intercept[movable]), instance.length[movable]
+    weights = np.where(allowed, np.maximum(0.0, genes[:, :, :-1] - IDLE), 0.0)
+    heaviest = np.where(allowed, weights, -1.0).argmax(axis=2)[:, :, None] == np.arange(len(instance.devices))
+    alone = instance.whole[movable][:, None] | (weights.sum(axis=2, keepdims=True) <= 0.0)
+    weights = np.where(alone, heaviest, weights)
+    mode = np.where(genes[:, :, -1] >= 0.5, CHANNELS, ROWS)
+    operators = np.arange(len(instance.names))
+    mode = np.where(length[operators, mode] == 0, 1 - mode, mode)
+    reached, lengths = np.cumsum(weights, axis=2), length[operators, mode][:, :, None]
+    modes = np.zeros((len(rows), instance.operators), dtype=np.int64)
+    cuts = np.repeat(instance.blank_cuts()[None], len(rows), axis=0)
+    modes[:, movable] = mode
+    cuts[:, movable, 1:] = np.floor(reached / reached[:, :, -1:] * lengths + 0.5)
+    return modes, cuts
 
 
 def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatArray:
@@ -58,15 +44,10 @@ def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatAr
     return np.column_stack([shares, np.where(mode[movable] == CHANNELS, 0.75, 0.25)]).ravel()
 
 
-def scattered(
-    instance: SlicingInstance, arrays: SlicingArrays, rng: np.random.Generator, count: int
-) -> tuple[IntArray, IntArray]:
+def scattered(instance: SlicingInstance, rng: np.random.Generator, count: int) -> tuple[IntArray, IntArray]:
     """Modes and cuts of random plans, in which devices idle more often than not."""
     genes = rng.random((count, gene_count(instance)))
     genes *= rng.random(genes.shape) < 1.5 / len(instance.devices)
     width = len(instance.devices) + 1
     genes[:, width - 1 :: width] = rng.random((count, len(instance.names)))
-    modes = np.zeros((count, instance.operators), dtype=np.int64)
-    cuts = np.repeat(instance.blank_cuts()[None], count, axis=0)
-    decode.sized(12 * genes.size)(arrays, instance.first, genes, modes, cuts)
-    return modes, cuts
+    return decode(instance, genes)

@@ -7,19 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.order_arcs import order_arcs
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, plain_order
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, lower_unless_short, plain_order
 from opweave.formulations.slicing.shortage import binding_limits, rules_by_memory
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import go_on_with
+from opweave.problems.slicing.spec import Slices, Slicing
+from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, operator_seconds
 
-MOST_SECONDS = 5.0
-SHARE = 0.2
-"""Largest share of the time limit for the order."""
+MOST_SECONDS, SHARE = 5.0, 0.2
+"""Most seconds for the order, and the largest share of the time limit."""
 
 
 class Plan(NamedTuple):
@@ -131,7 +130,27 @@ def running_order(problem: Slicing, run: Run) -> tuple[str, ...]:
     arcs = tuple(Precede(before=early, after=late) for early, late in order_arcs(problem))
     ordering = MemoryOrdering(graph=problem.graph, constraints=arcs)
     left = run.remaining()
-    scout = Run(time_limit=MOST_SECONDS if left is None else max(1e-3, min(MOST_SECONDS, SHARE * left)), seed=run.seed)
-    go_on_with(ordering, "exact", scout)
-    best = scout.best
-    return best.order if isinstance(best, Ordering) else plain
+    scout = run.child(seconds=MOST_SECONDS if left is None else min(MOST_SECONDS, SHARE * left))
+    find_solver(ordering, "exact").run(ordering, scout)
+    return scout.best.order if isinstance(scout.best, Ordering) else plain
+
+
+class Lowered:
+    """A problem as arrays, in the order for which solvers cut; workers of one run share it."""
+
+    def __init__(self, problem: Slicing) -> None:
+        self._problem = problem
+        self._instance: SlicingInstance | None = None
+
+    def instance(self, run: Run) -> SlicingInstance:
+        """The arrays; a start keeps its order, because its memory fits in that order.
+
+        Raises
+        ------
+        ContradictionError
+            If there is no solution.
+        """
+        if self._instance is None:
+            order = run.start.order if isinstance(run.start, Slices) else running_order(self._problem, run)
+            self._instance = lower_unless_short(self._problem, order)
+        return self._instance

@@ -92,30 +92,3 @@ def test_devices_that_do_not_say_how_fast_they_are(opweave: Run, model: Path, tm
     path.write_text(json.dumps({"devices": [{"name": "cpu", "memory_bytes": 2**30}]}))
     ended = opweave("llm", model, "--devices", path)
     assert_polite(ended, "'cpu' has no memory_bandwidth")
-
-
-def test_types_are_chosen_with_their_places(opweave: Run, model: Path, rig: Path, tmp_path: Path) -> None:
-    table = tmp_path / "losses.json"
-    loss = {role: {"q4_k": 1.0, "q8_0": 0.0} for role in ("attention", "feed_forward")}
-    table.write_text(json.dumps({"budget": 5.0, "loss": loss}))
-    ended = opweave("llm", model, "--devices", rig, "--types", table, "--context", 2048)
-    assert ended.status == 0, ended.err
-    for text in ("They lose 5 of at most 5", "proved: no mix within it is faster", "llama-quantize --tensor-type"):
-        assert text in ended.out
-    ended = opweave("llm", model, "--devices", rig, "--types", table, "--context", 2048, "--json")
-    assert sorted(json.loads(ended.out)["types"].values()).count("q4_k") == 5
-    ended = opweave("llm", model, "--devices", rig, "--types", table, "--smallest", "--slowest", "1", "--json")
-    assert json.loads(ended.out)["lost"] == 5.0
-    ended = opweave("llm", model, "--devices", rig, "--types", table, "--smallest")
-    assert "proved: no mix within it is smaller. The weights take" in ended.out
-    assert_polite(opweave("llm", model, "--devices", rig, "--smallest"), "say with --types what they lose")
-    table.write_text(json.dumps({"budget": 5.0, "loss": {"attention": {"q4_k": 1.0}}}))
-    ended = opweave("llm", model, "--devices", rig, "--types", table)
-    assert (ended.status, "lose at least 12, more than the budget of 5" in ended.out) == (1, True)
-    for wrong, words in (
-        ({"budget": 1.0, "loss": {"attention": {"q99": 0.0}}}, "'q99' is no type"),
-        ({"budget": -1.0, "loss": {}}, "budget"),
-        ({"loss": {}}, "budget"),
-    ):
-        table.write_text(json.dumps(wrong))
-        assert_polite(opweave("llm", model, "--devices", rig, "--types", table), words)

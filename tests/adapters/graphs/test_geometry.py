@@ -263,13 +263,13 @@ def test_the_command_line_reads_it_unless_it_is_given(opweave: Run, tmp_path: Pa
 
 
 def test_importing_opweave_stays_light() -> None:
-    """Its searches over fronts are imported when somebody asks for them."""
+    """Its solvers are imported when somebody asks for them."""
     code = "import sys, opweave; print([name for name in ('numba', 'pymoo', 'onnx') if name in sys.modules])"
-    code += "; print(opweave.pareto_front.__module__)"
+    code += "; print(opweave.pymoo_problem.__module__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.slicing.pareto"]
-    with pytest.raises(AttributeError, match="no attribute 'pareto_back'"):
-        _ = ow.pareto_back  # type: ignore[attr-defined]
+    assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.evolution.ask"]
+    with pytest.raises(AttributeError, match="no attribute 'pymoo_problems'"):
+        _ = ow.pymoo_problems  # type: ignore[attr-defined]
 
 
 def test_what_is_no_model_is_refused() -> None:

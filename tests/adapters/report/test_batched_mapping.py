@@ -159,4 +159,4 @@ def test_words():
 
 def test_baselines_are_registered(shown):
     names = baselines(shown.problem)
-    assert {type(shown).baseline, "data_parallel", "met", "greedy", "heft", "heft_whole"} <= set(names)
+    assert {type(shown).baseline, "data_parallel", "met", "greedy", "heft"} <= set(names)

@@ -6,7 +6,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.report.views import show
-from tests.tiny import GRAPH, PROBLEMS
+from tests.tiny import PROBLEMS
 
 LIFETIMES = [
     ow.Lifetime(id=name, begin=begin, end=end, bytes=size)
@@ -33,13 +33,6 @@ def test_pools_and_traffic() -> None:
     assert view.headline() == "graph: 400 ms of traffic"
     headings, rows = view.steps()
     assert (headings[0], len(rows), rows[0][:2]) == ("storage", 3, ("a", "d"))
-
-
-def test_order_and_layout() -> None:
-    result = ow.solve(ow.OrderedLayout(GRAPH))
-    view = show(result.answers, result)
-    assert view.plan()["order"] == list(result.solution.order)
-    assert {row["storage"] for row in view.plan()["steps"]} == {"x", "a", "b", "c"}
 
 
 @pytest.mark.parametrize("problem", [ow.MemoryLayout(lifetimes=LIFETIMES), PROBLEMS["memory_layout"]])

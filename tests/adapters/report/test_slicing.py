@@ -7,10 +7,8 @@ import json
 import pytest
 
 import opweave as ow
-from benchmarks.figures import pareto_figure
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.views import show, view_for
-from opweave.solvers.slicing.pareto import pareto_front
 from tests.problems.slicing.test_spec import chain
 
 
@@ -43,8 +41,7 @@ def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result
 def test_pictures_are_drawn(solved: tuple[ow.Slicing, ow.Result]) -> None:
     figure = show(*solved).figure()
     assert len(figure.axes[0].patches) >= 4
-    front = pareto_front(chain(), generations=3)
-    for drawn in (figure, ow.progress_figure(solved[0], {"auto": solved[1]}), pareto_figure(front, title="front")):
+    for drawn in (figure, ow.progress_figure(solved[0], {"auto": solved[1]})):
         assert png(drawn).startswith(b"\x89PNG")
 
 

@@ -75,8 +75,10 @@ def test_a_run_finds_sizes_out() -> None:
 
 def test_every_problem_takes_the_graph() -> None:
     graph = read("small_int8")
-    assert ow.solve(ow.MemoryOrdering(graph=graph), time_limit=5).verified
-    assert ow.solve(ow.OrderedLayout(graph=graph), time_limit=5).verified
+    ordering = ow.MemoryOrdering(graph=graph)
+    ordered = ow.solve(ordering, time_limit=5)
+    assert ordered.verified
+    assert ow.solve(ow.layout_of(ordering, ordered), time_limit=5).verified
     cluster = ow.Cluster(
         devices=[ow.Device(name=name, flops_per_second=1e9, memory_bandwidth=1e9) for name in "ab"],
         bandwidth=[[0, 1e8], [1e8, 0]],

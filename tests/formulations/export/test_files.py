@@ -31,7 +31,6 @@ CASES = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind)]
 WHOLE = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind, IntervalModel)]
 OPTIMUM = {"memory_ordering": 33, "placement": 2.04, "batched_mapping": 3.08, "pipeline": 2.0, "slicing": 3.04}
 OPTIMUM["memory_layout"] = 0.4
-OPTIMUM["ordered_layout"] = 14
 OPTIMUM["serving_flow"] = 0.2  # five tokens a second: d holds one layer, e the other two
 
 

@@ -324,7 +324,7 @@ def test_reasons_list_only_what_is_there():
     assert reason == "no schedule respects the missing links between devices"
 
 
-@pytest.mark.parametrize("solver", ["whole", "auto"])
+@pytest.mark.parametrize("solver", ["local", "auto"])
 def test_nothing_to_run_takes_no_time(solver):
     nothing = two(graph=ow.OpGraph(tensors=[], operators=[]), costs=ow.Costs(operators=(), devices=("a",), table=()))
     result = ow.solve(nothing, solver=solver)

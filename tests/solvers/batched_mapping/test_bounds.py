@@ -11,15 +11,12 @@ from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.solvers.batched_mapping.arrays import arrays_of
-from opweave.solvers.batched_mapping.bounds.area import area, energetic
-from opweave.solvers.batched_mapping.bounds.best import module_bounds, nothing_known, searched
-from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
-from opweave.solvers.batched_mapping.bounds.modules import lbound
-from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
-from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
+from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.bounds.lbound import lbound
+from opweave.solvers.batched_mapping.bounds.mean_passage import mean_passage
+from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import modules_of
-from opweave.solvers.rounding import Best
+from opweave.solvers.batched_mapping.unsplit import prove_one_input
 from opweave.solvers.run import Run
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
@@ -29,21 +26,22 @@ def never() -> bool:
     return False
 
 
+def by_one_input(problem: ow.BatchedMapping) -> float:
+    run = Run()
+    prove_one_input(problem, run)
+    return float(run.bound or 0.0)
+
+
 def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
     instance = lower(problem)
-    arrays = arrays_of(instance)
-    reach = reach_of(instance, arrays)
-    whole = area(instance.seconds, np.zeros(len(instance.devices)), instance.granules)
-    path = critical_path(reach)
-    cuts = [modules_of(instance, channels, least=1) for channels in (1, 2)]
+    path = critical_path(instance)
     return {
         "path": path,
-        "area": whole.value,
-        "energetic": energetic(instance, reach, whole.price, max(path, 0.0), never),
-        "LBound 1": lbound(instance, modules_of(instance, 1, least=1), nothing_known, never),
-        "LBound 2": lbound(instance, modules_of(instance, 2, least=1), nothing_known, never),
-        "mean passage": mean_passage(instance, cuts, path, None),
-        "one input": shortest_way(problem, instance, 0.0, Run()),
+        "area": area(instance.seconds, instance.granules),
+        "LBound 1": lbound(instance, modules_of(instance, 1, least=1), never),
+        "LBound 2": lbound(instance, modules_of(instance, 2, least=1), never),
+        "mean passage": mean_passage(instance, path, None),
+        "one input": by_one_input(problem),
     }
 
 
@@ -99,19 +97,15 @@ def test_the_batched_bound_is_repaired_for_two_channels():
 
 @pytest.mark.parametrize("dependency", ["sdep", "wdep"])
 def test_auto_proves_no_less_than_lbound(dependency):
-    """One input over two channels; modules that are searched alone give the same value every time."""
+    """One input over two channels."""
     problem = stacked(Stack(modules=3, nodes=6, channels=2, dependency=dependency))
     instance = lower(problem)
-    values = [lbound(instance, modules_of(instance, c, least=8), searched(problem, instance, Run()), never)
-              for c in (1, 2)]  # fmt: skip
-    run = Run()
-    module_bounds(problem, instance, Best(run), run)
-    assert run.bound >= max(values) * (1 - 1e-6)
+    least = max(lbound(instance, modules_of(instance, c, least=8), never) for c in (1, 2)) * (1 - 1e-6)
 
     def reached(now: ow.Progress) -> bool:
-        return now.bound is not None and now.bound >= max(values) * (1 - 1e-6)
+        return now.bound is not None and now.bound >= least
 
-    assert ow.solve(problem, time_limit=60.0, callback=reached).bound >= max(values) * (1 - 1e-6)
+    assert ow.solve(problem, time_limit=60.0, callback=reached).bound >= least
 
 
 def test_one_input_by_hand():
@@ -130,9 +124,8 @@ def test_one_input_by_hand():
     cluster = ow.Cluster(devices=[ow.Device(name=name) for name in names], bandwidth=[[2.0] * 4] * 4)
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), batch=2)
     instance = lower(problem)
-    assert critical_path(reach_of(instance, arrays_of(instance))) == pytest.approx(4.0)
-    assert shortest_way(problem, instance, 4.0, Run()) == pytest.approx(5.0)
-    assert shortest_way(problem, instance, 5.5, Run()) == 5.5  # a plan of 5 s for one input: nothing more to prove
+    assert critical_path(instance) == pytest.approx(4.0)
+    assert by_one_input(problem) == pytest.approx(5.0)
     assert ow.solve(problem, time_limit=10.0).objective == pytest.approx(5.0)
 
 
@@ -154,8 +147,8 @@ def test_module_bounds_add_up_over_one_channel():
 def test_area_cuts_batches_into_sizes_that_can_run():
     """Three granules in sizes 1 and 3: a device that is slow at 3 is not priced as if it could run 1.5."""
     seconds = np.array([[[0.0, 1.0, np.inf, 9.0], [0.0, 1.0, np.inf, 9.0]]])
-    assert area(seconds, np.zeros(2), 3).value == pytest.approx(4.5, rel=1e-6)
-    assert area(seconds, np.zeros(2), 2).value == pytest.approx(1.0, rel=1e-6)
+    assert area(seconds, 3) == pytest.approx(4.5, rel=1e-6)
+    assert area(seconds, 2) == pytest.approx(1.0, rel=1e-6)
 
 
 def chain_on_two_devices(memory: int | None = None) -> ow.BatchedMapping:
@@ -198,5 +191,5 @@ def test_area_of_very_large_batches_is_a_bound_too():
     seconds[:, :, 1:] = rng.uniform(1.0, 2.0, (4, 2, 1)) + np.arange(1, sizes + 1) * rng.uniform(0.1, 0.2, (4, 2, 1))
     every = [(u, sizes - u) for u in range(sizes + 1)]
     best = min(max(seconds[:, 0, a].sum(), seconds[:, 1, b].sum()) for a, b in every)
-    value = area(seconds, np.zeros(2), sizes).value
+    value = area(seconds, sizes)
     assert 0.5 * best <= value <= best

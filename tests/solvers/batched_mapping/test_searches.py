@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,21 +13,20 @@ import opweave as ow
 from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
-from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, anneal
+from opweave.solvers.batched_mapping.anneal import DRAWS, anneal
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
-from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
-from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
-from opweave.solvers.batched_mapping.split import Split
-from opweave.solvers.run import Run, never
+from opweave.solvers.batched_mapping.search import search_of
+from opweave.solvers.batched_mapping.split import Split, solve_part
+from opweave.solvers.run import Run
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
 
 NO_DRAWS = (np.zeros((0, DRAWS)), np.zeros(0))
 
-LISTS = ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
+LISTS = ("best_device", "data_parallel", "met", "greedy", "heft")
 SMALL = Stack(modules=3, nodes=4)
 
 
@@ -55,17 +50,17 @@ def test_decoding_a_plan_in_its_own_order_is_no_later(planned):
 def test_annealing_knows_the_length_of_its_plans(problem, seed):
     """Moves decode only what they change; plans that are decoded from the beginning are equally long."""
     try:
-        search = new_search(problem, lower(problem), Run())
+        search = search_of(problem, Run())
     except Exception:
         return
-    begin(search)
+    search.list_schedules()
     if search.best is None:
         return
 
     def annealed(where, order, draws, heat):
         best = where.copy(), order.copy()
-        fixed = search.arrays, where, order, search.tail, SEARCH_MOVES, search.strings
-        return best, anneal.plain(*fixed, draws, heat, never(), *best)
+        fixed = search.arrays, where, order, search.tail, search.strings
+        return best, anneal.py_func(*fixed, draws, heat, *best)
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))
@@ -141,7 +136,7 @@ def test_auto_proves_small_problems_well_before_their_time_is_up():
     assert result.timings.solve < 30.0
 
 
-@pytest.mark.parametrize("solver", ["ea", "anneal", "local"])
+@pytest.mark.parametrize("solver", ["local", "split"])
 def test_searches_improve_and_repeat(solver):
     problem = stacked(Stack(modules=1, nodes=5), 4)
     first, second = (ow.solve(problem, solver=solver, seed=3) for _ in range(2))
@@ -177,7 +172,7 @@ def test_modules_of_stacked_networks():
 
 def test_one_input_over_one_channel_is_split_exactly():
     problem = stacked(SMALL)
-    split, whole = ow.solve(problem, solver="split"), ow.solve(problem, solver="decompose")
+    split, whole = ow.solve(problem, solver="split"), ow.solve(problem, time_limit=60)
     assert split.status is ow.Status.OPTIMAL
     assert "split" in split.bound_source
     assert split.objective == pytest.approx(whole.objective)
@@ -193,42 +188,25 @@ def test_any_engine_solves_the_modules():
 @pytest.mark.skipif(
     not any(row.name == "cp-sat" and row.available for row in ow.list_solvers("batched_mapping")), reason="no ortools"
 )
-def test_intervals_solve_the_modules():
+def test_constraint_programming_solves_the_modules():
     """Rounded to ticks by constraint programming, so that the proof ends within a millionth."""
     problem = stacked(Stack(modules=2, nodes=3))
     exact = ow.solve(problem, solver="split")
-    result = ow.solve(problem, solver="split", options={"module_solver": "intervals"})
+    result = ow.solve(problem, solver="split", options={"module_solver": "cp-sat"})
     assert result.objective == pytest.approx(exact.objective)
     assert result.bound <= exact.objective
     assert result.gap < 1e-6
 
 
-def test_modules_without_time_to_write_them_bound_nothing():
-    problem = stacked(SMALL)
-    search = new_search(problem, lower(problem), Run(time_limit=60.0))
-    begin(search)
-    work = Split(search, 1)
-    work.relax("search", 10.0)
-    assert work.join("bound")[0] == 0.0
-    assert work.open_plan() is None
-
-
 def test_modules_with_open_ends_bound_every_part():
-    search = new_search(stacked(SMALL), lower(stacked(SMALL)), Run())
-    begin(search)
-    work = Split(search, 1)
+    problem = stacked(SMALL)
+    work = Split(problem, Run(), 1, "", 0.0)
     work.write()
-    work.relax("search", 10.0)
     bound, _ = work.join("bound")
-    plan = work.open_plan()
-    assert plan is not None
-    work.solve("search", 10.0)
+    work.solve()
     exact, _ = work.join("objective")
     assert bound <= exact * (1 + 1e-9)
     assert bound >= 0.98 * exact  # transfers between modules are all that it leaves out
-    where, end = plan
-    stitched = plan_of(search.arrays, where, order_by_start(search.instance, where, end))
-    assert stitched.makespan >= exact * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -239,23 +217,14 @@ def test_split_over_several_channels_is_valid(batch):
     assert result.objective <= ow.solve(problem, solver="heft").objective
 
 
-def test_split_through_a_thread_pool():
-    problem = stacked(SMALL)
-    with ThreadPoolExecutor(2) as pool:
-        result = ow.solve(problem, solver="split", executor=pool)
-    assert result.objective == pytest.approx(ow.solve(problem, solver="split").objective)
-
-
-def test_equal_modules_are_solved_once():
+def test_equal_modules_are_solved_once(monkeypatch):
     asked = []
 
-    class Counting(Executor):
-        def submit(self, function, work):
-            asked.append(work)
-            future: Future = Future()
-            future.set_result(function(work))
-            return future
+    def counted(problem, *rest):
+        asked.append(problem)
+        return solve_part(problem, *rest)
 
+    monkeypatch.setattr("opweave.solvers.batched_mapping.split.solve_part", counted)
     names = [f"o{i}" for i in range(24)]
     graph = ow.OpGraph(
         tensors=[ow.Tensor(id=f"t{i}", bytes=8) for i in range(24)],
@@ -266,60 +235,9 @@ def test_equal_modules_are_solved_once():
     cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 8], [8, 0]])
     costs = ow.Costs.from_table({name: {"a": 1.0, "b": 2.0} for name in names})
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs)
-    result = ow.solve(problem, solver="split", executor=Counting())
+    result = ow.solve(problem, solver="split")
     assert result.objective == 24.0
-    assert len(asked) <= 4 + 2 + 2  # inner modules, the first and the last, between two devices
-
-
-def dies_once(work: Work) -> Answer:
-    """Kills its worker when it is first asked for a problem (the file says whether it was)."""
-    marker = Path(work.solver)
-    if not marker.exists():
-        marker.write_text("was here")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return Answer(None, float(work.seed), None)
-
-
-def test_a_killed_worker_costs_a_retry_not_the_plan(tmp_path):
-    works = [Work(None, str(tmp_path / "marker"), None, seed) for seed in range(4)]
-    with ProcessPoolExecutor(1) as pool:
-        answers = solve_all(works, pool, lambda: False, dies_once)
-    assert [answer.objective for answer in answers] == [0.0, 1.0, 2.0, 3.0]
-
-
-class Silent(Executor):
-    """Takes work and never answers."""
-
-    def submit(self, *_work):
-        return Future()
-
-
-class Babbling(Executor):
-    """Answers with something else."""
-
-    def submit(self, *_work):
-        future: Future = Future()
-        future.set_result("hello")
-        return future
-
-
-def test_an_executor_that_never_answers_costs_the_time_not_more():
-    result = ow.solve(stacked(SMALL), solver="split", executor=Silent(), time_limit=0.5)
-    assert result.verified
-    assert result.timings.solve < 5.0
-
-
-def test_an_executor_that_answers_nonsense_is_not_believed():
-    problem = stacked(SMALL)
-    result = ow.solve(problem, solver="split", executor=Babbling())
-    assert result.objective == pytest.approx(ow.solve(problem, solver="split").objective)
-
-
-def test_auto_takes_an_executor():
-    problem = stacked(SMALL, 4)
-    with ThreadPoolExecutor(2) as pool:
-        result = ow.solve(problem, executor=pool, time_limit=2.0)
-    assert result.verified
+    assert len(asked) <= 4 + 2 + 2 + 3  # inner modules, the first and the last, between two devices; free ends
 
 
 def test_memory_does_not_make_bounds_of_modules_wrong():
@@ -336,7 +254,7 @@ def test_memory_does_not_make_bounds_of_modules_wrong():
     costs = ow.Costs.from_table(table)
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, memory="additive")
     optimum = ow.solve(problem, solver="highs").objective
-    for solver in ("highs", "search", "decompose"):
+    for solver in ("highs", "cp-sat", ""):
         result = ow.solve(problem, solver="split", options={"module_solver": solver})
         assert result.verified
         assert result.objective == pytest.approx(optimum)
@@ -355,41 +273,20 @@ def test_modules_keep_to_the_side_constraints():
     costs = ow.Costs.from_table({name: {"slow": {1: 3.0, 2: 4.0}, "fast": {1: 1.0, 2: 1.5}} for name in names})
     rules = [*(ow.Forbid(op=name, device="fast") for name in names[1:]), ow.Pin(op="o0", device="slow")]
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2, constraints=rules)
-    search = new_search(problem, lower(problem), Run())
-    begin(search)
-    work = Split(search, 1)
+    work = Split(problem, Run(), 1, "highs", 10.0)
     work.write()
-    work.solve("highs", 10.0)
+    work.solve()
     length, ends = work.join("objective")
     where, _ = work.plan(ends)
     assert length == pytest.approx(48.0)
     assert (where == 0).all()
 
 
-@pytest.mark.frameworks
-def test_split_through_dask():
-    """Two worker processes; one of them is killed on the way."""
-    distributed = pytest.importorskip("distributed")
-    problem = stacked(SMALL)
-    expected = ow.solve(problem, solver="split").objective
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        pids = list(client.run(os.getpid).values())
-        assert len(set(pids)) == 2
-        result = ow.solve(problem, solver="split", executor=client.get_executor())
-        assert result.objective == pytest.approx(expected)
-        os.kill(pids[0], signal.SIGKILL)
-        again = ow.solve(problem, solver="split", executor=client.get_executor())
-        assert again.objective == pytest.approx(expected)
-
-
 def test_where_a_batch_cannot_be_split_placement_proves_it():
     problem = stacked(SMALL)
     result = ow.solve(problem, time_limit=200)
     assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(ow.solve(problem, solver="whole").objective)
+    assert result.objective == pytest.approx(ow.solve(problem, solver="split").objective)
 
 
 def test_what_placement_rounds_up_to_a_common_measure_of_times_is_a_bound_here_too():
@@ -417,7 +314,7 @@ def test_identities_stay_right_where_edges_close_circles():
     rng = np.random.default_rng(0)
     for seed in range(3):
         problem = stacked(Stack(modules=1, nodes=6, seed=seed), 4)
-        assert ow.solve(problem, solver="anneal", seed=int(rng.integers(99))).verified
+        assert ow.solve(problem, solver="local", seed=int(rng.integers(99))).verified
 
 
 def test_one_servers_plan_on_every_server():

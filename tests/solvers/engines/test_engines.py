@@ -219,7 +219,7 @@ def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, er
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout", "ordered_layout"])
+@pytest.mark.parametrize("kind", ["slicing", "pipeline", "batched_mapping", "memory_layout"])
 def test_a_model_that_cannot_be_written_in_time_is_not_asked_for_its_resolution(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

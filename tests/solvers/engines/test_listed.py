@@ -55,8 +55,6 @@ def test_its_engines_solve_it_and_its_handles_are_there(row: ow.FormulationInfo)
         arguments: list[object] = list(WITH.get(word, "a"))
         if word in ("start", "end") and row.problem == "batched_mapping":
             arguments.append("d")
-        if word in ("reserved", "in_pool") and row.problem == "ordered_layout":
-            arguments[-1] = "arena"
         if word == "runs":
             arguments.append(0)
         assert callable(handle), word

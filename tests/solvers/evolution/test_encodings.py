@@ -40,7 +40,7 @@ def objectives_of(problem: ow.Problem, *names: str) -> Objectives:
 
 def random_rows(objectives: Objectives, seed: int, count: int = 5) -> np.ndarray:
     """Random rows, and rows at the ends of the genes' ranges."""
-    rows = np.random.default_rng(seed).random((count, len(objectives.encoding.lower)))
+    rows = np.random.default_rng(seed).random((count, objectives.encoding.genes))
     rows[0], rows[1] = 0.0, 1.0
     rows[2] = np.rint(rows[2])
     return rows

@@ -13,41 +13,37 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import SlicingInstance, lower
 from opweave.solvers.slicing.arrays import arrays_of, excess_of
 from opweave.solvers.slicing.genes import decode, gene_count
-from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
+from opweave.solvers.slicing.memory import accept, empty_memory, proposed_excess
 from tests.strategies.slicing import slicings
 
 
-def random_plan(instance: SlicingInstance, rng: np.random.Generator) -> Sliced:
-    modes = np.zeros((1, instance.operators), dtype=np.int64)
-    cuts = np.repeat(instance.blank_cuts()[None], 1, axis=0)
-    decode.plain(arrays_of(instance), instance.first, rng.random((1, gene_count(instance))), modes, cuts)
-    return Sliced(modes[0], cuts[0])
+def random_plan(instance: SlicingInstance, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    modes, cuts = decode(instance, rng.random((1, gene_count(instance))))
+    return modes[0], cuts[0]
 
 
 def check_moves(instance: SlicingInstance, seed: int, moves: int) -> int:
     """Replace runs of operators of one random plan by those of others; return how many plans do not fit."""
     arrays, rng, over = arrays_of(instance), np.random.default_rng(seed), 0
     count, devices = instance.operators, len(instance.devices)
-    old = random_plan(instance, rng)
-    memory, stamp, peak = empty_memory(arrays, count, devices), np.full(count, -1), np.zeros(devices, dtype=np.int64)
-    everything = Change(0, count, -1, stamp)
-    proposed_excess(arrays, memory, everything, Sliced(old.mode, np.zeros_like(old.cuts)), old)
-    accept(memory, everything)
-    for move in range(moves):
-        other, new = random_plan(instance, rng), Sliced(old.mode.copy(), old.cuts.copy())
+    old_mode, old_cuts = random_plan(instance, rng)
+    memory, peak = empty_memory(arrays, count, devices), np.zeros(devices, dtype=np.int64)
+    everything, nothing = np.arange(count), np.zeros_like(old_cuts)
+    proposed_excess(arrays, memory, 0, count, everything, count, old_mode, nothing, old_mode, old_cuts)
+    accept(memory, 0, count)
+    for _ in range(moves):
+        other, (mode, cuts) = random_plan(instance, rng), (old_mode.copy(), old_cuts.copy())
         low = int(rng.integers(instance.first, instance.first + len(instance.names)))
         high = int(rng.integers(low, instance.first + len(instance.names))) + 1
-        new.mode[low:high], new.cuts[low:high] = other.mode[low:high], other.cuts[low:high]
-        for v in range(low, high):
-            stamp[[v, *instance.consumers[v].tolist()]] = move
-        change = Change(low, high, move, stamp)
-        excess = proposed_excess(arrays, memory, change, old, new)
-        assert excess == excess_of(arrays, new.mode, new.cuts, peak)
-        assert (memory.most + memory.new_weights).tolist() == peak.tolist()
+        mode[low:high], cuts[low:high] = other[0][low:high], other[1][low:high]
+        touched = np.unique([w for v in range(low, high) for w in (v, *instance.consumers[v].tolist())])
+        excess = proposed_excess(arrays, memory, low, high, touched, len(touched), old_mode, old_cuts, mode, cuts)
+        assert excess == excess_of(arrays, mode, cuts, peak)
         over += excess > 0
         if rng.random() < 0.5:
-            accept(memory, change)
-            old = new
+            accept(memory, low, high)
+            old_mode, old_cuts = mode, cuts
+            assert (memory.used.max(axis=0) + memory.weights).tolist() == peak.tolist()
     return over
 
 

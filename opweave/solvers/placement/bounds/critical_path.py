@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.clustered import Front, raise_marked
 
@@ -32,7 +32,7 @@ class Reach(NamedTuple):
     tails: FloatArray
 
 
-@kernel
+@loop
 def sorted_operators(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first. Shape (operators,)."""
     count = len(arrays.seconds)
@@ -56,7 +56,7 @@ def sorted_operators(arrays: PlacementArrays) -> IntArray:
     return order
 
 
-@inlined
+@helper
 def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
     """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
     devices = seconds.shape[1]
@@ -86,7 +86,7 @@ def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, h
 
 def operator_order(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first."""
-    return sorted_operators.sized(len(arrays.seconds) + len(arrays.before))(arrays)
+    return sorted_operators(arrays)
 
 
 def longest(arrays: PlacementArrays, reach: Reach) -> float:
@@ -147,6 +147,5 @@ def passed_on(
 
     Heads of operators and devices that a plan of that length cannot use become inf.
     """
-    steps = (len(arrays.source) + len(arrays.before) + 3 * len(arrays.seconds)) * arrays.seconds.shape[1] ** 2
     largest = LARGEST if len(arrays.seconds) <= LARGE else SMALLEST_CLUSTER
-    return bool(raise_marked.sized(4 * steps)(arrays, order, *front, marked, tails, most, largest))
+    return bool(raise_marked(arrays, order, *front, marked, tails, most, largest))

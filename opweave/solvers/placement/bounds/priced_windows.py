@@ -37,7 +37,6 @@ from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to,
 from opweave.solvers.placement.bounds.priced_block import REFUTED, STEP, PricedBlock
 from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.run import at_work
 
 CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
 
@@ -215,10 +214,8 @@ class Chain:
                     self._search([(kind, a, b)], price)
 
     def _search(self, pairs: Iterable[Pair], price: FloatArray) -> None:
-        run = at_work()
-        halt = np.zeros(1, dtype=np.int64) if run is None else run.halt
         for kind, a, b in pairs:
-            kind.search(a, b, price, halt)
+            kind.search(a, b, price)
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
@@ -237,7 +234,9 @@ class Chain:
             most = [WORK * max(LEAST_PART, self.share[kind]) for kind, _, _ in pairs]
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
-                run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
+                run_in_child(
+                    "cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0, pauses=True
+                )
         for number, (kind, a, b) in enumerate(pairs):  # windows that are not done go on when there is time again
             stage = REFUTED if number in done or seconds() > 0.0 else int(kind.stage[a, b])
             kind.learn(a, b, stage, found[number], kind.cheapest(a, b, kind.price).taken)

@@ -1,45 +1,33 @@
 """The largest of all lower bounds of the latency, computed cheapest first and reported as they improve.
 
 Measured on four different boards with 100 and 800 Mbit/s, latency / bound - 1: Inception-v3 16 % with 600 cells for
-each operator (2 s), 12 % with 1,000 (11 s), and 3 % on fast links. The linear program alone leaves 30 % and 5 % there,
-because in it a pool that is cut along its channels, or kept on one device, needs nothing from other devices. ResNet50
-has 6 % and 1.5 %, VGG16 3 % and 0.3 %, MobileNetV2 36 % and 12 %. The linear program is the better bound when layers
-have many rows and halos are small; both are tried. If an operator has several inputs, cells count the mean wait of its
-devices, not the largest.
+each operator (2 s), 12 % with 1,000 (11 s), and 3 % on fast links. ResNet50 has 6 % and 3 %, VGG16 3 % and 0.5 %,
+MobileNetV2 36 % and 12 %. If an operator has several inputs, cells count the mean wait of its devices, not the largest.
 """
 
 from __future__ import annotations
 
 import logging
-from time import perf_counter
 
-from opweave.formulations.expressions import NARROWED
-from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
-from opweave.problems.arrays import FloatArray
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, named_solver
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
+from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.instant import by_speed, instant
-from opweave.solvers.slicing.bounds.program import relax
-from opweave.solvers.slicing.plans import running_order
+from opweave.solvers.slicing.plans import Lowered
 
 MOST_DEVICES = 6
 """Number of devices up to which all their sets are examined; beyond it, there is only a bound by speeds."""
 
-MOST_COLUMNS = 400_000
-"""Largest linear program."""
-
 CELLS = (100, 200, 300, 450, 675, 1_000, 1_500, 2_250, 3_400)
 """Cells of an operator in successive steps."""
 
-FIRST_STEPS, QUICK_STEPS = 5, 2
-"""Number of steps before a linear program of more than ``FEW_COLUMNS``, and before a smaller one. The steps after the
-first number run only with a time limit."""
+UNTIMED_STEPS = 5
+"""Number of steps without a time limit; they take seconds on networks of a hundred operators."""
 
-FEW_COLUMNS = 10_000
 LEAST_SECONDS = 0.25
 """Seconds that must be left for cells: their loops have to be loaded."""
 
@@ -60,76 +48,35 @@ def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
     return lower(problem.model_copy(update={"dimension": "free"}), instance.names)
 
 
-def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
-    """Report all bounds as far as time allows; cells in at most ``steps`` steps."""
-    known = quick_bounds(instance, run)
-    if known is not None:
-        prove_more(instance, *known, run, steps)
-
-
-def quick_bounds(instance: SlicingInstance, run: Run) -> tuple[Blocks, FloatArray] | None:
-    """Report the bounds by speeds and by single operators, and return what :func:`prove_more` begins with, if it can.
-
-    They take a fraction of a second on thousands of operators.
-    """
+def prove(instance: SlicingInstance, run: Run) -> None:
+    """Report all bounds as far as time allows, the quickest first."""
     blocks = blocks_of(instance)
     run.enter("bounds")
     _report(run, float(by_speed(blocks).sum()), "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
-        return None
+        return
     alone = instant(blocks, run.should_stop)
     _report(run, float(alone.sum()), "operators one by one")
-    return blocks, alone
-
-
-def prove_more(instance: SlicingInstance, blocks: Blocks, alone: FloatArray, run: Run, steps: int) -> None:
-    """Report all other bounds, as :func:`prove` does."""
-    first = QUICK_STEPS if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
-    _by_cells(instance, alone, run, CELLS[: min(first, steps)])
-    _by_program(blocks, run)
-    _by_cells(instance, alone, run, CELLS[first:steps])
-
-
-def _columns(blocks: Blocks) -> int:
-    """Approximate number of columns of the linear program."""
-    return int(2**blocks.devices * (2 + 2 * blocks.devices) * (blocks.operators + len(blocks.producer)) // 2)
-
-
-def _by_program(blocks: Blocks, run: Run) -> None:
-    """Report the bound of the linear program, if it is not too large."""
-    if _columns(blocks) > MOST_COLUMNS or run.should_stop():
-        return
-    run.enter("linear program")
-    value = relax(blocks, run.remaining)
-    if value is not None:
-        _report(run, value, "linear program over device sets")
-
-
-def cell_steps(run: Run) -> int:
-    """Number of cell steps; without a time limit, as many as take seconds on networks of a hundred operators."""
-    return FIRST_STEPS if run.time_limit is None else len(CELLS)
-
-
-def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tuple[int, ...]) -> None:
-    """Report bounds by finer and finer cells while the next step may end in time."""
     left = run.remaining()
     if left is not None and left < LEAST_SECONDS:
         return
     run.enter("cells")
     known = 0
-    for most in steps:
+    for most in CELLS if left is not None else CELLS[:UNTIMED_STEPS]:
         if run.should_stop():
             return
-        began = perf_counter()
-        cells = [cells_of(instance, v, most) for v in range(instance.operators)]
+        began = run.elapsed()
+        cells = [cells_of(instance, v, most) for v in range(instance.operators) if not run.should_stop()]
+        if len(cells) < instance.operators:
+            return
         count = sum(len(each.mode) for each in cells)
         if count == known:
             continue
-        known, value = count, by_position(instance, cells, alone, run.should_stop, run.halt)
+        known, value = count, by_position(instance, cells, alone, run.should_stop)
         if value is None:
             return
         _report(run, value, "cuts by cells")
-        seconds, left = perf_counter() - began, run.remaining()
+        seconds, left = run.elapsed() - began, run.remaining()
         logger.debug("%d cells: bound %g s after %.1f s", count, value, seconds)
         if left is not None and GROWTH * seconds > left:
             return
@@ -146,13 +93,12 @@ def _report(run: Run, value: float, source: str) -> None:
 @named_solver(
     Slicing,
     "bound",
-    "lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
+    "lower bounds only: operators one by one, then cuts by cells",
     proves="bound",
     features=frozenset({Feature.CALLBACK}),
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
 )
-def solve_bound(problem: Slicing, run: Run) -> Outcome:
+def solve_bound(problem: Slicing, run: Run, lowered: Lowered | None = None) -> Outcome:
     """Compute bounds only; solver "bound"."""
-    instance = lower_unless_short(problem, running_order(problem, run))
-    prove(bounding(problem, instance), run, cell_steps(run))
+    prove(bounding(problem, (lowered or Lowered(problem)).instance(run)), run)
     return Outcome(run.termination())

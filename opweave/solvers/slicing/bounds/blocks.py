@@ -24,7 +24,7 @@ from itertools import combinations
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +46,6 @@ class Blocks:
         Smallest and largest share of a device that takes part. Shapes (operators,), (operators, devices).
     rate
         Bytes per second into every device (1 for a single device, which receives nothing).
-    joined
-        Operators whose needs hold only for the sum of their flows: those that join channels.
-    rows
-        Number of rows of operators for which the needs are those of rows alone, because a part of the channels needs
-        all of every input; 0 for others.
-    channels
-        Number of channels into which these may be cut instead; 0 if they may not.
     """
 
     first_flow: IntArray
@@ -67,9 +60,6 @@ class Blocks:
     least: FloatArray
     most: FloatArray
     rate: FloatArray
-    joined: BoolArray
-    rows: IntArray
-    channels: IntArray
 
     @property
     def operators(self) -> int:
@@ -80,13 +70,6 @@ class Blocks:
     def devices(self) -> int:
         """Number of devices."""
         return len(self.rate)
-
-    def extra(self, e: int, members: tuple[int, ...]) -> FloatArray:
-        """Bytes that every member needs of a flow beyond its share, if exactly ``members`` take part."""
-        extra = np.full(len(members), self.above[e] + self.below[e])
-        extra[0] -= self.above[e]
-        extra[-1] += self.end[e] - self.below[e]
-        return extra
 
 
 def subsets(devices: int) -> list[tuple[int, ...]]:
@@ -117,9 +100,6 @@ def blocks_of(instance: SlicingInstance) -> Blocks:
         least=1.0 / longest,
         most=_most(instance),
         rate=np.where(instance.rate > 0, instance.rate, 1.0),
-        joined=_joined(instance),
-        rows=np.where(_mixing(instance), instance.length[:, ROWS], 0),
-        channels=np.where(_mixing(instance), instance.length[:, CHANNELS], 0),
     )
 
 
@@ -177,22 +157,6 @@ def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
     last = min(rows, (length - 1) * stride - padding + reach) - stride * length
     halo = [float(each.min()) if len(cut) else 0.0 for each in (above, below)]
     return row * rows, row * stride * length, row * halo[0], row * halo[1], row * last
-
-
-def _mixing(instance: SlicingInstance) -> BoolArray:
-    """Operators that can be cut into rows, and whose channels all read everything (or cannot be cut)."""
-    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
-    channels = instance.length[reader, CHANNELS]
-    mixing = ~instance.whole & (instance.length[:, ROWS] > 1)
-    mixing[reader[(channels > 0) & (instance.wide < channels) | (instance.producer < 0) & (channels > 0)]] = False
-    return mixing
-
-
-def _joined(instance: SlicingInstance) -> BoolArray:
-    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start)).tolist()
-    joined = np.zeros(instance.operators, dtype=bool)
-    joined[[v for e, v in enumerate(reader) if _joins(instance, e, v)]] = True
-    return joined
 
 
 def _most(instance: SlicingInstance) -> FloatArray:

@@ -23,7 +23,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.slicing.arrays import (
     ALL_CHANNELS,
     ALL_ROWS,
@@ -185,7 +185,7 @@ Boxes = tuple[IntArray, IntMatrix, IntMatrix]
 """Modes, lowest and highest cuts of cells."""
 
 
-@kernel
+@loop
 def pair_seconds(
     arrays: SlicingArrays, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatMatrix, found: FloatCube
 ) -> None:
@@ -235,7 +235,6 @@ def by_position(
     cells: list[Cells],
     lower_bounds: FloatArray,
     should_stop: Callable[[], bool],
-    halt: IntArray | None = None,
 ) -> float | None:
     """A lower bound of the latency; None when stopped early.
 
@@ -245,14 +244,14 @@ def by_position(
         Cells of every operator, which contain every way to cut it (:func:`cells_of`).
     lower_bounds
         A known lower bound of every operator's seconds.
-    should_stop, halt
-        Asked now and then; ``halt`` ends long products.
+    should_stop
+        Asked every few hundredths of a second.
     """
     arrays = arrays_of(instance)
     if not all(len(each.mode) for each in cells):
         return None  # an operator that no device may run
     flows = [_flows(instance, v) for v in range(instance.operators)]
-    sums = Elimination([np.zeros(len(each.mode)) for each in cells], halt)
+    sums = Elimination([np.zeros(len(each.mode)) for each in cells])
     for v, read in enumerate(flows):
         if should_stop():
             return None
@@ -285,5 +284,5 @@ def _pairs(
     own, held = cells[v], cells[int(instance.producer[e])]
     found = np.zeros((2, len(own.mode), len(held.mode)))
     reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
-    pair_seconds.sized(found.size * 10 * weights.shape[1])(arrays, v, e, reader, producer, weights, found)
+    pair_seconds(arrays, v, e, reader, producer, weights, found)
     return found

@@ -14,30 +14,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import kernel
-from opweave.solvers.run import never
+from opweave.problems.arrays import FloatArray, FloatMatrix
+from opweave.solvers.loops import loop
+
+PIECE = 30_000_000
+"""Sums between two questions whether to stop, which take a few hundredths of a second."""
 
 
-@kernel
-def _product(left: FloatMatrix, right: FloatMatrix, halt: IntArray, found: FloatMatrix) -> bool:
-    """found[a, b] = min over i of left[i, a] + right[i, b]; False when halted before the last a."""
-    for a in range(found.shape[0]):
-        if halt[0] != 0:
-            return False
+@loop
+def _product(left: FloatMatrix, right: FloatMatrix, first: int, last: int, found: FloatMatrix) -> None:
+    """found[a, b] = min over i of left[i, a] + right[i, b], for the rows ``first`` to ``last - 1``."""
+    for a in range(first, last):
         for i in range(left.shape[0]):
             base = left[i, a]
             for b in range(found.shape[1]):
                 value = base + right[i, b]
                 found[a, b] = value if value < found[a, b] else found[a, b]
-    return True
 
 
 class Elimination:
-    """A sum of functions; variables are numbered, their values too. ``halt`` ends long products."""
+    """A sum of functions; variables are numbered, their values too."""
 
-    def __init__(self, single: list[FloatArray], halt: IntArray | None = None) -> None:
-        self.halt = never() if halt is None else halt
+    def __init__(self, single: list[FloatArray]) -> None:
         self.single = [each.copy() for each in single]
         self.pairs: list[dict[int, FloatArray]] = [{} for _ in single]
 
@@ -67,17 +65,23 @@ class Elimination:
             elif len(functions) == 1:
                 self.single[others[0]] += (functions[0] + self.single[i][:, None]).min(axis=0)
             else:
-                joined = self._joined(i, functions[0], functions[1])
+                joined = self._joined(i, functions[0], functions[1], should_stop)
                 if joined is None:
                     return None
                 self.add(others[0], others[1], joined)
         return value
 
-    def _joined(self, i: int, first: FloatArray, second: FloatArray) -> FloatArray | None:
+    def _joined(
+        self, i: int, first: FloatArray, second: FloatArray, should_stop: Callable[[], bool]
+    ) -> FloatArray | None:
         found = np.full((first.shape[1], second.shape[1]), np.inf)
         left, right = np.ascontiguousarray(first + self.single[i][:, None]), np.ascontiguousarray(second)
-        finished = _product.sized(first.size * second.shape[1])(left, right, self.halt, found)
-        return found if finished else None
+        rows = max(1, PIECE // max(1, right.size))
+        for row in range(0, len(found), rows):
+            if should_stop():
+                return None
+            _product(left, right, row, min(len(found), row + rows), found)
+        return found
 
     def _forget(self, i: int, j: int) -> None:
         del self.pairs[i][j], self.pairs[j][i]

@@ -40,7 +40,8 @@ def piped() -> ow.Result:
 
 
 def laid_out() -> ow.Result:
-    return ow.solve(ow.OrderedLayout(graph=ladder()), solver="as_listed")
+    ordering = ow.MemoryOrdering(graph=ladder())
+    return ow.solve(ow.layout_of(ordering, ow.solve(ordering, solver="definition")), solver="tflm")
 
 
 def of_a_user() -> ow.Result:

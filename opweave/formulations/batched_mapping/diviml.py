@@ -1,0 +1,201 @@
+"""DiviML's program as the paper prints it, equation by equation; :mod:`.milp` corrects it and is solved faster.
+
+Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
+Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As printed,
+(3) makes batches wait for each other even if no input passes. The optimum of this program may therefore exceed the
+problem's, and its bounds prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.milp import UNITS
+from opweave.formulations.batched_mapping.program import BatchedProgram, serial_length
+from opweave.formulations.batched_mapping.retime import retimed
+from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
+from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.precedence import ancestors
+from opweave.problems.arrays import NO_LIMIT
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.constraints import Constraint
+from opweave.problems.graph_arrays import Adjacency
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+
+Row = Any
+"""A relation between Pyomo expressions."""
+
+
+@register_formulation
+class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
+    """The paper's program as printed, equation by equation.
+
+    ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
+    that batch; the longest schedule of interest has a thousand units. ``d[i, j, u]``: i before j on u.
+    """
+
+    name: ClassVar[str] = "diviml"
+    handles: ClassVar[tuple[str, ...]] = ("on", "start", "end", "batch", "uses")
+    source: ClassVar[str] = "Ghannane et al. (DiviML) 2023, (1)-(7), doi:10.48550/arXiv.2308.00127"
+    built_in: ClassVar[tuple[type[Constraint], ...]] = ()
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "diviml")
+    timed: ClassVar[tuple[str, ...]] = ("s", "C")
+    restricts = True
+
+    def write(self, problem: BatchedMapping) -> ConcreteModel:
+        """Write the model; row families are in the paper's order."""
+        from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Objective, Var
+
+        m = ConcreteModel()
+        self.add_sets(m, lower_unless_short(problem))
+        m.x, m.b = Var(m.TASKS, m.DEVICES, m.INPUTS, domain=Binary), Var(list(m.t), domain=Binary)
+        m.s, m.C = Var(m.TASKS, m.DEVICES, bounds=(0, m.M)), Var(bounds=(0, m.M))
+        m.d = Var(m.PAIRS, m.DEVICES, domain=Binary)
+        m.used = Var(m.DEVICES, domain=Binary)
+        m.lasts = Expression(m.TASKS, m.DEVICES, rule=lambda m, i, u: self._over_sizes(m, i, u, m.t))
+        m.objective = Objective(expr=m.C)
+        m.on = lambda op, device: self._over_sizes(m, op, device, dict.fromkeys(m.t, 1.0))
+        m.start = m.starts = lambda op, device: m.unit * m.s[op, device]
+        m.end = m.ends = lambda op, device: m.unit * (m.s[op, device] + m.lasts[op, device])
+        m.uses = lambda device: 1 * m.used[device]
+        m.batch = lambda op, device: sum(m.x[op, device, n] for n in m.INPUTS)
+        m.one_device = Constraint(m.TASKS, m.INPUTS, rule=self.one_device)
+        m.completion = Constraint(m.TASKS, m.DEVICES, rule=self.completion)
+        m.data_flow = Constraint(m.EDGES, m.DEVICES, m.DEVICES, m.INPUTS, rule=self.data_flow)
+        m.waiting = Constraint(m.WAITS, m.DEVICES, m.DEVICES, rule=self.waiting)
+        m.whole_batch = Constraint(m.TASKS, rule=self.whole_batch)
+        m.sizes = Constraint(m.TASKS, m.DEVICES, rule=self.sizes)
+        m.one_size = Constraint(m.TASKS, m.DEVICES, rule=self.one_size)
+        m.memory = Constraint(m.DEVICES, rule=self.memory)
+        m.first = Constraint(m.PAIRS, m.DEVICES, rule=self.first)
+        m.second = Constraint(m.PAIRS, m.DEVICES, rule=self.second)
+        m.using = Constraint(m.TASKS, m.DEVICES, m.INPUTS, rule=lambda m, i, u, n: m.x[i, u, n] <= m.used[u])
+        m.unused = Constraint(
+            m.DEVICES, rule=lambda m, u: m.used[u] <= sum(m.x[i, u, n] for i, n in m.TASKS * m.INPUTS)
+        )
+        return m
+
+    def add_sets(self, m: ConcreteModel, data: BatchedInstance) -> None:
+        """Add the paper's sets, ``t[i, u, c]`` (units that a batch of c inputs takes) and ``M`` (units).
+
+        Raises
+        ------
+        LimitExceededError
+            If the program would have more rows than a model may have.
+        """
+        from pyomo.environ import Set
+
+        ops, devices = data.names, data.devices
+        edges = [(ops[i], ops[j], e) for e, (i, j) in enumerate(zip(data.source, data.target, strict=True))]
+        pairs = len(ops) * (len(ops) - 1) // 2 * len(devices)
+        check_rows(len(edges) * len(devices) ** 2 * data.batch + 2 * pairs, self.name, self.context.limits)
+        horizon = serial_length(data) + self.context.waits
+        m.data, m.unit, m.M = data, horizon / UNITS or 1.0, UNITS if horizon > 0 else 0.0
+        self._unit = m.unit
+        m.task, m.device = ({name: k for k, name in enumerate(names)} for names in (ops, devices))
+        m.t = {
+            (i, u, c * data.granule): float(data.seconds[m.task[i], m.device[u], c]) / m.unit
+            for i in ops
+            for u in devices
+            for c in data.sizes(m.task[i], m.device[u])
+        }
+        m.TASKS, m.DEVICES, m.INPUTS = Set(initialize=ops), Set(initialize=devices), Set(initialize=range(data.batch))
+        m.SIZES = Set(initialize=sorted({c for *_, c in m.t}))
+        m.EDGES = Set(initialize=edges, dimen=3)
+        m.WAITS = Set(initialize=[(ops[h], ops[i]) for i in range(len(ops)) for h in data.waits[i]], dimen=2)
+        m.PAIRS = Set(initialize=_unordered(data), dimen=2)
+
+    def _over_sizes(self, m: ConcreteModel, i: str, u: str, weights: dict[tuple[str, str, int], float]) -> Row:
+        return sum((weights[i, u, c] * m.b[i, u, c] for c in m.SIZES if (i, u, c) in m.t), start=0.0 * m.s[i, u])
+
+    def one_device(self, m: ConcreteModel, i: str, n: int) -> Row:
+        """(1) Sum over u of x[i, u, n] = 1."""
+        return sum(m.x[i, u, n] for u in m.DEVICES) == 1
+
+    def completion(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(2) s[i, u] + sum over c of b[i, u, c] t[i, u, c] <= C, which is minimised."""
+        return m.s[i, u] + m.lasts[i, u] <= m.C
+
+    def data_flow(self, m: ConcreteModel, i: str, j: str, e: int, u: str, v: str, n: int) -> Row:
+        """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, n] + x[i, u, n] - 1) <= s[j, v]."""
+        self.check_time()
+        both, sent = m.x[j, v, n] + m.x[i, u, n], m.data.delay(e, m.device[u], m.device[v], 1) / m.unit
+        if not math.isfinite(sent):
+            return both <= 1
+        return m.s[i, u] + m.lasts[i, u] + (sent * (both - 1) if sent > 1e-9 else 0.0) <= m.s[j, v]
+
+    def waiting(self, m: ConcreteModel, i: str, j: str, u: str, v: str) -> Row:
+        """(3) without data: side constraints make j wait for i."""
+        return m.s[i, u] + m.lasts[i, u] <= m.s[j, v]
+
+    def whole_batch(self, m: ConcreteModel, i: str) -> Row:
+        """(4) Sum over u and c of c b[i, u, c] = L."""
+        return sum(c * m.b[i, u, c] for u in m.DEVICES for c in m.SIZES if (i, u, c) in m.t) == len(m.INPUTS)
+
+    def sizes(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(5) Sum over n of x[i, u, n] = sum over c of c b[i, u, c]."""
+        return m.batch(i, u) == self._over_sizes(m, i, u, {key: float(key[2]) for key in m.t})
+
+    def one_size(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(5) Sum over c of b[i, u, c] <= 1; = 1 if a side constraint requires a batch there."""
+        wanted = math.isinf(m.data.seconds[m.task[i], m.device[u], 0])
+        return m.on(i, u) == 1 if wanted else m.on(i, u) <= 1
+
+    def memory(self, m: ConcreteModel, u: str) -> Row:
+        """(6) Sum over i of (im[i] + om[i]) sum over n of x[i, u, n] + wm[i] sum over c of b[i, u, c] <= Mem[u]."""
+        from pyomo.environ import Constraint
+
+        data, capacity = m.data, int(m.data.capacity[m.device[u]])
+        if capacity == NO_LIMIT:
+            return Constraint.Skip
+        unit = max(1.0, capacity / 1e7)  # tolerances of engines are absolute
+        weights = {i: int(data.parameter_bytes[data.parameters[v]].sum()) for v, i in enumerate(data.names)}
+        held = sum(int(data.memory[m.task[i]]) / unit * m.batch(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS)
+        return held <= capacity / unit
+
+    def first(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
+        """(7) s[i, u] + batch time <= s[j, u] + M (1 - d[i, j, u]), for pairs with no path between them."""
+        return m.s[i, u] + m.lasts[i, u] <= m.s[j, u] + m.M * (1 - m.d[i, j, u])
+
+    def second(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
+        """(7) s[j, u] + batch time <= s[i, u] + M d[i, j, u]."""
+        return m.s[j, u] + m.lasts[j, u] <= m.s[i, u] + m.M * m.d[i, j, u]
+
+    def read(self, model: ConcreteModel) -> BatchedSchedule:
+        """The devices and order of the values, with exact times."""
+        m, data = model, model.data
+        taken = [[[m.x[i, u, n].value or 0.0 for u in m.DEVICES] for n in m.INPUTS] for i in m.TASKS]
+        where = np.asarray(taken).reshape(len(data.names), data.batch, -1).argmax(axis=2)
+        start = m.unit * np.asarray([[m.s[i, u].value or 0.0 for u in m.DEVICES] for i in m.TASKS])
+        return retimed(data, where, start, release=start if self.context.extended else None)
+
+    def begin(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
+        """Set devices and sizes. Starts stay open: batches of a known schedule may run earlier than (3) allows."""
+        chosen = {(batch.operator, batch.device, n) for batch in solution.batches for n in batch.inputs}
+        sizes = {(batch.operator, batch.device, len(batch.inputs)) for batch in solution.batches}
+        for variable, there in ((model.x, chosen), (model.b, sizes)):
+            for key in variable:
+                variable[key].set_value(float(key in there))
+
+    def tick(self) -> float:
+        """The unit of starts in seconds."""
+        return self._unit
+
+
+def _unordered(data: BatchedInstance) -> list[tuple[str, str]]:
+    """Tasks with no path between them."""
+    after = Adjacency.from_pairs(
+        data.operators,
+        np.concatenate([data.source, data.waits.items]),
+        np.concatenate([data.target, data.waits.heads()]),
+    )
+    closed = ancestors(after)
+    return [(data.names[i], data.names[j]) for i, j in np.argwhere(np.triu(~(closed | closed.T), 1)).tolist()]

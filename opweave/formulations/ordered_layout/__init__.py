@@ -1,1 +1,0 @@
-"""Order and offsets together as one program for engines."""

@@ -1,0 +1,211 @@
+"""Annealing of blocks of layers toward an aim: a flow that every place between layers should let pass.
+
+The flow of a plan is that of its worst place, so most changes for the better leave it as it is. What all places let
+pass of the flow that is aimed at tells how far a plan is away. An aim that is reached grows; one that is missed comes
+closer to the best plan. The referee counts the tokens of plans that reach one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.serving_flow.instance import ServingInstance, lower
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntMatrix
+from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
+from opweave.solvers.loops import helper, loop
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.serving_flow.bounds import CLOSE, prove_best
+from opweave.solvers.serving_flow.plans import report
+
+STEPS, CHUNK, ROUNDS = 50_000, 1_000, 6
+"""Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
+
+WARM, COLD = 0.01, 3e-4
+"""Share of what all places let pass that a step may lose, about, at the beginning and at the end of a round."""
+
+RAISED, FULL = 1.02, 1.0 - 1e-9
+"""How far an aim is above the best plan, at least, and what counts as all that places should let pass."""
+
+DRAWS = 6
+"""Random numbers of a step."""
+
+
+class Limits(NamedTuple):
+    """What limits a flow.
+
+    Attributes
+    ----------
+    speeds
+        Tokens per second of every device by first layer and end; 0 where it cannot hold them.
+    links, sizes
+        Bytes per second from device to device, and bytes of a token at each place.
+    ends
+        Tokens per second from and to the coordinator. Shape (2, devices).
+    anywhere
+        Whether tokens may enter a device at any layer.
+    """
+
+    speeds: FloatCube
+    links: FloatMatrix
+    sizes: FloatArray
+    ends: FloatMatrix
+    anywhere: bool
+
+
+def limits_of(instance: ServingInstance) -> Limits:
+    """The limits of an instance."""
+    first, end = np.indices((instance.layers + 1, instance.layers + 1))
+    held = instance.place[end] - instance.place[first]
+    speeds = np.where(end > first, instance.rates[:, np.maximum(end - first, 0)], 0.0)
+    speeds[held > instance.memory[:, None, None]] = 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = instance.port[:, None] / np.where(np.arange(instance.layers + 1) % instance.layers, instance.sizes, 0.0)
+    most = np.where(np.isnan(most), np.inf, most)
+    speeds = np.minimum(speeds, np.minimum(most[:, :, None], most[:, None, :]))
+    links = instance.links * ~np.eye(len(instance.names), dtype=bool)
+    ends = np.stack([instance.arriving, instance.leaving])
+    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any")
+
+
+@helper
+def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
+    """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
+    end, link = plan[k, 1], limits.links[k, j]
+    if link > 0.0 and (plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])):
+        size = limits.sizes[end]
+        return float(link / size) if size > 0.0 else np.inf
+    return 0.0
+
+
+@helper
+def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> float:
+    """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
+
+    A device lets no more pass than its speed, what it receives and what it can send on.
+    """
+    devices, last = len(plan), len(limits.sizes) - 1
+    for place in range(last + 1):
+        room[0, place] = room[1, place] = room[2, place] = 0.0
+    for k in range(devices):
+        first, end = plan[k, 0], plan[k, 1]
+        received = limits.ends[0, k] if first == 0 else 0.0
+        sent = limits.ends[1, k] if end == last else 0.0
+        for j in range(devices):
+            speed = limits.speeds[j, plan[j, 0], plan[j, 1]]
+            sent += min(speed, _carried(limits, plan, k, j))
+            received += min(speed, _carried(limits, plan, j, k))
+        passing = min(limits.speeds[k, first, end], received, sent)
+        room[0, first] += passing
+        room[2, end] += passing
+        for place in range(first + 1, end):
+            room[1, place] += passing
+    room[0, last] = room[2, 0] = np.inf
+    found = 0.0
+    for place in range(last + 1):
+        joined = room[2, place] if limits.anywhere and place < last else min(room[0, place], room[2, place])
+        found += min((room[1, place] + joined) / aim, 1.0)
+    return found / (last + 1)
+
+
+@helper
+def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
+    """Change a plan in place; blocks may become impossible."""
+    devices = len(plan)
+    kind, k = int(draws[row, 0] * 6.0), int(draws[row, 1] * devices)
+    j, i = int(draws[row, 2] * devices), int(draws[row, 3] * devices)
+    side, step = int(draws[row, 4] * 2.0), int(draws[row, 3] * 4.0) - 2
+    if step >= 0:
+        step += 1
+    first, end = plan[k, 0], plan[k, 1]
+    if kind == 0:  # two devices swap blocks
+        plan[k, 0], plan[k, 1], plan[j, 0], plan[j, 1] = plan[j, 0], plan[j, 1], first, end
+    elif kind == 1:  # a device takes the block of another one
+        plan[k, 0], plan[k, 1] = plan[j, 0], plan[j, 1]
+    elif kind == 2:  # or the second part of it
+        middle = plan[j, 0] + int(draws[row, 3] * (plan[j, 1] - plan[j, 0] + 1))
+        plan[k, 0], plan[k, 1], plan[j, 1] = middle, plan[j, 1], middle
+    elif kind == 3:  # a block grows or shrinks
+        plan[k, side] += step
+    elif kind == 4:  # a place between blocks moves
+        place = plan[k, side]
+        for d in range(devices):
+            for each in range(2):
+                if plan[d, each] == place and 0 < place < last:
+                    plan[d, each] += step
+    else:  # a device begins and ends where others do
+        a, b = plan[j, side], plan[i, int(draws[row, 2] * 97.0) % 2]
+        plan[k, 0], plan[k, 1] = min(a, b), max(a, b)
+
+
+@loop
+def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray, aim: float) -> float:
+    """Anneal a plan in place until it reaches an aim.
+
+    Parameters
+    ----------
+    limits, aim
+        Tokens per second that every place should let pass.
+    plan
+        First layer and end of every device; (0, 0) without layers. Shape (devices, 2).
+    draws
+        Random numbers in [0, 1). Shape (steps, DRAWS).
+    heat
+        Share of what places let pass that a step may lose, about. Shape (steps,).
+
+    Returns
+    -------
+    float
+        What places let pass of the aim, on average.
+    """
+    devices, last = len(plan), len(limits.sizes) - 1
+    before, room = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1))
+    worth = _passed(limits, plan, room, aim)
+    for step in range(len(draws)):
+        if worth >= FULL:
+            break
+        for k in range(devices):
+            before[k, 0], before[k, 1] = plan[k, 0], plan[k, 1]
+        _change(plan, draws, step, last)
+        possible = True
+        for k in range(devices):
+            if plan[k, 0] == plan[k, 1]:
+                plan[k, 0], plan[k, 1] = 0, 0
+            inside = 0 <= plan[k, 0] <= plan[k, 1] <= last
+            possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
+        reached = _passed(limits, plan, room, aim) if possible else 0.0
+        if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
+            worth = reached
+            continue
+        for k in range(devices):
+            plan[k, 0], plan[k, 1] = before[k, 0], before[k, 1]
+    return worth
+
+
+def search(problem: ServingFlow, run: Run) -> Outcome:
+    """Anneal toward one aim after the other."""
+    instance, random = lower(problem), np.random.default_rng(run.seed)
+    limits, missed = limits_of(instance), instance.bounded
+    aim, number = missed, 0
+    now = np.zeros((len(instance.names), 2), dtype=np.int64)
+    while not run.should_stop() and (run.time_limit is not None or number < ROUNDS):
+        number += 1
+        if isinstance(run.best, LayerBlocks):
+            now = np.asarray(instance.blocks(run.best), dtype=np.int64).reshape(-1, 2)
+        reached = 0.0
+        for done in range(0, STEPS, CHUNK):
+            heat = WARM * (COLD / WARM) ** (np.arange(done, done + CHUNK) / STEPS)
+            reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
+            if reached >= FULL or run.should_stop():
+                break
+        if reached >= FULL:
+            report(instance, [(first, end) for first, end in now.tolist()], run)
+            if run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
+                prove_best(instance, run)
+        else:
+            missed = aim
+        low = 1.0 / run.objective if run.objective else 1e-6 * missed
+        aim = max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed)))
+    return Outcome(run.termination())

@@ -1,0 +1,42 @@
+"""The workers of slicing, which "auto" runs as a portfolio."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from opweave.formulations.slicing.instance import SUPPORTS
+from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.highs import Highs
+from opweave.solvers.registry import register_auto
+from opweave.solvers.run import Run
+from opweave.solvers.slicing.bounds.best import solve_bound
+from opweave.solvers.slicing.local import solve_baselines, solve_local
+from opweave.solvers.slicing.plans import Lowered
+from opweave.solvers.workers import Steps, Worker
+
+MOST_CUTS = 24
+"""Cuts to decide up to which engines prove anything beyond the bounds here, where operators can be cut at all."""
+
+
+def workers(problem: Slicing, run: Run) -> list[Worker]:
+    """Baselines, annealing, bounds; the program over cuts where it is small, or decides devices only."""
+    del run
+    lowered = Lowered(problem)
+    steps = [
+        Steps("baselines", partial(solve_baselines, lowered=lowered), problem),
+        Steps("annealing", partial(solve_local, lowered=lowered), problem),
+        Steps("bound", partial(solve_bound, lowered=lowered), problem),
+    ]
+    inner = len(problem.cluster.devices) - 1
+    whole = not any(cutting.lengths for cutting in problem.cuttings.values())
+    if whole or inner * len(problem.graph.operators) <= MOST_CUTS:
+        engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
+        steps += [Steps(each.name, partial(run_engine, engine=each), problem) for each in engines]
+    return [*steps]
+
+
+register_auto(
+    Slicing, workers, "baselines, annealing, bounds, and the program over cuts where it is small", supports=SUPPORTS
+)

@@ -1,0 +1,136 @@
+"""Lanes: the same portfolio in several processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opweave as ow
+from opweave.problems.errors import EngineError
+from opweave.solvers import lanes
+from opweave.solvers.lanes import own_first, work_in_lanes
+from opweave.solvers.processes import Process
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.workers import Steps, Worker
+from tests.oracles.memory_ordering import best_ordering
+
+PLAN = ow.Ordering(order=["a"])
+PROBLEM = ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id="a")]))
+HOME = int(os.environ.setdefault("OPWEAVE_TEST_HOME", str(os.getpid())))
+"""The process of the tests; others inherit it."""
+
+
+def _plan(_: ow.Problem, run: Run) -> None:
+    run.found(PLAN, 5)
+
+
+def _prove_elsewhere(_: ow.Problem, run: Run) -> None:
+    while not run.should_stop():
+        time.sleep(0.02)
+        if os.getpid() != HOME:
+            run.proved(5, "elsewhere")
+
+
+def _refute_elsewhere(_: ow.Problem, run: Run) -> Outcome | None:
+    while os.getpid() == HOME and not run.should_stop():
+        time.sleep(0.02)
+    return None if os.getpid() == HOME else Outcome(infeasible=True, reason="refuted elsewhere")
+
+
+def meeting(problem: ow.Problem, _: Run) -> list[Worker]:
+    return [Steps("plan", _plan, problem), Steps("prove", _prove_elsewhere, problem)]
+
+
+def refuting(problem: ow.Problem, _: Run) -> list[Worker]:
+    return [Steps("wait", _refute_elsewhere, problem)]
+
+
+def dying(problem: ow.Problem, _: Run) -> list[Worker]:
+    return [Steps("plan", _plan, problem), Steps("die", _die_once, problem)]
+
+
+def _die_once(_: ow.Problem, run: Run) -> None:
+    mark = Path(os.environ["OPWEAVE_TEST_MARK"])
+    if os.getpid() != HOME and not mark.exists():
+        mark.touch()
+        os._exit(3)
+    _prove_elsewhere(PROBLEM, run)
+
+
+def test_what_another_process_proves_meets_a_plan_of_this_one() -> None:
+    run = Run(time_limit=60.0, threads=2)
+    work_in_lanes(PROBLEM, meeting, run)
+    assert (run.objective, run.bound, run.bound_source) == (5, 5, "elsewhere")
+
+
+def test_a_proof_of_infeasibility_counts_from_elsewhere() -> None:
+    outcome = work_in_lanes(PROBLEM, refuting, Run(time_limit=60.0, threads=2))
+    assert (outcome.infeasible, outcome.reason) == (True, "refuted elsewhere")
+
+
+def test_a_process_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPWEAVE_TEST_MARK", str(tmp_path / "mark"))
+    run = Run(time_limit=60.0, threads=2)
+    work_in_lanes(PROBLEM, dying, run)
+    assert (tmp_path / "mark").exists()
+    assert run.bound == 5
+
+
+class Broken(Executor):
+    """Takes calls and never carries them out."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return Future()
+
+
+class Failing(Executor):
+    """Fails at once."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(RuntimeError("no worker"))
+        return future
+
+
+@pytest.mark.parametrize("executor", [Broken(), Failing()])
+def test_executors_that_are_of_no_use_cost_nothing_but_themselves(executor: Executor) -> None:
+    problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in "ab"]))
+    result = ow.solve(problem, executor=executor, time_limit=10.0)
+    assert result.status is ow.Status.OPTIMAL
+
+
+def test_any_executor_will_do() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        graph = ow.OpGraph(
+            tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"a": 8, "b": 2, "c": 1}.items()],
+            operators=[ow.Operator(id=name, outputs=[name]) for name in "abc"],
+        )
+        problem = ow.MemoryOrdering(graph=graph)
+        result = ow.solve(problem, executor=pool, time_limit=20.0)
+    assert result.objective == best_ordering(problem)[0]
+
+
+def test_every_lane_begins_with_workers_of_its_own() -> None:
+    crew: list[Any] = list("abcde")
+    assert [own_first(crew, lane, 2) for lane in range(2)] == [list("acebd"), list("abdce")]
+
+
+def test_lanes_are_given_up_after_some_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "TRIES", 2)
+    run = Run(time_limit=1.0, executor=Failing())
+    work_in_lanes(PROBLEM, meeting, run)
+    assert run.objective == 5
+
+
+def test_a_process_carries_out_calls_and_reports_errors() -> None:
+    with Process() as process:
+        assert process.submit(divmod, 7, 2).result() == (3, 1)
+        with pytest.raises(EngineError, match="ZeroDivisionError"):
+            process.submit(divmod, 1, 0).result()
+        with pytest.raises(EngineError, match="died"):
+            process.submit(os._exit, 3).result()
