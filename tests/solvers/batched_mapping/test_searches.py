@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -21,6 +22,7 @@ from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
 from opweave.solvers.batched_mapping.search import search_of
 from opweave.solvers.batched_mapping.split import Split, solve_part
+from opweave.solvers.batched_mapping.workers import workers
 from opweave.solvers.run import Run
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
 
@@ -331,3 +333,17 @@ def test_one_servers_plan_on_every_server():
     single = ow.solve(stacked(SMALL, 4), solver="replicated")
     assert single.solution is None
     assert "equal servers" in single.reason
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_every_worker_alone(batch):
+    """No worker claims more than the optimum allows."""
+    problem = stacked(Stack(modules=1, nodes=2), batch)
+    best = ow.solve(problem, time_limit=60)
+    assert best.status is ow.Status.OPTIMAL
+    for worker in workers(problem, Run()):
+        run = Run(time_limit=2.0)
+        while worker.work(run, math.inf):
+            pass
+        assert run.bound is None or run.bound <= best.objective * (1 + 1e-6)
+        assert run.best is None or problem.evaluate(run.best).objective >= best.objective * (1 - 1e-6)
