@@ -125,9 +125,7 @@ class Portfolio:
 
 def _gap(run: Run) -> float:
     """The gap as a share of the objective: 1 without a plan or a bound."""
-    if run.objective is None:
-        return 1.0 + (0.0 if run.bound is None else -1e-3)
-    if run.bound is None or run.objective == 0:
+    if run.objective is None or run.bound is None or run.objective == 0:
         return 1.0
     return max(0.0, (run.objective - run.bound) / abs(run.objective))
 
