@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+from opweave.solvers.allowance import WATCH
 
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import lower as lower_batched
@@ -16,7 +17,6 @@ from opweave.formulations.pipeline.instance import lower as lower_pipeline
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
-from opweave.solvers.allowance import WATCH
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched

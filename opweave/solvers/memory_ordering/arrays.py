@@ -16,7 +16,7 @@ from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.loops import helper
-from opweave.solvers.run import Run, never
+from opweave.solvers.run import Run
 
 FORWARD = 1
 BACKWARD = -1
@@ -26,8 +26,7 @@ class OrderingArrays(NamedTuple):
     """An :class:`OrderingInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
     ``made`` holds the bytes that every operator adds to the live bytes; ``stay`` also includes results that no operator
-    reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept). ``halt``
-    ends long loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
+    reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept).
     """
 
     size: IntArray
@@ -48,11 +47,10 @@ class OrderingArrays(NamedTuple):
     over: IntArray
     slots: IntArray
     start_bytes: int
-    halt: IntArray
 
 
-def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
-    """Flatten an instance; ``halt`` ends its loops."""
+def arrays_of(instance: OrderingInstance) -> OrderingArrays:
+    """Flatten an instance."""
     return OrderingArrays(
         size=instance.size,
         kept=instance.kept,
@@ -72,7 +70,6 @@ def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> Order
         over=instance.overwrite.items,
         slots=instance.slots,
         start_bytes=instance.start_bytes(),
-        halt=never() if halt is None else halt,
     )
 
 

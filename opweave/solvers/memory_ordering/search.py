@@ -13,20 +13,23 @@ The search runs from either end (see :mod:`~opweave.solvers.memory_ordering.arra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.problems.arrays import IntArray
-from opweave.solvers.kernels.sorting import lengths_of
+from opweave.problems.arrays import IntArray, WordMatrix
+from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, initial_bytes, initial_left, pass_over, step
+from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, pass_over, step
 
 UNDECIDED = 0
 FOUND = 1
 REFUTED = 2
+RESTING = 3
+"""Answers; a search that rests can go on."""
 
 NOTHING_REFUSED = 1 << 62
 
@@ -40,7 +43,7 @@ class Decision:
     Attributes
     ----------
     answer
-        FOUND, REFUTED, or UNDECIDED when the budget ran out or the run was halted.
+        FOUND, REFUTED, or UNDECIDED when the budget or the time ran out.
     order
         If FOUND, an order within the target. Shape (operators,).
     least_refused
@@ -88,7 +91,7 @@ class _Search(NamedTuple):
     scalars: IntArray
 
 
-def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decision:
+def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_stop: Callable[[], bool]) -> Decision:
     """Look for an order whose every step needs at most ``target`` bytes.
 
     Parameters
@@ -101,20 +104,30 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decis
         FORWARD or BACKWARD: the end from which the search starts.
     budget
         Most states to expand.
+    should_stop
+        Asked now and then.
 
     Returns
     -------
     Decision
         Exact unless UNDECIDED.
     """
-    count = len(arrays.made)
-    order = np.zeros(count, dtype=np.int64)
-    mark = np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64)
-    answer, refused, states = explore(arrays, target, sign, budget, mark, order)
-    least = None if refused >= NOTHING_REFUSED else int(refused)
+    tree, now, answer = _empty_tree(len(arrays.made), budget), _beginning(arrays, sign), RESTING
+
+    def go_on(until: int) -> bool:
+        nonlocal tree, answer
+        answer = explore(arrays, target, sign, until, now, tree)
+        while answer == RESTING and tree.at[EXPANDED] < until:  # the possibilities need more room
+            tree = tree._replace(pool=np.concatenate([tree.pool, np.zeros_like(tree.pool)]))
+            answer = explore(arrays, target, sign, until, now, tree)
+        return answer != RESTING
+
+    in_pieces(go_on, budget, should_stop)
+    refused, states = int(tree.at[REFUSED]), int(tree.at[EXPANDED])
     if answer != FOUND:
-        return Decision(int(answer), None, least, int(states))
-    return Decision(FOUND, order if sign == FORWARD else order[::-1].copy(), None, int(states))
+        least = None if refused >= NOTHING_REFUSED else refused
+        return Decision(answer if answer == REFUTED else UNDECIDED, None, least, states)
+    return Decision(FOUND, now.trail if sign == FORWARD else now.trail[::-1].copy(), None, states)
 
 
 @helper
@@ -219,7 +232,7 @@ def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> 
 
 
 @helper
-def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
+def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> bool:
     """Remember the current state; return False when it is already known."""
     slots = len(table)
     slot = now.scalars[HASH] & (slots - 1)
@@ -241,36 +254,11 @@ def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
 
 
 @helper
-def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
-    """The state at the end from which the direction starts."""
-    count = len(arrays.made)
-    waits_start = arrays.before_start if sign == 1 else arrays.after_start
-    now = _Search(
-        left=initial_left(arrays, sign),
-        waiting=lengths_of(waits_start),
-        ready=np.zeros(count, dtype=np.int64),
-        place=np.zeros(count, dtype=np.int64),
-        trail=np.zeros(count, dtype=np.int64),
-        lives=np.zeros(count + 1, dtype=np.int64),
-        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
-        mark=mark,
-        scalars=np.zeros(4, dtype=np.int64),
-    )
-    now.scalars[LIVE] = initial_bytes(arrays, sign)
-    for v in range(count):
-        if now.waiting[v] == 0:
-            now.ready[now.scalars[READY]] = v
-            now.place[v] = now.scalars[READY]
-            now.scalars[READY] += 1
-    return now
-
-
-@helper
 def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
-    while moved and arrays.halt[0] == 0:
+    while moved:
         moved = _run_shrinking(arrays, target, sign, now)
         moved = _run_chain(arrays, target, sign, now) or moved
         any_run = any_run or moved
@@ -306,58 +294,103 @@ def _branches(
     return used, refused
 
 
-@loop
-def explore(
-    arrays: OrderingArrays, target: int, sign: int, budget: int, mark: IntArray, order: IntArray
-) -> tuple[int, int, int]:
-    """Depth-first search; returns (answer, least refused footprint, states). ``order`` holds the moves when found.
+class _Tree(NamedTuple):
+    """The states that are known, and those on the path with their untried branches.
 
-    A frame is a state on the path with its untried branches ``pool[frame_next:used]``. ``frame_trail`` is the length of
-    the trail before the move into the state, so that leaving it also undoes its safe moves.
+    Attributes
+    ----------
+    table, states
+        Rows of known states by their hash, and these states as bit sets.
+    trail, first, following
+        Of every state on the path: the length of the trail before the move into it, so that leaving it also undoes its
+        safe moves, and where its branches begin in the pool, all and the untried ones.
+    pool
+        Branches.
+    at
+        Known states, branches in the pool, expanded states, depth of the path, least refused footprint, length of the
+        trail before the latest move.
+    """
+
+    table: IntArray
+    states: WordMatrix
+    trail: IntArray
+    first: IntArray
+    following: IntArray
+    pool: IntArray
+    at: IntArray
+
+
+KNOWN, USED, EXPANDED, DEPTH, REFUSED, BEFORE = 0, 1, 2, 3, 4, 5
+
+
+def _empty_tree(count: int, budget: int) -> _Tree:
+    slots = 1 << max(4, (6 * budget + 7).bit_length())
+    states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
+    path = (np.zeros(count + 2, dtype=np.int64) for _ in range(3))
+    pool = np.zeros(max(1024, 4 * count), dtype=np.int64)
+    at = np.asarray([0, 0, 0, -1, NOTHING_REFUSED, 0], dtype=np.int64)
+    return _Tree(np.full(slots, -1, dtype=np.int64), states, *path, pool, at)
+
+
+def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
+    """The state at the end from which the direction starts."""
+    count = len(arrays.made)
+    waiting = np.diff(arrays.before_start if sign == FORWARD else arrays.after_start)
+    ready = np.flatnonzero(waiting == 0)
+    place = np.zeros(count, dtype=np.int64)
+    place[ready] = np.arange(len(ready))
+    live = arrays.start_bytes if sign == FORWARD else int(arrays.size[arrays.kept].sum())
+    return _Search(
+        left=np.diff(arrays.readers_start) if sign == FORWARD else np.zeros(len(arrays.size), dtype=np.int64),
+        waiting=waiting,
+        ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
+        place=place,
+        trail=np.zeros(count, dtype=np.int64),
+        lives=np.zeros(count + 1, dtype=np.int64),
+        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
+        mark=np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64),
+        scalars=np.asarray([live, len(ready), 0, 0], dtype=np.int64),
+    )
+
+
+@loop
+def explore(arrays: OrderingArrays, target: int, sign: int, until: int, now: _Search, tree: _Tree) -> int:
+    """Depth-first search, from its beginning or from where it rested; the trail has the order when found.
+
+    It rests once it has expanded ``until`` states in all, or has no room for more branches.
     """
     count = len(arrays.made)
-    slots = 16
-    while slots < 6 * budget + 8:
-        slots *= 2
-    table = np.full(slots, -1, dtype=np.int64)
-    states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
-    now = _begin(arrays, sign, mark)
-    frame_trail = np.zeros(count + 2, dtype=np.int64)
-    frame_first = np.zeros(count + 2, dtype=np.int64)
-    frame_next = np.zeros(count + 2, dtype=np.int64)
-    pool = np.zeros(max(1024, 4 * count), dtype=np.int64)
-    used, known, expanded, depth = 0, 0, 0, -1
-    refused = NOTHING_REFUSED
-    trail_before = 0
+    table, states, path_trail, path_first, path_next, pool, at = tree
     while True:
-        if expanded == budget or known + 2 > len(states) or arrays.halt[0] != 0:
-            return UNDECIDED, refused, expanded
-        fresh = _enter(table, states, known, now)
-        known += fresh
+        if at[EXPANDED] >= until or at[USED] + count > len(pool):
+            return RESTING
+        if at[KNOWN] + 2 > len(states):
+            return UNDECIDED
+        fresh = _enter(table, states, at[KNOWN], now)
+        at[KNOWN] += fresh
         if fresh and _run_safe_moves(arrays, target, sign, now):
-            fresh = _enter(table, states, known, now)
-            known += fresh
+            fresh = _enter(table, states, at[KNOWN], now)
+            at[KNOWN] += fresh
         if now.scalars[TRAIL] == count:
-            order[:] = now.trail
-            return FOUND, refused, expanded
-        depth += 1
-        frame_trail[depth], frame_first[depth], frame_next[depth] = trail_before, used, used
+            return FOUND
+        at[DEPTH] += 1
+        depth = at[DEPTH]
+        path_trail[depth], path_first[depth], path_next[depth] = at[BEFORE], at[USED], at[USED]
         if fresh:
-            expanded += 1
-            if used + now.scalars[READY] > len(pool):
-                pool = np.concatenate((pool, np.zeros(len(pool) + now.scalars[READY], dtype=np.int64)))
-            added, least = _branches(arrays, target, sign, now, pool, used)
-            used += added
-            refused = min(refused, least)
-        while frame_next[depth] == used:
-            used = frame_first[depth]
-            while now.scalars[TRAIL] > frame_trail[depth]:
+            at[EXPANDED] += 1
+            added, least = _branches(arrays, target, sign, now, pool, at[USED])
+            at[USED] += added
+            at[REFUSED] = min(at[REFUSED], least)
+        while path_next[depth] == at[USED]:
+            at[USED] = path_first[depth]
+            while now.scalars[TRAIL] > path_trail[depth]:
                 _undo(arrays, sign, now)
             depth -= 1
+            at[DEPTH] = depth
             if depth < 0:
-                return REFUTED, refused, expanded
-        v = pool[frame_next[depth]]
-        frame_next[depth] += 1
-        trail_before = now.scalars[TRAIL]
+                return REFUTED
+        v = pool[path_next[depth]]
+        path_next[depth] += 1
+        at[BEFORE] = now.scalars[TRAIL]
         _, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
         _apply(arrays, v, far, sign, now)

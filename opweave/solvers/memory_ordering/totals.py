@@ -35,6 +35,7 @@ SWEEPS = 20
 KICKS = 300
 KICK_MOVES = 6
 CUT_OPERATORS = 2_000
+CUTS = 16
 FORCED_OPERATORS = 30_000
 NO_CEILING = 1 << 62
 SLICE = 5_000_000
@@ -66,16 +67,19 @@ class Footprints:
         promising = [v for v in np.argsort(gain, kind="stable").tolist() if gain[v] > 0]
         return cls(least, promising if count <= most else [], "sum of L1")
 
-    def raise_all(self, arrays: OrderingArrays, should_stop: Callable[[], bool]) -> None:
+    def raise_all(self, arrays: OrderingArrays, run: Run) -> None:
         """Raise bounds to L2, by one minimum cut each, as far as time allows."""
-        while self.open and not should_stop():
+        while self.open and not run.should_stop():
             v = self.open.pop()
             self.least[v] = max(self.least[v], step_bound(arrays, v))
             self.source = "sum of L1 and L2" if self.open else "sum of L2"
+            if len(self.open) % CUTS == 0:
+                run.proved(int(self.least.sum()), self.source)
+        run.proved(int(self.least.sum()), self.source)
 
 
 def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
-    """Report the sum of every step's least footprint as a bound; a later call in the run goes on where one stopped.
+    """Report the sum of every step's least footprint as a bound.
 
     Without a time limit there are cuts up to 2,000 operators only.
 
@@ -85,25 +89,21 @@ def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
         The least footprint of every operator's step. Shape (operators,).
     """
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     run.enter("minimum cuts")
-    known = run.kept.get("footprints")
-    if not isinstance(known, Footprints):
-        if run.should_stop():
-            run.proved(0, "nothing")
-            return np.zeros(instance.operators, dtype=np.int64)
-        order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
-        most = CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS
-        known = run.kept["footprints"] = Footprints.first(arrays, order, most)
-    known.raise_all(arrays, run.should_stop)
-    run.proved(int(known.least.sum()), known.source)
+    if run.should_stop():
+        run.proved(0, "nothing")
+        return np.zeros(instance.operators, dtype=np.int64)
+    order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
+    known = Footprints.first(arrays, order, CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS)
+    known.raise_all(arrays, run)
     return known.least
 
 
 def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     """Report the named orders, the greedy portfolio and the run's best so far, if they respect the limit."""
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
@@ -126,7 +126,7 @@ def improve_total(problem: MemoryOrdering, run: Run, starts: Sequence[IntArray],
     With ``kicks`` None it continues until the run stops it.
     """
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     ceiling = _ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None
@@ -275,7 +275,7 @@ def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, w
     for position in range(at):
         _, live = step(arrays, order[position], live, left, 1)
         pass_over(arrays, order[position], left, 1)
-    while at < count and work > 0 and arrays.halt[0] == 0:
+    while at < count and work > 0:
         u = order[at]
         _, far = step(arrays, u, live, left, 1)
         gain, place, seen = _best_place(arrays, order, at, 1, live, left, ceiling)
