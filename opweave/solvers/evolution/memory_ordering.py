@@ -30,6 +30,7 @@ def judge_keys(
     arrays: OrderingArrays, keys: FloatMatrix, orders: IntMatrix, peaks: IntArray, totals: FloatArray
 ) -> None:
     """Fill the order of every row of keys, its largest footprint, and the sum of its footprints."""
+    start, script = arrays.start, arrays.script
     for p in range(len(keys)):
         order_by_keys(arrays.before_start, arrays.after_start, arrays.after, keys[p], orders[p])
         left = initial_left(arrays, 1)
@@ -37,8 +38,8 @@ def judge_keys(
         peak = arrays.start_bytes
         total = 0.0
         for v in orders[p]:
-            cost, live = step(arrays, v, live, left, 1)
-            pass_over(arrays, v, left, 1)
+            cost, live = step(start, script, v, live, left, 1)
+            pass_over(start, script, v, left, 1)
             peak = max(peak, cost)
             total += cost
         peaks[p] = peak

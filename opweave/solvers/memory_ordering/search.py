@@ -66,6 +66,10 @@ class _Search(NamedTuple):
 
     Attributes
     ----------
+    start, script
+        As in :class:`~opweave.solvers.memory_ordering.arrays.OrderingArrays`.
+    enters_start, enters
+        For every operator, those that come after it in the search's direction.
     left
         Unread readers of every storage.
     waiting
@@ -80,6 +84,10 @@ class _Search(NamedTuple):
         Live bytes, number of ready operators, number of moves, hash.
     """
 
+    start: IntArray
+    script: IntArray
+    enters_start: IntArray
+    enters: IntArray
     left: IntArray
     waiting: IntArray
     ready: IntArray
@@ -116,10 +124,10 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_s
 
     def go_on(until: int) -> bool:
         nonlocal tree, answer
-        answer = explore(arrays, target, sign, until, now, tree)
+        answer = explore(target, sign, until, now, tree)
         while answer == RESTING and tree.at[EXPANDED] < until:  # the possibilities need more room
             tree = tree._replace(pool=np.concatenate([tree.pool, np.zeros_like(tree.pool)]))
-            answer = explore(arrays, target, sign, until, now, tree)
+            answer = explore(target, sign, until, now, tree)
         return answer != RESTING
 
     in_pieces(go_on, budget, should_stop)
@@ -131,71 +139,79 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_s
 
 
 @helper
-def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
+def _apply(v: int, far: int, sign: int, now: _Search) -> None:
     """Move over v; operators that become ready go to the end of the ready list."""
-    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
-    size = now.scalars[READY] - 1
-    hole = now.place[v]
-    moved = now.ready[size]
-    now.ready[hole] = moved
-    now.place[moved] = hole
-    now.ready[size] = v
-    now.place[v] = hole
-    t = now.scalars[TRAIL]
-    now.trail[t] = v
-    now.lives[t] = now.scalars[LIVE]
-    now.scalars[TRAIL] = t + 1
+    scalars, place, ready, trail, lives = now.scalars, now.place, now.ready, now.trail, now.lives
+    waiting, left, bits, mark = now.waiting, now.left, now.bits, now.mark
+    start, script = now.start, now.script
+    enters_start, enters = now.enters_start, now.enters
+    size = scalars[READY] - 1
+    hole = place[v]
+    moved = ready[size]
+    ready[hole] = moved
+    place[moved] = hole
+    ready[size] = v
+    place[v] = hole
+    t = scalars[TRAIL]
+    trail[t] = v
+    lives[t] = scalars[LIVE]
+    scalars[TRAIL] = t + 1
     for k in range(enters_start[v], enters_start[v + 1]):
         w = enters[k]
-        now.waiting[w] -= 1
-        if now.waiting[w] == 0:
-            now.ready[size] = w
-            now.place[w] = size
+        waiting[w] -= 1
+        if waiting[w] == 0:
+            ready[size] = w
+            place[w] = size
             size += 1
-    now.scalars[READY] = size
-    pass_over(arrays, v, now.left, sign)
-    now.scalars[LIVE] = far
-    now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
-    now.scalars[HASH] ^= now.mark[v]
+    scalars[READY] = size
+    pass_over(start, script, v, left, sign)
+    scalars[LIVE] = far
+    bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
+    scalars[HASH] ^= mark[v]
 
 
 @helper
-def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
+def _undo(sign: int, now: _Search) -> None:
     """Take back the last move."""
-    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
-    t = now.scalars[TRAIL] - 1
-    v = now.trail[t]
-    size = now.scalars[READY]
+    scalars, trail, waiting, place, ready = now.scalars, now.trail, now.waiting, now.place, now.ready
+    left, lives, bits, mark = now.left, now.lives, now.bits, now.mark
+    start, script = now.start, now.script
+    enters_start, enters = now.enters_start, now.enters
+    t = scalars[TRAIL] - 1
+    v = trail[t]
+    size = scalars[READY]
     for k in range(enters_start[v], enters_start[v + 1]):
         w = enters[k]
-        if now.waiting[w] == 0:
+        if waiting[w] == 0:
             size -= 1
-        now.waiting[w] += 1
-    hole = now.place[v]
-    moved = now.ready[hole]
+        waiting[w] += 1
+    hole = place[v]
+    moved = ready[hole]
     if hole != size:
-        now.ready[size] = moved
-        now.place[moved] = size
-    now.ready[hole] = v
-    now.place[v] = hole
-    now.scalars[READY] = size + 1
-    now.scalars[TRAIL] = t
-    pass_over(arrays, v, now.left, -sign)
-    now.scalars[LIVE] = now.lives[t]
-    now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
-    now.scalars[HASH] ^= now.mark[v]
+        ready[size] = moved
+        place[moved] = size
+    ready[hole] = v
+    place[v] = hole
+    scalars[READY] = size + 1
+    scalars[TRAIL] = t
+    pass_over(start, script, v, left, -sign)
+    scalars[LIVE] = lives[t]
+    bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
+    scalars[HASH] ^= mark[v]
 
 
 @helper
-def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
     """Run ready operators within the target that free at least what they add, until there are none."""
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
     any_run = False
     position = 0
-    while position < now.scalars[READY]:
-        v = now.ready[position]
-        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        if cost <= target and far <= now.scalars[LIVE]:
-            _apply(arrays, v, far, sign, now)
+    while position < scalars[READY]:
+        v = ready[position]
+        cost, far = step(start, script, v, scalars[LIVE], left, sign)
+        if cost <= target and far <= scalars[LIVE]:
+            _apply(v, far, sign, now)
             any_run = True
             position = 0
         else:
@@ -204,44 +220,47 @@ def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search)
 
 
 @helper
-def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_chain(target: int, sign: int, now: _Search) -> bool:
     """Run the first chain found that ends with no more live bytes than now, all within the target."""
-    base = now.scalars[LIVE]
-    base_trail = now.scalars[TRAIL]
-    for position in range(now.scalars[READY]):
-        v = now.ready[position]
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
+    base = scalars[LIVE]
+    base_trail = scalars[TRAIL]
+    for position in range(scalars[READY]):
+        v = ready[position]
         while v >= 0:
-            cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
+            cost, far = step(start, script, v, scalars[LIVE], left, sign)
             if cost > target:
                 break
-            first_new = now.scalars[READY] - 1
-            _apply(arrays, v, far, sign, now)
+            first_new = scalars[READY] - 1
+            _apply(v, far, sign, now)
             if far <= base:
                 return True
             v = -1
             least = 0
-            for k in range(first_new, now.scalars[READY]):
-                w = now.ready[k]
-                cost, far = step(arrays, w, now.scalars[LIVE], now.left, sign)
+            for k in range(first_new, scalars[READY]):
+                w = ready[k]
+                cost, far = step(start, script, w, scalars[LIVE], left, sign)
                 if cost <= target and (v < 0 or far < least):
                     v = w
                     least = far
-        while now.scalars[TRAIL] > base_trail:
-            _undo(arrays, sign, now)
+        while scalars[TRAIL] > base_trail:
+            _undo(sign, now)
     return False
 
 
 @helper
 def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> bool:
     """Remember the current state; return False when it is already known."""
+    scalars, bits = now.scalars, now.bits
     slots = len(table)
-    slot = now.scalars[HASH] & (slots - 1)
-    words = len(now.bits)
+    slot = scalars[HASH] & (slots - 1)
+    words = len(bits)
     while table[slot] >= 0:
         row = table[slot]
         same = True
         for w in range(words):
-            if states[row, w] != now.bits[w]:
+            if states[row, w] != bits[w]:
                 same = False
                 break
         if same:
@@ -249,37 +268,37 @@ def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> boo
         slot = (slot + 1) & (slots - 1)
     table[slot] = known
     for w in range(words):
-        states[known, w] = now.bits[w]
+        states[known, w] = bits[w]
     return True
 
 
 @helper
-def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_safe_moves(target: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
     while moved:
-        moved = _run_shrinking(arrays, target, sign, now)
-        moved = _run_chain(arrays, target, sign, now) or moved
+        moved = _run_shrinking(target, sign, now)
+        moved = _run_chain(target, sign, now) or moved
         any_run = any_run or moved
     return any_run
 
 
 @helper
-def _branches(
-    arrays: OrderingArrays, target: int, sign: int, now: _Search, pool: IntArray, first: int
-) -> tuple[int, int]:
+def _branches(target: int, sign: int, now: _Search, pool: IntArray, first: int) -> tuple[int, int]:
     """Write the moves within the target to ``pool[first:]``, fewest live bytes first.
 
     Returns their number and the least footprint among the others.
     """
-    size = now.scalars[READY]
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
+    size = scalars[READY]
     fars = np.empty(size, dtype=np.int64)
     refused = NOTHING_REFUSED
     used = 0
     for position in range(size):
-        v = now.ready[position]
-        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
+        v = ready[position]
+        cost, far = step(start, script, v, scalars[LIVE], left, sign)
         if cost > target:
             refused = min(refused, cost)
             continue
@@ -340,8 +359,13 @@ def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
     place = np.zeros(count, dtype=np.int64)
     place[ready] = np.arange(len(ready))
     live = arrays.start_bytes if sign == FORWARD else int(arrays.size[arrays.kept].sum())
+    forward = sign == FORWARD
     return _Search(
-        left=np.diff(arrays.readers_start) if sign == FORWARD else np.zeros(len(arrays.size), dtype=np.int64),
+        start=arrays.start,
+        script=arrays.script,
+        enters_start=arrays.after_start if forward else arrays.before_start,
+        enters=arrays.after if forward else arrays.before,
+        left=np.diff(arrays.readers_start) if forward else np.zeros(len(arrays.size), dtype=np.int64),
         waiting=waiting,
         ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
         place=place,
@@ -354,12 +378,13 @@ def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
 
 
 @loop
-def explore(arrays: OrderingArrays, target: int, sign: int, until: int, now: _Search, tree: _Tree) -> int:
+def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> int:
     """Depth-first search, from its beginning or from where it rested; the trail has the order when found.
 
     It rests once it has expanded ``until`` states in all, or has no room for more branches.
     """
-    count = len(arrays.made)
+    start, script = now.start, now.script
+    count = len(now.trail)
     table, states, path_trail, path_first, path_next, pool, at = tree
     while True:
         if at[EXPANDED] >= until or at[USED] + count > len(pool):
@@ -368,7 +393,7 @@ def explore(arrays: OrderingArrays, target: int, sign: int, until: int, now: _Se
             return UNDECIDED
         fresh = _enter(table, states, at[KNOWN], now)
         at[KNOWN] += fresh
-        if fresh and _run_safe_moves(arrays, target, sign, now):
+        if fresh and _run_safe_moves(target, sign, now):
             fresh = _enter(table, states, at[KNOWN], now)
             at[KNOWN] += fresh
         if now.scalars[TRAIL] == count:
@@ -378,13 +403,13 @@ def explore(arrays: OrderingArrays, target: int, sign: int, until: int, now: _Se
         path_trail[depth], path_first[depth], path_next[depth] = at[BEFORE], at[USED], at[USED]
         if fresh:
             at[EXPANDED] += 1
-            added, least = _branches(arrays, target, sign, now, pool, at[USED])
+            added, least = _branches(target, sign, now, pool, at[USED])
             at[USED] += added
             at[REFUSED] = min(at[REFUSED], least)
         while path_next[depth] == at[USED]:
             at[USED] = path_first[depth]
             while now.scalars[TRAIL] > path_trail[depth]:
-                _undo(arrays, sign, now)
+                _undo(sign, now)
             depth -= 1
             at[DEPTH] = depth
             if depth < 0:
@@ -392,5 +417,5 @@ def explore(arrays: OrderingArrays, target: int, sign: int, until: int, now: _Se
         v = pool[path_next[depth]]
         path_next[depth] += 1
         at[BEFORE] = now.scalars[TRAIL]
-        _, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        _apply(arrays, v, far, sign, now)
+        _, far = step(start, script, v, now.scalars[LIVE], now.left, sign)
+        _apply(v, far, sign, now)
