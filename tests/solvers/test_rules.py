@@ -16,7 +16,7 @@ from tests.solvers.placement.instances import small_problem
 from tests.tiny import PROBLEMS
 
 BASELINES = {
-    "memory_ordering": {"definition", "rpo", "lpmf", "bfs", "dfs", "reverse"},
+    "memory_ordering": {"definition", "rpo", "lpmf", "bfs", "dfs"},
     "placement": {"one_device", "fill", "heft", "etf"},
     "batched_mapping": {"best_device", "data_parallel", "met", "greedy", "heft"},
     "pipeline": {"one_device", "by_memory", "filling", "greedy", "kpath", "random"},
