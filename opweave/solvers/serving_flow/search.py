@@ -220,6 +220,8 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
             reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
             if reached >= FULL:
                 break
+            if run.objective is None:
+                report(instance, [(first, end) for first, end in now.tolist()], run)
         better = report(instance, [(first, end) for first, end in now.tolist()], run)
         if better and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
             prove_best(instance, run)
