@@ -179,7 +179,6 @@ def solve_bound(problem: ServingFlow, run: Run) -> Outcome:
     """Prove the best bound that can be found."""
     instance = lower(problem)
     if instance.bounded > 0.0 and not instance.short():
-        prove_best(instance, run)
         run.proved(1.0 / Sets(instance, run).most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
         prove_best(instance, run)
     return Outcome(run.termination())

@@ -16,14 +16,14 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.serving_flow.instance import ServingInstance, lower
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntMatrix
-from opweave.problems.constraints import Forbid, MemoryCap, Pin, means
+from opweave.problems.constraints import Forbid, MaxDevices, MemoryCap, Pin, means
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.bounds import CLOSE, prove_best
 from opweave.solvers.serving_flow.plans import report
 
-STEPS, CHUNK, ROUNDS = 50_000, 1_000, 6
+STEPS, CHUNK, ROUNDS = 100_000, 2_000, 4
 """Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
 
 WARM, COLD, DRAWS = 0.01, 3e-4, 6
@@ -49,6 +49,8 @@ class Limits(NamedTuple):
         Tokens per second from and to the coordinator. Shape (2, devices).
     anywhere
         Whether tokens may enter a device at any layer.
+    devices
+        Most devices.
     """
 
     speeds: FloatCube
@@ -56,6 +58,7 @@ class Limits(NamedTuple):
     sizes: FloatArray
     ends: FloatMatrix
     anywhere: bool
+    devices: int
 
 
 def limits_of(instance: ServingInstance) -> Limits:
@@ -73,12 +76,13 @@ def limits_of(instance: ServingInstance) -> Limits:
             at = instance.problem.layer_index[rule.op]
             barred = names == rule.device if means(rule, Forbid) else names != rule.device
             speeds[barred, : at + 1, at + 1 :] = 0.0
+    most_devices = min([len(names), *(rule.count for rule in instance.problem.constraints if means(rule, MaxDevices))])
     links = instance.links * ~np.eye(len(instance.names), dtype=bool)
     ends = np.stack([instance.arriving, instance.leaving])
-    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any")
+    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any", most_devices)
 
 
-for _kind in (Pin, Forbid, MemoryCap):
+for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
     express(_kind, BLOCKS)(limits_of)
 
 
@@ -184,12 +188,14 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         for k in range(devices):
             before[k, 0], before[k, 1] = plan[k, 0], plan[k, 1]
         _change(plan, draws, step, last)
-        possible = True
+        possible, used = True, 0
         for k in range(devices):
             if plan[k, 0] == plan[k, 1]:
                 plan[k, 0], plan[k, 1] = 0, 0
             inside = 0 <= plan[k, 0] <= plan[k, 1] <= last
             possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
+            used += plan[k, 1] > 0
+        possible = possible and used <= limits.devices
         reached = _passed(limits, plan, speed, room, aim) if possible else 0.0
         if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
@@ -214,12 +220,12 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
             reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
             if reached >= FULL:
                 break
-        if reached >= FULL:
-            report(instance, [(first, end) for first, end in now.tolist()], run)
-            if run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
-                prove_best(instance, run)
-        else:
-            missed = aim
+            if run.objective is None:
+                report(instance, [(first, end) for first, end in now.tolist()], run)
+        better = report(instance, [(first, end) for first, end in now.tolist()], run)
+        if better and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
+            prove_best(instance, run)
+        missed = missed if reached >= FULL else aim
         low = 1.0 / run.objective if run.objective else 1e-6 * missed
         aim = max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed)))
     return Outcome(run.termination())

@@ -22,12 +22,8 @@ MOST_COLUMNS = 20_000
 
 def workers(problem: ServingFlow, _: Run) -> list[Worker]:
     """Rules, all plans of a tiny problem, annealing, the bound, and the program."""
-    found: list[Worker] = [
-        Steps("rules", by_rules, problem),
-        Steps("all plans", solve_all, problem),
-        Steps("annealing", search, problem),
-        Steps("bound", solve_bound, problem),
-    ]
+    named = {"rules": by_rules, "all plans": solve_all, "annealing": search, "bound": solve_bound}
+    found: list[Worker] = [Steps(name, algorithm, problem) for name, algorithm in named.items()]
     small = len(problem.cluster.devices) ** 2 * len(problem.layers) <= MOST_COLUMNS
     if small and Highs().missing() is None:
         found.append(Steps("highs", partial(run_engine, engine=Highs(), head_start=HeadStart()), problem))
