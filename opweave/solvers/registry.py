@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, TypeVar
 
-from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
 from opweave.problems.plugins import load_plugins, why_left_out
@@ -130,9 +130,7 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        exactly = [target for target in self.supports if target != NARROWED]
         kinds = [kind for kind in concerning(self.problem) if expressible(kind, self.supports)]
-        kinds.sort(key=lambda kind: not expressible(kind, exactly))
         own = {"constraints": tuple(kind.__name__ for kind in kinds), "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
         return SolverInfo(**{**same, **own}, available=install is None, install=install)

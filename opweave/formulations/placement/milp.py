@@ -1,7 +1,7 @@
 """Placement as a mixed-integer program, tightened: the paper's (4)-(8) with constants from the data.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8); their literal form is in :mod:`.milp_paper`. There are four differences. Devices are linked by the marginals of
+(4)-(8); their literal form is in :mod:`.moirai`. There are four differences. Devices are linked by the marginals of
 every flow instead of products. The columns for "which comes first" are linked to devices without a big M, and to times
 with one big M per pair. Pairs whose windows cannot meet have no rows. Rows on work and traffic in windows cut the
 relaxation.

@@ -42,16 +42,19 @@ class Walk(NamedTuple):
     free, most
         When every device is free before a position in the order, and the largest end + tail before it. Shapes
         (nodes + 1, devices) and (nodes + 1,).
-    kept, end
-        Ends of the current and of the judged plan. Shape (operators, devices).
+    kept
+        Ends of the current plan, by node. Shape (nodes,).
+    end, ends
+        Ends of the judged plan, by operator and device and, in the same memory, by node.
     now
         When every device is free in the judged plan. Shape (devices,).
     """
 
     free: FloatMatrix
     most: FloatArray
-    kept: FloatMatrix
+    kept: FloatArray
     end: FloatMatrix
+    ends: FloatArray
     now: FloatArray
 
 
@@ -67,9 +70,8 @@ def _judge(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
     """The largest end + tail of a plan that is the current one before position ``first``."""
-    devices = len(walk.now)
     for p in range(first, len(order)):
-        walk.end[order[p] // devices, order[p] % devices] = -1.0
+        walk.ends[order[p]] = -1.0
     copy(walk.free[first], walk.now)
     value = play(arrays, strings, order, first, walk.now, walk.end, tail, threshold)
     return float(max(value, walk.most[first]))
@@ -80,11 +82,11 @@ def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices = len(walk.now)
     for p in range(first, len(order)):
-        i, u = order[p] // devices, order[p] % devices
-        ends = walk.kept[i, u] = walk.end[i, u]
+        ends = walk.kept[order[p]] = walk.ends[order[p]]
         copy(walk.free[p], walk.free[p + 1])
         walk.most[p + 1] = walk.most[p]
         if ends >= 0.0:
+            i, u = order[p] // devices, order[p] % devices
             walk.free[p + 1, u] = ends
             walk.most[p + 1] = max(walk.most[p], ends + tail[i, u])
 
@@ -157,8 +159,9 @@ def anneal(
     """
     strings, nodes = new_strings(arrays, where), len(order)
     operators, devices = strings.number.shape
-    kept, end = np.full((operators, devices), -1.0), np.full((operators, devices), -1.0)
-    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), kept, end, np.zeros(devices))
+    ends = np.full(nodes, -1.0)
+    end = ends.reshape(operators, devices)
+    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), ends.copy(), end, ends, np.zeros(devices))
     position = np.empty(nodes, dtype=np.int64)
     for p in range(nodes):
         position[order[p]] = p
@@ -196,8 +199,7 @@ def anneal(
             _slide(order, position, to, at)
             _spell(arrays, strings, i, old)
             for p in range(first, nodes if possible else first):
-                node = order[p]
-                walk.end[node // devices, node % devices] = walk.kept[node // devices, node % devices]
+                walk.ends[order[p]] = walk.kept[order[p]]
     for h in range(operators):
         copy(strings.where[h], where[h])
     return best, current

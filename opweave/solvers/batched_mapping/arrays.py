@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.kernels.sorting import exceeds
 from opweave.solvers.loops import helper, loop
 
@@ -87,15 +87,15 @@ class Strings(NamedTuple):
         Bytes on every device. Shape (devices,).
     holders
         Operators on each device that use each parameter. Shape (parameters, devices).
-    tally
-        Space for counts, all 0. Shape (devices,).
+    flow
+        Granules that pass along every edge from one device to another. Shape (edges, devices, devices).
     """
 
     where: IntMatrix
     number: IntMatrix
     used: IntArray
     holders: IntMatrix
-    tally: IntArray
+    flow: IntCube
 
 
 @helper
@@ -107,7 +107,7 @@ def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
         number=np.zeros((operators, devices), dtype=np.int64),
         used=np.zeros(devices, dtype=np.int64),
         holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
-        tally=np.zeros(devices, dtype=np.int64),
+        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
     )
 
 
@@ -118,7 +118,18 @@ def new_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
     for i in range(where.shape[0]):
         for g in range(where.shape[1]):
             count_granule(arrays, strings, i, where[i, g], 1)
+        count_flows(arrays, strings, i)
     return strings
+
+
+@helper
+def count_flows(arrays: BatchArrays, strings: Strings, i: int) -> None:
+    """Count the granules that pass along every edge into an operator."""
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        strings.flow[e] = 0
+        for g in range(strings.where.shape[1]):
+            strings.flow[e, strings.where[arrays.source[e], g], strings.where[i, g]] += 1
 
 
 @helper
@@ -138,7 +149,17 @@ def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: i
 @helper
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
     """Put one granule of an operator on a device and update all counts."""
-    count_granule(arrays, strings, i, strings.where[i, g], -1)
+    before = strings.where[i, g]
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        w = strings.where[arrays.source[e], g]
+        strings.flow[e, w, before] -= 1
+        strings.flow[e, w, u] += 1
+    for e in range(arrays.out_start[i], arrays.out_start[i + 1]):
+        w = strings.where[arrays.target[e], g]
+        strings.flow[e, before, w] -= 1
+        strings.flow[e, u, w] += 1
+    count_granule(arrays, strings, i, before, -1)
     count_granule(arrays, strings, i, u, 1)
     strings.where[i, g] = u
 
@@ -161,25 +182,26 @@ def overfull(arrays: BatchArrays, strings: Strings) -> bool:
 @helper
 def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMatrix) -> float:
     """When the data of an operator's batch is on device u, given the ends of batches (-1: none yet); inf if never."""
-    where, tally, granules, ready = strings.where, strings.tally, strings.where.shape[1], 0.0
+    devices, ready = end.shape[1], 0.0
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]
-        h = arrays.source[e]
-        for g in range(granules):
-            if where[i, g] == u:
-                tally[where[h, g]] += 1
-        for g in range(granules):
-            w = where[h, g]
-            if tally[w] > 0:
-                sent = 0.0 if w == u else arrays.base[e, w, u] + arrays.slope[e, w, u] * tally[w]
-                ready = max(ready, np.inf if end[h, w] < 0.0 else end[h, w] + sent)
-                tally[w] = 0
+        for w in range(devices):
+            moved = strings.flow[e, w, u]
+            if moved > 0:
+                there = end[arrays.source[e], w]
+                if there < 0.0:
+                    return np.inf
+                if w != u:
+                    there += arrays.base[e, w, u] + arrays.slope[e, w, u] * moved
+                ready = max(ready, there)
     for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
         h = arrays.waits[x]
-        for g in range(granules):
-            ends = end[h, where[h, g]]
-            ready = max(ready, np.inf if ends < 0.0 else ends)
-    return float(ready)
+        for w in range(devices):
+            if strings.number[h, w] > 0:
+                if end[h, w] < 0.0:
+                    return np.inf
+                ready = max(ready, end[h, w])
+    return ready
 
 
 @helper
@@ -201,7 +223,8 @@ def play(
     """
     devices, value = free.shape[0], 0.0
     for p in range(low, len(order)):
-        i, u = order[p] // devices, order[p] % devices
+        i = order[p] // devices
+        u = order[p] - i * devices
         c = strings.number[i, u]
         if c > 0:
             ends = max(free[u], ready_at(arrays, strings, i, u, end)) + arrays.seconds[i, u, c]

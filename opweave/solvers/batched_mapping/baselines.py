@@ -25,6 +25,7 @@ from opweave.solvers.batched_mapping.arrays import (
     BatchArrays,
     Strings,
     arrays_of,
+    count_flows,
     count_granule,
     no_strings,
     nodes_of,
@@ -207,6 +208,7 @@ def insert_all(
                 count[where[i, g]] += 1
             if not _fits(arrays, i, count, placed):
                 continue
+            count_flows(arrays, placed, i)
             busy, longest, last = 0.0, 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
@@ -222,6 +224,7 @@ def insert_all(
         where[i] = best
         for g in range(granules):
             count_granule(arrays, placed, i, best[g], 1)
+        count_flows(arrays, placed, i)
         for u in range(devices):
             if placed.number[i, u] > 0:
                 lasts = arrays.seconds[i, u, placed.number[i, u]]

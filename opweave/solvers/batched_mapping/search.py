@@ -18,7 +18,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
-from opweave.solvers.batched_mapping.bounds.paths import paths_of
+from opweave.solvers.batched_mapping.bounds.paths import critical_path, paths_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.registry import named_solver
@@ -141,6 +141,8 @@ def solve_lists(problem: BatchedMapping, run: Run) -> Outcome:
         run.found(BatchedSchedule(batches=()), 0.0)
         run.proved(0.0, "trivial")
     search.list_schedules()
+    if run.best is None:
+        critical_path(search.instance)  # missing links may be why
     return ended(run)
 
 

@@ -29,6 +29,7 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
+    Module,
     ModuleProblem,
     closure,
     module_problem,
@@ -50,7 +51,6 @@ EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
 
 CHANNELS = "channels"
 MODULE_SOLVER = "module_solver"
-MODULE_SECONDS = "module_seconds"
 
 Ends = tuple[int, int, int]
 """Module, choice of devices before it, and after it."""
@@ -85,8 +85,10 @@ class Split:
 
     Parameters
     ----------
-    solver, seconds
-        As in :func:`solve_part`; '' and 0 choose.
+    channels
+        Most operators whose results cross a cut between two modules.
+    solver
+        Solver of the modules; '' chooses.
 
     Attributes
     ----------
@@ -98,18 +100,20 @@ class Split:
         Lower bounds and results of the parts, by key.
     """
 
-    def __init__(self, problem: BatchedMapping, run: Run, channels: int, solver: str, seconds: float) -> None:
+    def __init__(self, problem: BatchedMapping, run: Run, channels: int, solver: str = "") -> None:
         self.problem, self.run, self.instance = problem, run, lower_unless_short(problem)
         self.modules = modules_of(self.instance, channels)
         self.solver = solver or ("" if self.instance.granules == 1 else "local")
-        self.seconds = seconds or (SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS)
-        devices, counts = range(len(self.instance.devices)), [len(module.leaves) for module in self.modules[:-1]]
-        few = [len(devices) ** count <= MOST_STATES for count in counts]
-        inner = [[*product(devices, repeat=count)] if all(few) else [(u,) * count for u in devices] for count in counts]
-        self.states: list[list[Devices | None]] = [[None], *inner, [None]]
+        self.seconds = SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS
+        self.states: list[list[Devices | None]] = [[None], *map(self._choices, self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.low: dict[str, float] = {}
         self.answers: dict[str, Answer] = {}
+
+    def _choices(self, module: Module) -> list[Devices | None]:
+        devices, count = range(len(self.instance.devices)), len(module.leaves)
+        few = len(devices) ** count <= MOST_STATES
+        return [*product(devices, repeat=count)] if few else [(u,) * count for u in devices]
 
     def write(self) -> None:
         """Write all parts and bound them, while there is time."""
@@ -212,7 +216,6 @@ def _quick_bound(part: ModuleProblem) -> float:
     options={
         CHANNELS: "most operators whose results cross a cut between two modules",
         MODULE_SOLVER: "solver of each module, such as 'highs'; '' chooses",
-        MODULE_SECONDS: "most seconds for one module",
     },
 )
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
@@ -221,9 +224,9 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
         solve_lists(problem, run)
     if run.over():
         return ended(run)
-    channels, solver, seconds = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, ""), run.option(MODULE_SECONDS, 0.0)
-    assert isinstance(channels, int) and isinstance(solver, str) and isinstance(seconds, float)
-    work, search, best = Split(problem, run, max(1, channels), solver, seconds), search_of(problem, run), Best(run)
+    channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "")
+    assert isinstance(channels, int) and isinstance(solver, str)
+    work, search, best = Split(problem, run, max(1, channels), solver), search_of(problem, run), Best(run)
     work.write()
     work.solve()
     length, way = work.join("objective")

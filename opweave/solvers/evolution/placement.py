@@ -18,7 +18,7 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.evolution.encoding import Judged, KeyedGenes, memory_limits, over_capacity, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.placement.arrays import arrays_of, durations
-from opweave.solvers.placement.baselines import FIRST
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.plans import memory_used, order_by_start, plan_of, schedule_of, times_of
 from opweave.solvers.rules import plans_of
 
@@ -100,7 +100,7 @@ class PlacementEncoding(KeyedGenes):
 
     def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans."""
-        rules = (partial(rule, self.instance, self.arrays) for rule in FIRST)
+        rules = (partial(rule, self.instance, self.arrays) for rule, _ in RULES.values())
         for plan in plans_of(rules):
             yield self.row(plan.device[self._first], order_by_start(self.instance, plan.start))
 

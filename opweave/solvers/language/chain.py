@@ -23,7 +23,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.language.rules import Beside, InOrder
-from opweave.solvers.placement.units import Stretch, stretches
+from opweave.solvers.language.stretches import Stretch, stretches
 
 MOST_OPTIONS, MOST_COLUMNS = 4096, 20_000
 """Most options of one module, and of all places together."""

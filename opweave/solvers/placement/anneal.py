@@ -1,13 +1,4 @@
-"""Simulated annealing over assignments, compiled, and the plan that moves change.
-
-:func:`anneal_assignment` judges each assignment in the order of its own upward ranks. A stretch of
-operators that moves to another device usually needs another order there. Moves of single operators in a fixed order
-find that order late; here the order follows at once. A move changes the device of one operator, of a whole stretch of
-the order, or of the operators of a stretch that share a device; or it swaps two devices within a stretch, so that
-parallel operators stay parallel.
-
-The acceptance threshold is drawn before a move is judged, so that the scheduler can stop as soon as it is exceeded.
-"""
+"""Plans that moves change in place: memory, positions, critical operators, and the order that ranks give."""
 
 from __future__ import annotations
 
@@ -15,19 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.kernels.sorting import exceeds, lengths_of, sort_rising
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, makespan_below, sending
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
 from opweave.solvers.placement.plans import memory_used
 
 DRAWS = 6
 """Random numbers drawn for each move."""
-
-ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
-KINDS = np.array([ALONE, ALONE, SAME_DEVICE, SAME_DEVICE, SWAP, STRETCH])
-"""Kinds of moves of assignments, and how many of six moves are of each kind."""
 
 
 class CountedPlan(NamedTuple):
@@ -281,90 +268,3 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     for v in range(count):
         depth[v] = -depth[v]
     sort_rising(depth, order, stack)
-
-
-@helper
-def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: IntArray) -> int:
-    """Write the operators that a move takes along to ``group``; return their number."""
-    if kind == ALONE:
-        group[0] = v
-        return 1
-    first = plan.position[v]
-    last = min(len(plan.order), first + int(np.exp(draw * np.log(len(plan.order)))) + 1)
-    size, a = 0, plan.device[v]
-    for i in range(first, last):
-        w = plan.order[i]
-        if kind == STRETCH or plan.device[w] == a or (kind == SWAP and plan.device[w] == k):
-            group[size] = w
-            size += 1
-    return size
-
-
-@loop
-def anneal_assignment(
-    arrays: PlacementArrays,
-    plan: CountedPlan,
-    draws: FloatMatrix,
-    heat: FloatArray,
-    halt: IntArray,
-    best_order: IntArray,
-    best_device: IntArray,
-) -> tuple[float, float]:
-    """Make one move for every row of ``draws`` at the temperatures ``heat``.
-
-    Like :func:`~opweave.solvers.placement.anneal_orders.anneal`, which changes orders too.
-    """
-    count, devices = arrays.seconds.shape
-    fill_order(arrays, plan.device, plan.order)
-    for i in range(count):
-        plan.position[plan.order[i]] = i
-    current = makespan_below(arrays, plan.order, plan.device, np.inf)
-    best = current
-    best_order[:] = plan.order
-    best_device[:] = plan.device
-    group = np.empty(2 * count + 1, dtype=np.int64)
-    old = np.empty(count + 1, dtype=np.int64)
-    order = np.empty(count, dtype=np.int64)
-    taken = np.full(count, -1, dtype=np.int64)
-    for move in range(len(draws)):
-        if halt[0] != 0:
-            break
-        v = int(draws[move, 0] * count)
-        choice = int(draws[move, 1] * 2 * len(KINDS))
-        kind = KINDS[choice // 2]
-        k = int(draws[move, 2] * devices) if choice % 2 == 0 else neighbour_device(arrays, plan, v, draws[move, 2])
-        a = plan.device[v]
-        threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
-        if kind != STRETCH and a == k:
-            continue
-        size = _stretch(plan, v, k, kind, draws[move, 3], group)
-        size = with_clusters(plan, group, size, taken, move)
-        changed, allowed = False, True
-        for i in range(size):
-            w = group[i]
-            to = a if kind == SWAP and plan.device[w] == k else k
-            allowed = allowed and arrays.seconds[w, to] < np.inf
-            changed = changed or plan.device[w] != to
-        if not (allowed and changed):
-            continue
-        for i in range(size):
-            w = group[i]
-            old[i] = plan.device[w]
-            settle(arrays, plan, w, a if kind == SWAP and old[i] == k else k)
-        value, room = np.inf, not overfull(arrays, plan)
-        if room:
-            fill_order(arrays, plan.device, order)
-            value = makespan_below(arrays, order, plan.device, threshold)
-        if not room or value > threshold:
-            for i in range(size):
-                settle(arrays, plan, group[i], old[i])
-            continue
-        current = value
-        plan.order[:] = order
-        for i in range(count):
-            plan.position[order[i]] = i
-        if value < best:
-            best = value
-            best_order[:] = order
-            best_device[:] = plan.device
-    return best, current

@@ -261,14 +261,13 @@ def anneal(
     plan: CountedPlan,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
 
     Changes ``plan``; writes the best plan to ``best_order`` and ``best_device``. Returns the makespan of the best plan
-    and that of the last. Stops when ``halt`` is raised.
+    and that of the last.
     """
     count, devices = arrays.seconds.shape
     kept = new_times(arrays)
@@ -283,8 +282,6 @@ def anneal(
     decisive, chosen, fresh = np.empty(count, dtype=np.int64), 0, False
     begin, held, near = 0, 0, np.empty(count, dtype=np.int64)
     for move in range(-1, len(draws)):  # the first time through, the plan is timed as it stands
-        if move >= 0 and halt[0] != 0:
-            break
         row = max(move, 0)
         if row % BLOCK == 0 and move >= 0:
             if ahead < count:

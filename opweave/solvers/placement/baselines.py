@@ -1,114 +1,49 @@
-"""Baselines and list schedulers of placement by name, cheapest first.
+"""Baselines of placement, cheapest first: one device, filled devices, and two published list rules.
 
-Two of them fill memory in layer order, as runtimes that split a model over devices do by default. Operators are taken
-in the order of the model file. A device receives operators until the next one does not fit; then the next device
-continues (``device_map="auto"`` of Hugging Face accelerate, layer splits of llama.cpp). ``fill_even`` gives every
-device a share of the bytes in proportion to its memory, like uneven tensor splits.
+``fill`` fills memory in the order of the model file, as runtimes that split a model over devices do by default: a
+device receives operators until the next one does not fit; then the next device continues (``device_map="auto"`` of
+Hugging Face accelerate, layer splits of llama.cpp).
+
+HEFT takes operators by decreasing upward rank, and each takes the device where it ends soonest; operators and transfers
+may fill gaps that earlier decisions left. m-ETF takes, step by step, the ready operator and the device that can start
+first; the upward rank breaks ties. Ports, and for HEFT memory, are added here.
+
+Sources: HEFT: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for
+heterogeneous computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. ETF: J.-J. Hwang, Y.-C. Chow, F. D. Anger,
+C.-Y. Lee, "Scheduling precedence graphs in systems with interprocessor communication times", SIAM J. Computing 18(2),
+1989, doi:10.1137/0218016; with memory: B. Jeon et al., "Baechi: fast device placement of machine learning graphs",
+SoCC 2020, doi:10.1145/3419111.3421302.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
-from opweave.problems.arrays import NO_LIMIT, IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.kernels.sorting import lengths_of
 from opweave.solvers.loops import loop
-from opweave.solvers.narrowing.narrower import or_narrower
-from opweave.solvers.narrowing.runs import by_every_way
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.earliest import etf
-from opweave.solvers.placement.guided import getf, msct
-from opweave.solvers.placement.insertion import cpop, heft, no_device, peft
-from opweave.solvers.placement.memory_state import Clusters, clusters_of, extra_bytes, has_room, new_room, settle
+from opweave.solvers.placement.arrays import (
+    PORT_TENSOR,
+    PlacementArrays,
+    arrays_of,
+    arrival,
+    new_clock,
+    place,
+)
+from opweave.solvers.placement.blocking.auto import carry_out_in_one_place
+from opweave.solvers.placement.insertion import insert_all
+from opweave.solvers.placement.memory_state import Clusters, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
-from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.registry import go_on_with
+from opweave.solvers.placement.ranks import order_by, order_of_graph, upward_rank
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
-
-
-def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Fill each device as far as possible, in the order of the cluster.
-
-    An operator that fits neither the current device nor a later one goes wherever it fits. As a last resort, the
-    largest operators go first.
-    """
-    return _filled(instance, arrays, arrays.capacity)
-
-
-def fill_even(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Fill the same share of every device's memory. A device without a limit counts as the largest device with one."""
-    limits = arrays.capacity.astype(np.float64)
-    limited = arrays.capacity != NO_LIMIT
-    limits[~limited] = limits[limited].max(initial=0.0) or 1.0
-    needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
-    share = min(1.0, needed / limits.sum()) if limits.sum() > 0 else 1.0
-    soft = np.where(limited | (share < 1.0), np.ceil(limits * share), float(2**62)).astype(np.int64)
-    return _filled(instance, arrays, np.minimum(arrays.capacity, soft))
-
-
-def _filled(instance: PlacementInstance, arrays: PlacementArrays, soft: IntArray) -> Plan:
-    order, clusters = order_of_graph(arrays), clusters_of(instance, arrays)
-    stuck = 0
-    for candidate in (order, *_largest_first(arrays, clusters)):
-        device = np.full(len(order), -1, dtype=np.int64)
-        stuck = int(fill_in_order(arrays, clusters, candidate, soft, device))
-        if stuck < 0:
-            plan = plan_of(arrays, order, device)
-            if np.isfinite(plan.makespan):
-                return plan
-            raise NoPlanError("filling the devices in turn needs a link that the cluster does not have")
-    raise NoPlanError(no_device(instance, stuck))
-
-
-def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> Sequence[IntArray]:
-    """Operators with the fewest possible devices first, then by decreasing bytes of their cluster."""
-    owner = np.repeat(np.arange(len(clusters.memory)), np.diff(clusters.parameters_start))
-    size = clusters.memory.astype(np.float64)
-    np.add.at(size, owner, arrays.parameter_bytes[clusters.parameters])
-    choices = np.isfinite(arrays.seconds).sum(axis=1)
-    by_size = np.argsort(-size[clusters.of], kind="stable").astype(np.int64)
-    return by_size, by_size[np.argsort(choices[by_size], kind="stable")]
-
-
-@loop
-def fill_in_order(
-    arrays: PlacementArrays, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray
-) -> int:
-    """Give every operator the next device with room, from the current one on; return an operator without one, or -1.
-
-    Room is sought up to the ``soft`` limits first, then up to the capacities, then on any device.
-    """
-    devices = arrays.seconds.shape[1]
-    room = new_room(arrays, clusters)
-    present = 0
-    for v in order:
-        chosen = -1
-        for k in range(present, devices):
-            needed = extra_bytes(arrays, clusters, room, clusters.of[v], k)
-            if chosen < 0 and has_room(arrays, clusters, room, v, k) and room.used[k] + needed <= soft[k]:
-                chosen = k
-        tied = room.home[clusters.of[v]] >= 0
-        for k in range(devices):
-            tied = tied or arrays.seconds[v, k] == np.inf
-        if chosen > present and not tied:
-            present = chosen
-        for k in range(devices):
-            if chosen < 0 and has_room(arrays, clusters, room, v, k):
-                chosen = k
-        if chosen < 0:
-            return int(v)
-        device[v] = chosen
-        settle(arrays, clusters, room, v, chosen)
-    return -1
-
 
 Rule = Callable[[PlacementInstance, PlacementArrays], Plan]
 """Builds a plan that fits, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
@@ -131,46 +66,178 @@ def one_device(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     raise NoPlanError(f"no single device is enough: {'; '.join(reasons)}")
 
 
-FIRST: tuple[Rule, ...] = (one_device, fill, heft, cpop, peft, etf, fill_even)
-"""Rules that run before everything else, so that there is always a plan. The cheapest come first: a run whose time is
-up at once still reports their plans."""
+def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
+    """Fill each device as far as possible, in the order of the cluster.
 
-OTHERS: tuple[Rule, ...] = (msct, getf)
-"""Rules that solve a linear program first."""
+    An operator that fits neither the current device nor a later one goes wherever it fits. As a last resort, the
+    largest operators go first.
+    """
+    order, clusters = order_of_graph(arrays), clusters_of(instance, arrays)
+    stuck = 0
+    for candidate in (order, _largest_first(arrays, clusters)):
+        device = np.full(len(order), -1, dtype=np.int64)
+        stuck = int(fill_in_order(arrays, clusters, candidate, device))
+        if stuck < 0:
+            plan = plan_of(arrays, order, device)
+            if np.isfinite(plan.makespan):
+                return plan
+            raise NoPlanError("filling the devices in turn needs a link that the cluster does not have")
+    raise NoPlanError(no_device(instance, stuck))
 
-RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
 
-QUICK: tuple[Rule, ...] = (one_device, heft, cpop, peft)
-"""Rules whose best plan is the start of an engine."""
+def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> IntArray:
+    """Operators with the fewest possible devices first, then by decreasing bytes of their cluster."""
+    owner = np.repeat(np.arange(len(clusters.memory)), np.diff(clusters.parameters_start))
+    size = clusters.memory.astype(np.float64)
+    np.add.at(size, owner, arrays.parameter_bytes[clusters.parameters])
+    return np.lexsort((-size[clusters.of], np.isfinite(arrays.seconds).sum(axis=1))).astype(np.int64)
 
-BASELINES = (one_device, fill, heft, cpop, peft, etf)
-"""Rules that every result is compared with."""
 
-NAMED: dict[str, tuple[Rule, str]] = {
+@loop
+def fill_in_order(arrays: PlacementArrays, clusters: Clusters, order: IntArray, device: IntArray) -> int:
+    """Give every operator the next device with room, from the current one on; return an operator without one, or -1."""
+    devices = arrays.seconds.shape[1]
+    room = new_room(arrays, clusters)
+    present = 0
+    for v in order:
+        chosen, tied = -1, room.home[clusters.of[v]] >= 0
+        for i in range(devices):
+            k = (present + i) % devices
+            tied = tied or arrays.seconds[v, k] == np.inf
+            if chosen < 0 and has_room(arrays, clusters, room, v, k):
+                chosen = k
+        if chosen < 0:
+            return int(v)
+        if chosen > present and not tied:
+            present = chosen
+        device[v] = chosen
+        settle(arrays, clusters, room, v, chosen)
+    return -1
+
+
+def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
+    """Schedule by upward rank, each operator on the device of its earliest end."""
+    count = len(arrays.seconds)
+    order, device = order_by(upward_rank(arrays), arrays), np.full(count, -1, dtype=np.int64)
+    start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
+    stuck = insert_all(arrays, clusters_of(instance, arrays), order, device, start, begins)
+    if stuck >= 0:
+        raise NoPlanError(no_device(instance, int(stuck)))
+    by_start = order[np.argsort(start[order], kind="stable")]
+    appended = plan_of(arrays, by_start, device)  # the same order without gaps can pack transfers better
+    return min(_timed(arrays, by_start, device, start, begins), appended, key=lambda each: each.makespan)
+
+
+def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
+    """Earliest start first; the longest remaining path breaks ties."""
+    count = len(arrays.seconds)
+    order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
+    clusters, priority = clusters_of(instance, arrays), upward_rank(arrays)
+    stuck = start_all(arrays, clusters, priority, order, device, start, begins)
+    if stuck >= 0:
+        raise NoPlanError(no_device(instance, int(stuck)))
+    return _timed(arrays, order, device, start, begins)
+
+
+def _timed(arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray) -> Plan:
+    """The plan with these times."""
+    end = start + arrays.seconds[np.arange(len(device)), device]
+    return Plan(order, device, start, begins, float(end.max(initial=0.0)))
+
+
+def no_device(instance: PlacementInstance, v: int) -> str:
+    """A sentence that says why a heuristic stopped at an operator."""
+    return (
+        f"no device was left for operator {instance.names[v]!r}: none that may run it had memory and links for it "
+        "after the operators before it were placed"
+    )
+
+
+@loop
+def start_all(
+    arrays: PlacementArrays,
+    clusters: Clusters,
+    priority: FloatArray,
+    order: IntArray,
+    device: IntArray,
+    start: FloatArray,
+    begins: FloatArray,
+) -> int:
+    """Fill order, devices and times of :func:`etf`; return an operator that found no device, or -1.
+
+    ``soon`` holds when inputs could be on a device at the soonest. Ports only fill up, so what was worked out stays a
+    lower bound until a tensor is brought to the device for another reader.
+    """
+    count, devices = arrays.seconds.shape
+    clock, room = new_clock(arrays), new_room(arrays, clusters)
+    waiting = lengths_of(arrays.before_start)
+    soon, ready, size, done = np.zeros((count, devices)), np.empty(count, dtype=np.int64), 0, 0
+    for v in range(count):
+        if waiting[v] == 0:
+            ready[size] = v
+            size += 1
+    while done < count:
+        at, best, least = -1, -1, np.inf
+        for i in range(size):
+            v = ready[i]
+            for k in range(devices):
+                begin = max(soon[v, k], clock.free[k])
+                if begin < least or (begin == least and at >= 0 and priority[v] > priority[ready[at]]):
+                    at, best, least = i, k, begin
+        if at < 0:
+            return int(ready[0])
+        v = ready[at]
+        begin = np.inf
+        if has_room(arrays, clusters, room, v, best):
+            begin = arrival(arrays, clock, device, v, best)
+        soon[v, best] = begin
+        if begin > least:
+            continue
+        device[v] = best
+        start[v] = place(arrays, clock, v, best, device) - arrays.seconds[v, best]
+        settle(arrays, clusters, room, v, best)
+        order[done] = v
+        done += 1
+        size -= 1
+        ready[at] = ready[size]
+        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+            f = arrays.incoming[i]
+            if arrays.model == PORT_TENSOR and clock.begins[f] >= 0.0:
+                u = arrays.source[f]
+                for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
+                    w = arrays.target[arrays.outgoing[j]]
+                    if soon[w, best] < np.inf:
+                        soon[w, best] = 0.0
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                ready[size] = w
+                size += 1
+    begins[:] = clock.begins
+    return -1
+
+
+RULES: dict[str, tuple[Rule, str]] = {
     "one_device": (one_device, "everything on the best single device that holds it"),
-    "heft": (heft, "longest remaining path first, each operator on the device where it ends soonest"),
-    "cpop": (cpop, "the critical path on one device, every other operator where it ends soonest"),
-    "peft": (peft, "each operator where its end plus the least remaining time is smallest"),
-    "etf": (etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)"),
     "fill": (fill, "fills the devices' memory one after the other in the order of the model file"),
-    "fill_even": (fill_even, "like fill, but every device takes a share in proportion to its memory"),
-    "msct": (msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)"),
-    "getf": (getf, "earliest start within groups of similar devices chosen by a linear program (GETF)"),
+    "heft": (heft, "longest remaining path first, each operator on the device where it ends soonest"),
+    "etf": (etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)"),
 }
-"""Every rule by name, and what it does."""
+"""Every rule by name, and what it does. The cheapest come first: a run whose time is up at once still has a plan."""
 
 
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     """Build a rule's plan and report it."""
     if problem.reading is not None:
-        go_on_with(problem, "one_place", run)
+        carry_out_in_one_place(problem, run)
         return
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)
 
 
-@or_narrower(SUPPORTS)
 def best_list_schedule(problem: Placement) -> Schedule | None:
     """The best of the list schedules that obeys the whole problem; None when none does."""
     try:
@@ -178,7 +245,7 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
     except ContradictionError:
         return None
     arrays = arrays_of(instance, problem)
-    plans = plans_of(partial(rule, instance, arrays) for rule in QUICK)
+    plans = plans_of(partial(rule, instance, arrays) for rule, _ in RULES.values())
     usable = [plan for plan in plans if plan.makespan < math.inf and fits(arrays, plan.device)]
     for plan in sorted(usable, key=lambda plan: plan.makespan):
         schedule = solution_of(instance, arrays, plan)
@@ -187,15 +254,13 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
     return None
 
 
-_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
-
-for _name, (_rule, _about) in NAMED.items():
+for _name, (_rule, _about) in RULES.items():
     register_rule(
         Placement,
         _name,
-        _widened(partial(carry_out, _rule)),
+        partial(carry_out, _rule),
         _about,
-        supports=_SUPPORTS,
-        baseline=_rule in BASELINES,
+        supports=SUPPORTS,
+        baseline=True,
         readings=(None, "transfers='blocking'") if _rule is one_device else (None,),
     )

@@ -4,9 +4,6 @@ On networks of wide cells, whose operators take less time than their transfers, 
 than many quick ones: whole branches have to find their device while it is still hot. So the first phases contract what
 seldom profits from two devices, which makes moves cheaper and larger: trees of operators that feed one another, as long
 as they take less time than sending what they make, and chains. The later phases let their operators part again.
-
-Where many small operators lie outside the core of a network (:func:`~opweave.solvers.placement.backbone.core_network`),
-the core is cooled down first, and a last phase moves all operators around its plan.
 """
 
 from __future__ import annotations
@@ -18,25 +15,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
-from opweave.solvers.placement.backbone import Backbone, core_network
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.idle import around_core
-from opweave.solvers.placement.local import CHUNK_WORK, MOST_MOVES, LocalSearch, empty_search, list_plans
-from opweave.solvers.placement.plans import ended, fits, plan_of
+from opweave.solvers.placement.local import LocalSearch, search_from_best
+from opweave.solvers.placement.plans import ended, fits
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
 
-UNTIMED_CHUNKS = 60
-"""Chunks of a cooling when there is no time limit; a chunk takes about a tenth of a second."""
+UNTIMED_CHUNKS = 150
+"""Chunks of moves of a cooling when there is no time limit."""
+
+FIRST_SHARE, LONGER = 0.05, 2.0
+"""Seconds of moves of the first cooling, as a share of the time limit, and how many times longer each next one is."""
 
 
 class Phase(NamedTuple):
@@ -54,7 +50,7 @@ class Level(NamedTuple):
     light
         The trees that it joins (:func:`contraction_of`); 0 for chains only.
     share
-        Its share of the time left of a network or its core.
+        Its share of the cooling.
     """
 
     light: float
@@ -64,17 +60,14 @@ class Level(NamedTuple):
 
 LEVELS = (
     Level(1.0, Phase(0.006, 0.001), 0.2),
-    Level(0.25, Phase(0.0025, 0.0007), 0.38),
-    Level(0.0, Phase(0.001, 0.0004), 0.4),
+    Level(0.25, Phase(0.0025, 0.0007), 0.3),
+    Level(0.0, Phase(0.001, 0.0004), 0.2),
 )
 """From coarse to fine. On some networks only the largest trees are few enough to find out where whole branches run, and
 on others their parallel branches are already joined, and the smaller ones decide."""
 
 OPERATORS = Phase(0.0006, 0.0001)
 """The last phase, of single operators."""
-
-CORE_SHARE = 0.6
-"""Share of the time of a cooling for the core."""
 
 Start = tuple[IntArray, IntArray]
 """Order and devices."""
@@ -84,89 +77,70 @@ Start = tuple[IntArray, IntArray]
     Placement,
     "cooling",
     "one slow simulated annealing from the best list schedule: trees and chains first, then operators",
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
 )
-@by_best_way(SUPPORTS, "heft")
 def solve_cooling(problem: Placement, run: Run) -> Outcome:
-    """Long cooling from the best plan so far, or from the list schedulers' plans; solver "cooling"."""
+    """Coolings from the best plan, each longer than the last; the one at work when the time is up ends cold.
+
+    Solver "cooling".
+    """
     search = search_from_best(problem, run)
-    cool_down(search)
+    seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
+    number = 0
+    while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
+        search.catch_up()
+        cool_down(search, seconds, number)
+        if seconds is None:
+            break
+        number, seconds = number + 1, LONGER * seconds
     return ended(problem, run)
 
 
-def search_from_best(problem: Placement, run: Run) -> LocalSearch:
-    """A local search that starts from the best plan so far, or from the list schedulers' plans if there is none."""
-    search = empty_search(problem, run)
-    search.consider_solution(run.start)
-    search.consider_solution(run.best)
-    if not math.isfinite(search.makespan):
-        list_plans(search)
-    return search
-
-
-def cool_down(search: LocalSearch) -> None:
-    """Anneal from the best plan for the time that the run has left; report better plans on the way."""
-    run = search.run
-    if run.should_stop() or not math.isfinite(search.makespan):
-        return
-    run.enter("cooling")
-    done = run.kept.get("coolings")
-    number = run.turn("cooling", done if isinstance(done, int) else 0)
-    run.kept["coolings"] = number + 1
+def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0) -> None:
+    """Anneal from the best plan once, by some seconds of moves or until the run has to stop, if that is earlier."""
+    search.run.enter("cooling")
     usable = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, search.makespan)
     scale = float(usable.sum(axis=0).min())
-    core = core_network(search.instance, search.arrays)
-    start = None if core is None else _around_core(search, core, scale, number)
-    if start is None:
-        for found in _coarse(search, search.arrays, search.instance.cluster, _best(search), scale, number):
-            search.consider(*found)
-    first = _best(search) if start is None else start
-    for found in _phase(search, search.arrays, search.instance.cluster, first, OPERATORS, scale, (number, 1)):
-        search.consider(*found)
-
-
-def _best(search: LocalSearch) -> Start:
-    return search.order, search.device
-
-
-def _around_core(search: LocalSearch, core: Backbone, scale: float, number: int) -> Start | None:
-    """Cool the core down, and put the other operators around its best plan; None if that does not give a plan."""
-    index = np.full(len(search.order), -1, dtype=np.int64)
-    index[core.operators] = np.arange(len(core.operators))
-    order = index[search.order]
-    start: Start = (order[order >= 0], search.device[core.operators])
-    with search.run.share(CORE_SHARE):
-        start = _last(_coarse(search, core.arrays, core.instance.cluster, start, scale, number), start)
-        start = _last(_phase(search, core.arrays, core.instance.cluster, start, OPERATORS, scale, (number, 2)), start)
-    plan = plan_of(core.arrays, *start)
-    found = around_core(search.instance, search.arrays, core, plan.start, plan.device)
-    search.consider(*found)
-    usable = fits(search.arrays, found[1]) and math.isfinite(plan_of(search.arrays, *found).makespan)
-    return found if usable else None
-
-
-def _last(found: Iterator[Start], start: Start) -> Start:
-    """The last, best plan that a search finds; ``start`` if it finds none."""
-    for better in found:
-        start = better
-    return start
-
-
-def _coarse(
-    search: LocalSearch, arrays: PlacementArrays, cluster: IntArray, start: Start, scale: float, number: int
-) -> Iterator[Start]:
-    """Cool down level by level, each from the best plan of the one before; yield every better plan of a level."""
-    for stream, level in enumerate(LEVELS, start=3):
-        joined = contraction_of(arrays, cluster, level.light)
+    start, cluster, left = (search.order, search.device), search.instance.cluster, 1.0
+    for stream, level in enumerate((*LEVELS, None)):
+        share = left if level is None else level.share
+        spell, left = _Spell(search.run, share, left, seconds), left - share
+        if level is None:
+            first = (search.order, search.device)
+            for start in _phase(search, search.arrays, cluster, first, OPERATORS, scale, spell, (number, stream)):
+                search.consider(*start)
+            return
+        joined = contraction_of(search.arrays, cluster, level.light)
         order, device = joined.contracted(*start)
-        usable = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
-        if not usable or not fits(joined.arrays, device):
-            continue
-        first, seed = (order, device), (number, stream)
-        with search.run.share(level.share):
-            for found in _phase(search, joined.arrays, joined.cluster, first, level.phase, scale, seed):
+        able = np.isfinite(joined.arrays.seconds[np.arange(len(device)), device]).all()
+        if able and fits(joined.arrays, device):
+            contracted = (joined.arrays, joined.cluster, (order, device))
+            for found in _phase(search, *contracted, level.phase, scale, spell, (number, stream)):
                 start = joined.expanded(*found)
-                yield start
+                search.consider(*start)
+
+
+class _Spell:
+    """How far one phase of a cooling has come: by seconds of moves, or by the time of the run, whichever is more.
+
+    ``share`` is its share of the cooling, of which the share ``left`` is left.
+    """
+
+    def __init__(self, run: Run, share: float, left: float, seconds: float | None) -> None:
+        self._run, self._share, self._seconds = run, share, seconds
+        self._began, self._spent, self._chunks = run.elapsed(), 0.0, 0
+        self._most = (run.remaining() or 0.0) * share / left
+
+    def spend(self, seconds: float) -> None:
+        """Note a chunk of moves."""
+        self._spent, self._chunks = self._spent + seconds, self._chunks + 1
+
+    def done(self) -> float:
+        """Share of the phase that is over."""
+        if self._seconds is None:
+            return self._chunks / (self._share * UNTIMED_CHUNKS)
+        by_run = (self._run.elapsed() - self._began) / max(self._most, 1e-9)
+        return max(self._spent / (self._share * self._seconds), by_run)
 
 
 def _phase(
@@ -176,20 +150,17 @@ def _phase(
     start: Start,
     phase: Phase,
     scale: float,
+    spell: _Spell,
     seed: tuple[int, int],
 ) -> Iterator[Start]:
-    """Anneal until the run has to stop; yield every better plan of a chunk of moves."""
+    """Anneal until the phase is over or the run has to stop; yield every better plan of a chunk of moves."""
     run, rng = search.run, np.random.default_rng((search.run.seed, *seed))
-    effort = len(arrays.seconds) + len(arrays.source)
-    moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(arrays.seconds)))
-    plan = counted_plan(arrays, *start, cluster)
-    whole, began, best, chunk = run.remaining(), run.elapsed(), math.inf, 0
-    while not run.should_stop() and (whole is not None or chunk < UNTIMED_CHUNKS):
-        done = chunk / UNTIMED_CHUNKS if whole is None else (run.elapsed() - began) / max(whole, 1e-9)
-        heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, done)
-        order, device = plan.order.copy(), plan.device.copy()
-        length, _ = anneal(arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), run.halt, order, device)
-        chunk += 1
+    moves, plan, best = search.moves(arrays), counted_plan(arrays, *start, cluster), math.inf
+    while spell.done() < 1.0 and not run.should_stop():
+        heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, spell.done())
+        order, device, began = plan.order.copy(), plan.device.copy(), run.elapsed()
+        length, _ = anneal(arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), order, device)
+        spell.spend(run.elapsed() - began)
         if length < best:
             best = length
             yield order, device

@@ -15,19 +15,18 @@ Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
-from opweave.formulations.placement.instance import SUPPORTS, lower, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
-from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import DETOURS, bounds_of_backbone, go_on_with_prices, put_back, raise_level
+from opweave.solvers.placement.bounds.best import begin_prices, raising, refuting, search_prices
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -39,15 +38,13 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.forced import raise_by_forced_work
 from opweave.solvers.placement.module_intervals import solve_intervals
-from opweave.solvers.placement.module_lengths import NO_MORE, Known, Lengths
+from opweave.solvers.placement.module_lengths import NO_MORE, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.side_by_side.exchange import Fact, Key
 
 
 class Try(NamedTuple):
@@ -58,21 +55,12 @@ class Try(NamedTuple):
     cost: float
 
 
-class Lifted(NamedTuple):
-    """Results of a try by programs: block, end devices and bound of each program."""
-
-    bounds: tuple[tuple[int, int, int, float], ...]
-
-
 TRIES = (
     Try("search", 5_000, 0.03),
-    Try("search", 40_000, 0.25),
+    Try("search", 30_000, 0.2),
     Try("program", 1.5, 0.3),
-    Try("search", 300_000, 1.5),
     Try("intervals", 5.0, 2.5),
-    Try("search", 3_000_000, 15.0),
     Try("intervals", 20.0, 15.0),
-    Try("search", 20_000_000, 100.0),
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
@@ -80,10 +68,8 @@ MISSES = 3
 """When so many more brief searches leave modules of one size open than settle them, linear programs come first for
 modules of that size and larger."""
 
-NODES_PER_SECOND = 150_000
-"""Approximate speed of the search, used to keep it within the time."""
-
-BRIEFLY = "briefly"
+PRICES_SECONDS = 30.0
+"""Most seconds of the search for prices of memory when there is no time limit."""
 
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
@@ -98,30 +84,47 @@ Way = tuple[Lengths, int, int]
 """A module and its end devices."""
 
 
+class Chained:
+    """A problem as arrays, and its chain of modules, worked out when it is needed: several workers raise it."""
+
+    def __init__(self, problem: Placement) -> None:
+        self.problem = problem
+
+    @cached_property
+    def instance(self) -> PlacementInstance:
+        """The problem as arrays."""
+        return lower_unless_short(self.problem)
+
+    @cached_property
+    def arrays(self) -> PlacementArrays:
+        """The arrays of the loops."""
+        return arrays_of(self.instance, self.problem)
+
+    @cached_property
+    def chain(self) -> Milestones:
+        """Its modules and windows."""
+        return milestones_of(self.arrays)
+
+
 class Decomposition:
     """One problem with its chain of modules and their lower and upper bounds.
 
     Parameters
     ----------
-    problem
-        The problem.
+    chained
+        The problem and its chain.
     run
         Receives plans and bounds; its best plan so far gives the first upper bounds.
     """
 
-    def __init__(self, problem: Placement, run: Run) -> None:
-        self.problem, self.instance, self.run = problem, lower(problem), run
-        self.arrays = arrays_of(self.instance, problem)
+    def __init__(self, chained: Chained, run: Run) -> None:
+        self.problem, self.instance, self.run = chained.problem, chained.instance, run
+        self.arrays, self.chain = chained.arrays, chained.chain
         self.best = Best(run)
-        quick_bounds(self.instance, self.arrays, self.best)
-        self.chain: Milestones = milestones_of(self.arrays)
-        self._whole_bounds = False
-        self._levels: Sequence[int] = LEVELS
         self.lengths: dict[Module, Lengths] = {}
-        self._blocks = self.chain.blocks()
-        self._heard = 0
         self._misses: Counter[int] = Counter()
         self._searched = LARGEST_SEARCHED
+        self._known: Schedule | None = None
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if module not in self.lengths:
                 self.lengths[module] = Lengths(module, window)
@@ -183,8 +186,9 @@ class Decomposition:
     def learn(self) -> None:
         """Update from the best plan of the run, or from a list schedule when there is none."""
         best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
-        if best is None:
+        if best is None or best is self._known:
             return
+        self._known = best
         self._found(best)
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
@@ -196,35 +200,33 @@ class Decomposition:
         self._search_briefly()
 
     def advance(self) -> None:
-        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
-        self.learn()
-        self.report()
-        if not self._whole_bounds:
-            self._whole_bounds = True
-            raise_by_forced_work(self.arrays, self.best)
-            if bounds_of_backbone(self.instance, self.arrays, self.chain, self.run, self.best.report):
-                self._levels = ()
-        else:
-            go_on_with_prices(self.instance, self.run, self.best.report)
-        self._search_briefly()
-        self._raise(self._levels[:1])
-        self.run.enter("modules")
-        while not self.run.should_stop() and self.step():
-            self._raise(self._levels[:1])
-            self.run.enter("modules")
-            self.report()
-        self._raise(self._levels[1:])
+        """Continue until the problem is solved, time is up, or nothing is left to try."""
+        self.begin()
+        for _ in self._work():
+            if self.run.should_stop():
+                return
 
-    def _raise(self, levels: Sequence[int]) -> None:
+    def _work(self) -> Iterator[None]:
+        """Do everything that is left to try, cheapest first, in pieces."""
+        refuting_ = refuting(self.chain, self.run, self.best.report)
+        self.run.enter("modules")
+        while True:
+            yield from self._raised(LEVELS[:1])
+            self.learn()
+            if not self.step():
+                break
+            self.report()
+            yield
+        yield from self._raised(LEVELS[1:2])
+        yield from refuting_
+        yield from self._raised(LEVELS[2:])
+
+    def _raised(self, levels: Sequence[int]) -> Iterator[None]:
         """Raise the windows of the chain to some levels, in turn."""
         for level in levels:
-            if not self.run.should_stop():
-                raise_level(self.chain, level, self.run, self.best.report)
-                self.report()
-
-    def open(self) -> bool:
-        """Whether there is something left to try."""
-        return bool(self._ways()) or any(self.chain.open_pairs(level) for level in self._levels)
+            for _ in raising(self.chain, level, self.run, self.best.report):
+                yield
+            self.report()
 
     def _search_briefly(self) -> None:
         """Search all small modules on the shortest path, then those on the next path, and so on.
@@ -236,10 +238,9 @@ class Decomposition:
         new = True
         while new and not self.run.should_stop():
             new = False
-            self._absorb()
             for way in sorted(self._ways(), key=lambda way: len(way[0].window.inner)):
                 size = len(way[0].window.inner)
-                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop() or not self._is_free(way):
+                if size > self._searched or way[0].tries[way[1:]] or self.run.should_stop():
                     continue
                 new = True
                 self._try(*way)
@@ -248,32 +249,12 @@ class Decomposition:
                     self._searched = size - 1
             self.report()
 
-    def is_mostly_settled(self) -> bool:
-        """Whether the lengths of at least half of the modules on the shortest path are known."""
-        path = [way for way in self.chain.module_path() if len(self.lengths[way[0]].window.inner)]
-        known = [self.lengths[module].upper[a, b] - module.table()[a, b] for module, a, b in path]
-        close = SETTLED * float(self.run.objective or 0.0)
-        return 2 * sum(bool(left <= close) for left in known) >= len(path)
-
-    def fits(self) -> bool:
-        """Whether the modules' plans fit together: the run has their composed plan, or a better one."""
-        plan, known = self.stitch(), self.run.objective
-        return plan is not None and known is not None and known <= plan.makespan * (1.0 + SETTLED)
-
-    def _is_free(self, way: Way) -> bool:
-        """Claim the next try at a module; whether no other lane works on it."""
-        exchange = self.run.exchange
-        return exchange is None or exchange.claim(self._key(*way, int(way[0].tries[way[1:]])))
-
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
-        self._absorb()
         ways = self._ways()
-        way = self._claimed(ways) if ways else None
-        if way is None:
-            return False
-        self._try(*way)
-        return True
+        if ways:
+            self._try(*ways[0])
+        return bool(ways)
 
     def _ways(self) -> list[Way]:
         """Modules and end devices that a step may work on, most promising first."""
@@ -288,83 +269,28 @@ class Decomposition:
                 found.append((gap, lengths, a, b))
         return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
 
-    def _claimed(self, ways: list[Way]) -> Way | None:
-        """A way that no other lane works on: on the shortest path, else on a path that avoids the ways in work.
-
-        If there is none, the next try at one of them; None if that is taken, too.
-        """
-        exchange = self.run.exchange
-        if exchange is None:
-            return ways[0]
-        other = ways
-        with put_back([module.whole for module in self.lengths]):
-            for _ in range(DETOURS):
-                for way in other:
-                    if self._is_free(way):
-                        return way
-                for lengths, a, b in other:
-                    lengths.prove(a, b, np.inf)
-                value = self.chain.value()
-                other = self._ways() if value < (self.run.objective or np.inf) else []
-        for lengths, a, b in ways:
-            number = min(int(lengths.tries[a, b]) + 1, len(TRIES) - 1)
-            if exchange.claim(self._key(lengths, a, b, number)):
-                lengths.tries[a, b] = number
-                return lengths, a, b
-        return None
-
-    def _key(self, lengths: Lengths, a: int, b: int, number: int) -> Key:
-        return "module", list(self.lengths).index(lengths.module), a, b, number
-
-    def _absorb(self) -> None:
-        """Take over what other lanes have found out about modules."""
-        if self.run.exchange is None:
-            return
-        facts = self.run.exchange.facts_from(self._heard)
-        self._heard += len(facts)
-        known = list(self.lengths.values())
-        for fact in facts:
-            if fact.key[0] != "module" or fact.value is None:
-                continue
-            index, a, b, number = (int(part) for part in fact.key[1:])
-            known[index].tries[a, b] = max(known[index].tries[a, b], number + 1)
-            if isinstance(fact.value, Known):
-                known[index].learn(a, b, fact.value)
-            elif isinstance(fact.value, Lifted):
-                for block, first, second, value in fact.value.bounds:
-                    self._blocks[block].learn(first, second, INTEGER, value)
-
     def _try(self, lengths: Lengths, a: int, b: int) -> None:
-        """Make the next try at a module, as far as time allows, and tell the other lanes."""
+        """Make the next try at a module, as far as time allows."""
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
-        result: Known | Lifted
         if now.way == "program":
-            result = self._lifted(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
+            self._lift(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
+            return
+        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        arrays = lengths.window.fixed(a, b)
+        if now.way == "search":
+            found = search_module(arrays, high, low, int(now.effort))
         else:
-            low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
-            arrays = lengths.window.fixed(a, b)
-            if now.way == "search":
-                budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-                found = search_module(arrays, high, low, budget, self.run.halt)
-            else:
-                seconds = now.effort if left is None else min(left, now.effort)
-                found = solve_intervals(arrays, high, low, seconds, threads=self.run.threads)
-            lengths.learn(a, b, Known(min(high, found.makespan) if found.proved else found.bound, found))
-            result = lengths.known(a, b)
-        if self.run.exchange is not None:
-            self.run.exchange.tell(Fact(self._key(lengths, a, b, number), result))
+            seconds = now.effort if left is None else min(left, now.effort)
+            found = solve_intervals(arrays, high, low, seconds, self.run)
+        lengths.learn(a, b, min(high, found.makespan) if found.proved else found.bound, found)
 
-    def _lifted(self, module: Module, a: int, b: int, seconds: float) -> Lifted:
+    def _lift(self, module: Module, a: int, b: int, seconds: float) -> None:
         """Raise the bounds of the blocks on a module's shortest path by their integer programs."""
-        raised = []
         for block, first, second in module.path(a, b):
             if block.open(first, second, INTEGER):
                 block.lift(first, second, INTEGER, seconds)
-                number = self._blocks.index(block)
-                raised.append((number, first, second, float(block.values[first, second])))
-        return Lifted(tuple(raised))
 
 
 @named_solver(
@@ -372,22 +298,36 @@ class Decomposition:
     "decompose",
     "exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
     proves="bound",
-    supports=(*SUPPORTS, NARROWED),
-    options={BRIEFLY: "whether to end after brief searches of small modules"},
+    supports=SUPPORTS,
 )
-@by_best_way(SUPPORTS, "heft")
-def solve_decompose(problem: Placement, run: Run) -> Outcome:
-    """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
-    instance = lower_unless_short(problem)
-    if instance.operators:
-        work = run.kept.get("decompose")
-        if not isinstance(work, Decomposition):
-            work = run.kept["decompose"] = Decomposition(problem, run)
-        if run.option(BRIEFLY, False):
-            work.begin()
-        else:
-            work.advance()
-    else:
+def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
+    """Decomposition at cut vertices; solver "decompose"."""
+    chained = chained or Chained(problem)
+    instance = chained.instance
+    if not instance.operators:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
+        return ended(problem, run)
+    if not run.shares_time:
+        quick_bounds(instance, chained.arrays, Best(run))
+    if not run.closed():
+        Decomposition(chained, run).advance()
     return ended(problem, run)
+
+
+@named_solver(
+    Placement,
+    "prices",
+    "lower bounds where memory binds: its bytes at a price, windows of the network in whole numbers",
+    proves="bound",
+    supports=SUPPORTS,
+)
+def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
+    """The search for prices of memory; solver "prices"."""
+    chained, best = chained or Chained(problem), Best(run)
+    if chained.instance.operators:
+        search = begin_prices(chained.chain, chained.instance, chained.arrays, run, best.report)
+        if search is not None:
+            left = run.remaining()
+            search_prices(search, run, best.report, PRICES_SECONDS if left is None else left)
+    return Outcome(run.termination())

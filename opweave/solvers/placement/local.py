@@ -1,44 +1,35 @@
 """Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
 
-Two kinds of annealing rounds alternate: over assignments alone, with orders that follow, and over orders and
-assignments. A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
-start cooler, and after the first few they grow longer. The number of moves in a round depends only on its number and
-the size of the problem. So the same seed gives the same plan unless the time limit cuts it short. A round that would
-not end in time cools faster.
+A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
+start cooler, and after the first few they grow longer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile, tee
+from itertools import tee
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
+from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES, Rule
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import named_solver
-from opweave.solvers.rules import NoPlanError, plans_of
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.scheduling.pace import PACE, chunks_within
 
-ROUND_WORK = 60_000_000
-"""Operators and flows judged in one annealing round; takes about a second."""
+CHUNK_WORK, CHUNKS = 2_000_000, 30
+"""Operators and flows judged in a chunk of moves, and chunks of an annealing round, which takes about a second."""
 
-CHUNK_WORK = 6_000_000
 MOST_MOVES = 100
 """Moves of a chunk per operator, so that small problems are not searched for too long."""
 
@@ -50,12 +41,6 @@ is a larger part of the whole."""
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
 
-NEVER_CUT = 500
-"""Operators up to which every list scheduler takes milliseconds. All of them run then, whatever the time limit."""
-
-FIRST_ROUNDS_OVER = "tabu: first rounds over"
-"""What a run keeps once tabu search has done the rounds that come before those with random moves."""
-
 LONGEST_ROUND = 8
 """Length of a late round as a multiple of a first round's."""
 
@@ -64,10 +49,7 @@ LONGEST_ROUND = 8
 class LocalSearch:
     """The best plan of one instance and the moves that improve it.
 
-    ``rounds`` annealing rounds have run.
-
-    ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that an operator or flow took
-    recently.
+    ``rounds`` annealing rounds have run. ``seen`` is the last plan that was taken over from another search.
     """
 
     problem: Placement
@@ -78,8 +60,7 @@ class LocalSearch:
     device: IntArray
     makespan: float = math.inf
     rounds: int = 0
-    pace: float = PACE
-    caught: Solution | None = None
+    seen: Solution | None = None
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if it fits into memory and is the best so far."""
@@ -104,12 +85,15 @@ class LocalSearch:
         self.consider(again, device)
 
     def catch_up(self) -> None:
-        """Take over the best plan of the other lanes."""
+        """Take over the best plan of the run."""
         best, known = self.run.best, self.run.objective
-        if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
-            return
-        self.caught = best
-        self.consider_solution(best)
+        if known is not None and known < self.makespan and best is not self.seen:
+            self.seen = best
+            self.consider_solution(best)
+
+    def moves(self, arrays: PlacementArrays) -> int:
+        """Moves of a chunk, which takes a few hundredths of a second."""
+        return max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * len(arrays.seconds)))
 
     def descend_from(self, device: IntArray) -> None:
         """Hub descent from an assignment."""
@@ -119,36 +103,22 @@ class LocalSearch:
     def anneal_round(self) -> None:
         """Run the next annealing round from the best plan."""
         self.run.enter("annealing")
-        number = self.run.turn("annealing", self.rounds)
+        number, moves = self.rounds, self.moves(self.arrays)
         self.rounds = number + 1
         rng = np.random.default_rng((self.run.seed, number))
-        effort = len(self.arrays.seconds) + len(self.arrays.source)
         longer = max(0, number - UNTIMED_ROUNDS) // 2
-        moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.arrays.seconds)))
-        work = moves * effort
-        chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer), self.pace * work)
-        method = anneal if number % 2 else anneal_assignment
+        chunks = CHUNKS * min(LONGEST_ROUND, 2**longer)
         first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
+        self.catch_up()
         plan = counted_plan(self.arrays, self.order, self.device, self.instance.cluster)
         scale = self.makespan
-        for chunk in range(chunks):
+        for heat in np.split(scale * shares, chunks):
             if self.run.should_stop():
                 return
-            began = self.run.elapsed()
-            self.catch_up()
             order, device = self.order.copy(), self.device.copy()
-            method(
-                self.arrays,
-                plan,
-                rng.random((moves, DRAWS)),
-                scale * shares[chunk * moves : (chunk + 1) * moves],
-                self.run.halt,
-                order,
-                device,
-            )
+            anneal(self.arrays, plan, rng.random((moves, DRAWS)), heat, order, device)
             self.consider(order, device)
-            self.pace = (self.run.elapsed() - began) / work
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
@@ -180,51 +150,34 @@ def empty_search(problem: Placement, run: Run) -> LocalSearch:
     return LocalSearch(problem, instance, arrays_of(instance, problem), run, nothing, nothing)
 
 
-def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
-    """Report the list schedulers' plans, and start from the best."""
-    search.run.enter("list schedulers")
-    plans = []
-    for rule in rules:
-        try:
-            plans.append(rule(search.instance, search.arrays))
-        except NoPlanError:
-            continue
-        report(search.instance, search.arrays, plans[-1], search.run)
-        if _is_over(search):
-            return
-    for plan in plans:  # all are reported first, because the first decoding may have to load its loop
-        search.consider_times(plan.start, plan.device)
-        if search.run.should_stop():
-            return
-
-
-def _is_over(search: LocalSearch) -> bool:
-    """Whether to skip the remaining list schedulers. On small problems the time limit alone never skips one."""
-    if not search.run.should_stop():
-        return False
-    return search.instance.operators > NEVER_CUT or search.run.termination() is not Termination.TIME_LIMIT
-
-
-def more_list_plans(search: LocalSearch) -> None:
-    """Start from the best of all variants of list rules, if there is time for them."""
-    search.run.enter("variants of list rules")
-    builders = variants(search.instance, search.arrays, search.run.halt)
-    for plan in plans_of(takewhile(lambda _: not search.run.should_stop(), builders)):
-        report(search.instance, search.arrays, plan, search.run)
-        search.consider_times(plan.start, plan.device)
-
-
-@named_solver(
-    Placement, "local", "hub descent and simulated annealing over order and assignment", supports=(*SUPPORTS, NARROWED)
-)
-@by_best_way(SUPPORTS, "heft")
-def solve_local(problem: Placement, run: Run) -> Outcome:
-    """Local search from the start and from the list schedulers' plans; solver "local"."""
+def search_from_best(problem: Placement, run: Run) -> LocalSearch:
+    """A local search that starts from the best plan so far, or from the list schedulers' plans if there is none."""
     search = empty_search(problem, run)
     search.consider_solution(run.start)
-    list_plans(search)
-    more_list_plans(search)
-    search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
+    search.catch_up()
+    if not math.isfinite(search.makespan):
+        list_plans(search)
+    return search
+
+
+def list_plans(search: LocalSearch) -> None:
+    """Report the list schedulers' plans, and start from the best."""
+    search.run.enter("list schedulers")
+    for rule, _ in RULES.values():
+        try:
+            plan = rule(search.instance, search.arrays)
+        except NoPlanError:
+            continue
+        report(search.instance, search.arrays, plan, search.run)
+        search.consider_times(plan.start, plan.device)
+        if search.run.over():
+            return
+
+
+@named_solver(Placement, "local", "hub descent and simulated annealing over order and assignment", supports=SUPPORTS)
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Local search from the best plan so far, or from the list schedulers' plans; solver "local"."""
+    search_from(search_from_best(problem, run), rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     return ended(problem, run)
 
 

@@ -28,13 +28,19 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
+from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
-from opweave.solvers.placement.baselines import QUICK
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.bounds.critical_path import Reach, operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
 from opweave.solvers.rules import plans_of
-from opweave.solvers.run import patience
+from opweave.solvers.run import Run
+
+CHILD = "opweave.solvers.engines.interval_child:solve"
+
+PATIENCE = 3.0
+"""Seconds after its time limit at which the child is killed."""
 
 TICKS = 2**26
 """Ticks of the longest plan of interest. With 2**34 ticks, CP-SAT declared plans optimal that brute force beats."""
@@ -123,7 +129,7 @@ def list_plan(arrays: PlacementArrays) -> Plan | None:
     """The shortest plan of the quick rules, whatever memory it takes; None when they find none."""
     instance = instance_from(arrays)
     unlimited = arrays._replace(capacity=instance.capacity)
-    plans = plans_of(partial(rule, instance, unlimited) for rule in QUICK)
+    plans = plans_of(partial(rule, instance, unlimited) for rule, _ in RULES.values())
     return min(plans, key=lambda plan: plan.makespan, default=None)
 
 
@@ -138,7 +144,7 @@ def available() -> bool:
 
 
 def solve_intervals(
-    arrays: PlacementArrays, upper: float, lower_bound: float, seconds: float, *, threads: int = 1
+    arrays: PlacementArrays, upper: float, lower_bound: float, seconds: float, run: Run | None = None
 ) -> Found:
     """The shortest plan of a small instance that CP-SAT finds within the time, and the bound that it proves.
 
@@ -155,8 +161,8 @@ def solve_intervals(
         Any lower bound.
     seconds
         Time limit; starting the child process takes most of the first second.
-    threads
-        Number of the engine's threads.
+    run
+        Ends the search, and lets it rest.
     """
     count = len(arrays.seconds)
     nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), lower_bound)
@@ -174,10 +180,16 @@ def solve_intervals(
     if model is None:
         return nothing._replace(proved=True, bound=upper)
     program = model.program().hinted(None if listed is None else hint_of(model, arrays, listed))
-    work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
-    limits = ChildLimits(seconds + patience())
+    work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=1, workers=1)
+    end = clock() + seconds + PATIENCE
+
+    def late() -> bool:
+        return clock() > end or (run is not None and run.should_stop())
+
     try:
-        answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.interval_child:solve", work, limits)
+        answer: Answer | None = run_in_child(
+            "cp-sat", CHILD, work, ChildLimits(), should_stop=late, pauses=run is not None
+        )
     except EngineError:
         return nothing
     if answer is None or answer.verdict == "failed":

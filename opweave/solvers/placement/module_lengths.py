@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,13 +16,6 @@ ROUNDED = 2e-6
 
 NO_MORE = 1_000
 """Number of tries after which a module counts as settled."""
-
-
-class Known(NamedTuple):
-    """What is known of a module between two end devices: a lower bound of its length, and its best plan."""
-
-    bound: float
-    plan: Found | None
 
 
 @dataclass(eq=False)
@@ -55,16 +47,11 @@ class Lengths:
         cells = self.window.cells(a, b)
         self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
 
-    def known(self, a: int, b: int) -> Known:
-        """The knowledge to share with other lanes."""
-        return Known(float(self.module.whole[a, b]), self.plans.get(self._pair(a, b)))
-
-    def learn(self, a: int, b: int, known: Known) -> None:
+    def learn(self, a: int, b: int, bound: float, found: Found) -> None:
         """Take over a try's findings; the pair is settled once bound and plan meet."""
-        if known.plan is not None:
-            self.keep(a, b, known.plan)
-        self.prove(a, b, known.bound)
-        if known.bound >= self.upper[a, b] * (1.0 - ROUNDED):
+        self.keep(a, b, found)
+        self.prove(a, b, bound)
+        if bound >= self.upper[a, b] * (1.0 - ROUNDED):
             self.tries[a, b] = NO_MORE
             self.module.settled[self.window.cells(a, b)] = True
 

@@ -19,7 +19,6 @@ from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
-from opweave.solvers.run import never
 
 
 class Found(NamedTuple):
@@ -204,7 +203,6 @@ def search_assignments(
     cost: FloatMatrix,
     upper: float,
     budget: int,
-    halt: IntArray,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
@@ -212,7 +210,7 @@ def search_assignments(
     """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
 
     ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
-    arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when ``halt`` is raised.
+    arrays; ``idle`` plus the work at the prices of time is a valid bound.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -233,7 +231,7 @@ def search_assignments(
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
             dearer = float(paid[count])
-            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, halt, start)
+            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, start)
             if better < upper - dearer:
                 upper = better + dearer
                 best_device[:] = device
@@ -249,7 +247,7 @@ def search_assignments(
             work = spent[depth] + least[depth + 1]
             budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
             values[depth] += due + cost[v]
-            if budget < 0 or halt[0] != 0:
+            if budget < 0:
                 return upper, False
         device[v] = -1
         seconds[v][:] = arrays.seconds[v]
@@ -272,7 +270,6 @@ def search_module(
     upper: float,
     lower_bound: float,
     budget: int,
-    halt: IntArray | None = None,
     cost: FloatArray | None = None,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
@@ -287,8 +284,6 @@ def search_module(
         Any lower bound.
     budget
         Most nodes to search.
-    halt
-        Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
     cost
         Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
         the least. None for none. Shape (operators, devices).
@@ -310,7 +305,6 @@ def search_module(
         np.zeros(arrays.seconds.shape) if cost is None else cost,
         limit,
         budget,
-        never() if halt is None else halt,
         device,
         start,
         begins,

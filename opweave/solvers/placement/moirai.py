@@ -13,13 +13,13 @@ from functools import partial
 from opweave.formulations.placement.coarsening import coarsen
 from opweave.formulations.placement.coarsening_rules import BACKENDS
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.milp_paper import Moirai
+from opweave.formulations.placement.moirai import Moirai
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.engines import head_start_within
+from opweave.solvers.placement.engines import lower_bound
 from opweave.solvers.reduced import reducing, solve_reduced
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -50,7 +50,7 @@ def solve_moirai(problem: Placement, run: Run) -> Outcome:
     with reducing(run, "coarsening"):
         reduction = coarsen(problem, rules=BACKENDS[str(rules)]).reduction
     run.enter("bound of the whole problem")
-    bound = head_start_within(run).lower_bound(problem)
+    bound = lower_bound(problem)
     if bound is not None:
         run.proved(bound, "bound before the engine")
     known = HeadStart(

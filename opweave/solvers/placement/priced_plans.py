@@ -65,7 +65,7 @@ class Shadowed:
         return float(makespan_within(self.arrays, order, everywhere, most))
 
     def annealed(
-        self, order: IntArray, device: IntArray, cost: float, cooling: Cooling, halt: IntArray
+        self, order: IntArray, device: IntArray, cost: float, cooling: Cooling
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """The order and the devices of the operators in the best plan so far, after every chunk of an annealing.
 
@@ -75,8 +75,6 @@ class Shadowed:
             The plan that it begins with.
         cooling
             How it cools.
-        halt
-            Ends a chunk as soon as it is raised.
         """
         arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
         moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * self.count))
@@ -85,7 +83,7 @@ class Shadowed:
         best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
         for heat in np.split(heats, cooling.chunks):
             draws = rng.random((moves, DRAWS))
-            anneal(arrays, plan, draws, heat, halt, best_order, best_device)
+            anneal(arrays, plan, draws, heat, best_order, best_device)
             yield best_order[best_order < count], best_device[:count]
 
 

@@ -5,7 +5,6 @@ Order arcs of side constraints count as paths without transfers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 
 import numpy as np
@@ -15,18 +14,12 @@ from opweave.solvers.kernels.sorting import lengths_of
 from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
 
-PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "mean": lambda times: np.asarray(np.nanmean(times, axis=1)),
-    "median": lambda times: np.asarray(np.nanmedian(times, axis=1)),
-    "worst": lambda times: np.asarray(np.nanmax(times, axis=1)),
-    "best": lambda times: np.asarray(np.nanmin(times, axis=1)),
-}
-"""Summaries of an operator's run times, with NaN on devices that may not run it. Shape (operators, devices)."""
-
 
 def mean_seconds(arrays: PlacementArrays) -> FloatArray:
     """Run time of every operator, averaged over the devices that may run it. Shape (operators,)."""
-    return run_times(arrays, "mean")
+    allowed = np.isfinite(arrays.seconds)
+    total = np.where(allowed, arrays.seconds, 0.0).sum(axis=1)
+    return np.asarray(total / np.maximum(1, allowed.sum(axis=1)))
 
 
 def mean_transfer(arrays: PlacementArrays) -> FloatArray:
@@ -38,36 +31,10 @@ def mean_transfer(arrays: PlacementArrays) -> FloatArray:
     return np.asarray(seconds, dtype=np.float64)
 
 
-def run_times(arrays: PlacementArrays, which: str) -> FloatArray:
-    """Run time of every operator: "mean", "median", "worst" or "best" of the devices that may run it."""
-    allowed = np.isfinite(arrays.seconds)
-    none = ~allowed.any(axis=1, keepdims=True)
-    times = np.where(allowed, arrays.seconds, np.nan)
-    found: FloatArray = PICKS[which](np.where(none, 0.0, times)) if times.size else np.zeros(len(times))
-    return found
-
-
-def transfer_times(arrays: PlacementArrays, over: str) -> FloatArray:
-    """Transfer time of every flow: the mean over all "links", over all "pairs" of devices, or "none"."""
-    devices = arrays.seconds.shape[1]
-    share = {"links": 1.0, "pairs": 1.0 - 1.0 / max(1, devices), "none": 0.0}[over]
-    return np.asarray(mean_transfer(arrays) * share)
-
-
-def rank_of(arrays: PlacementArrays, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
-    """Longest path from every operator to an end, itself included, in given run and transfer times."""
-    order = np.ascontiguousarray(order_of_graph(arrays)[::-1])
-    return seconds + depths(reversed_net(arrays), order, seconds, transfer)
-
-
 def upward_rank(arrays: PlacementArrays) -> FloatArray:
     """Longest path from every operator to an end, itself included, in mean run and transfer times (HEFT)."""
-    return rank_of(arrays, mean_seconds(arrays), mean_transfer(arrays))
-
-
-def downward_rank(arrays: PlacementArrays) -> FloatArray:
-    """Longest path from a beginning to every operator, itself excluded, in mean run and transfer times (CPOP)."""
-    return depths(arrays, order_of_graph(arrays), mean_seconds(arrays), mean_transfer(arrays))
+    order, seconds = np.ascontiguousarray(order_of_graph(arrays)[::-1]), mean_seconds(arrays)
+    return np.asarray(seconds + depths(reversed_net(arrays), order, seconds, mean_transfer(arrays)))
 
 
 def order_of_graph(arrays: PlacementArrays) -> IntArray:
@@ -84,6 +51,10 @@ def order_by(rank: FloatArray, arrays: PlacementArrays) -> IntArray:
     if (place[arrays.before] < late).all():  # the usual case: ranks fall along every arc
         return order
     return ready_order(arrays, order, place)
+
+
+def _work(arrays: PlacementArrays) -> int:
+    return 4 * (len(arrays.seconds) + len(arrays.before) + len(arrays.source))
 
 
 @loop

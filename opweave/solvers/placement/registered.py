@@ -2,21 +2,7 @@
 
 # ruff: noqa: F401
 
-from opweave.solvers import staged
 from opweave.solvers.evolution import placement as evolution
 from opweave.solvers.language import baselines as language
 from opweave.solvers.language import layers
-from opweave.solvers.placement import (
-    auto,
-    baselines,
-    decompose,
-    engines,
-    equal_units,
-    lanes,
-    local,
-    moirai,
-    reoptimise,
-    small,
-    tabu,
-)
-from opweave.solvers.placement.blocking import auto as blocking
+from opweave.solvers.placement import engines, moirai, workers

@@ -84,7 +84,6 @@ def reinsert_many(
     draws: FloatMatrix,
     kicks: int,
     least: float,
-    halt: IntArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> float:
@@ -101,8 +100,6 @@ def reinsert_many(
     best = least
     effort = 1 + (2 * count + len(arrays.before) + len(arrays.source)) // 2
     for move in range(len(draws)):
-        if halt[0] != 0:
-            break
         _link(arrays, plan, paths, fill)
         makespan = _time(arrays, plan, paths, longest)
         if makespan < best * (1.0 - CLOSE):

@@ -120,16 +120,14 @@ def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArra
 
 
 @helper
-def sequence(
-    jobs: Jobs, machines: int, upper: float, budget: int, halt: IntArray, starts: FloatArray
-) -> tuple[float, int]:
-    """The shortest schedule below ``upper``; fills its starts. Stops when ``halt`` is raised.
+def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: FloatArray) -> tuple[float, int]:
+    """The shortest schedule below ``upper``; fills its starts.
 
     Returns
     -------
     tuple
         The makespan (``upper`` when nothing better exists), and the rest of the node budget. A negative rest means that
-        the budget ran out or the search was halted; a better schedule may then exist.
+        the budget ran out; a better schedule may then exist.
     """
     count = len(jobs.lasts)
     members = np.zeros((machines, count), dtype=np.int64)
@@ -153,7 +151,7 @@ def sequence(
     while depth >= 0:
         if fresh:
             budget -= 1
-            if budget < 0 or depth == DEEPEST or halt[0] != 0:
+            if budget < 0 or depth == DEEPEST:
                 return upper, -1
             early[depth], tried[depth] = -1, 2
             if node_bound(jobs, heads[depth], tails[depth], members, filled) < upper * (1.0 - CLOSE):

@@ -1,29 +1,22 @@
-"""Tabu search from the best plan and from a balanced one: rounds of :mod:`.reinsertion`, each begun by random moves."""
+"""Tabu search from the best plan: rounds of :mod:`.reinsertion`, each begun by random moves."""
 
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import CountedPlan, counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
-from opweave.solvers.placement.earliest import earliest_first
-from opweave.solvers.placement.guided import MOST_COLUMNS, shares_of
-from opweave.solvers.placement.local import FIRST_ROUNDS_OVER, UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
-from opweave.solvers.placement.plans import Plan, ended
-from opweave.solvers.placement.ranks import upward_rank
+from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, search_from_best
+from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked
-from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 MOVES = 50
@@ -44,21 +37,6 @@ def with_timed_flows(arrays: PlacementArrays) -> PlacementArrays:
     return arrays._replace(
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
-
-
-def balanced(search: LocalSearch) -> Plan | None:
-    """The plan that shares the work as the relaxation without transfers does; None if that takes too long.
-
-    Where devices decide, not paths, single moves hardly find this balance.
-    """
-    count, devices = search.arrays.seconds.shape
-    shares = shares_of(search.arrays) if count * devices <= MOST_COLUMNS else None
-    if shares is None:
-        return None
-    allowed = shares == shares.max(axis=1, keepdims=True)
-    with suppress(NoPlanError):
-        return earliest_first(search.instance, search.arrays, upward_rank(search.arrays), allowed=allowed)
-    return None
 
 
 @dataclass(eq=False)
@@ -93,15 +71,13 @@ class TabuSearch:
         self._arrays = with_timed_flows(self.search.arrays)
 
     def begin(self) -> Round:
-        """The open round, or the next one if there is none; the very first solves a linear program."""
+        """The open round, or the next one if there is none."""
         if self.round is None or self.round.over():
             self.round = _begun(self.search, self._arrays, 0 if self.round is None else self.round.number + 1)
-            if self.round.number > 1:
-                self.search.run.kept[FIRST_ROUNDS_OVER] = True
         return self.round
 
     def go_on(self, rounds: int | None) -> None:
-        """Run rounds, the first from a balanced plan, the others from the best; None: until the run has to stop."""
+        """Run rounds from the best plan; None: until the run has to stop."""
         run, done = self.search.run, 0
         run.enter("reinsertion")
         while not run.should_stop() and done != rounds:
@@ -110,14 +86,11 @@ class TabuSearch:
 
 
 def _begun(search: LocalSearch, arrays: PlacementArrays, number: int) -> Round:
-    """The next round that no other lane has taken."""
-    number = search.run.turn("reinsertion", number)
+    """The next round, from the best plan."""
     search.catch_up()
-    start = balanced(search) if number == 0 else None
-    order, device = (search.order, search.device) if start is None else (start.order, start.device)
     return Round(
         number,
-        counted_plan(arrays, order, device, search.instance.cluster),
+        counted_plan(arrays, search.order, search.device, search.instance.cluster),
         np.zeros(arrays.seconds.shape, dtype=np.int64),
         np.random.default_rng((search.run.seed, number)),
         np.zeros(1, dtype=np.int64),
@@ -133,9 +106,7 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
         kicks = max(0, KICKS - done) if now.number > 1 else 0
         order, device = plan.order.copy(), plan.device.copy()
         draws = now.waiting if len(now.waiting) else now.draws.random((MOVES, DRAWS))
-        length = reinsert_many(
-            arrays, plan, now.tabu, now.moved, draws, kicks, now.best, search.run.halt, order, device
-        )
+        length = reinsert_many(arrays, plan, now.tabu, now.moved, draws, kicks, now.best, order, device)
         done = int(now.moved[0]) - done
         now.idle, now.waiting = now.idle + done, draws[done:]
         if length < now.best:
@@ -143,34 +114,19 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
             search.consider(order, device)
 
 
-def tabu_search(problem: Placement, run: Run) -> TabuSearch | None:
-    """The search that the run keeps, with the best plan known; None without a plan, or with nothing to move."""
-    known = run.kept.get("tabu")
-    if not isinstance(known, TabuSearch):
-        known = run.kept["tabu"] = TabuSearch(empty_search(problem, run))
-        known.search.consider_solution(run.start)
-    search = known.search
-    if run.objective is not None and run.objective < search.makespan:
-        search.consider_solution(run.best)  # others have found it
-    if search.makespan == math.inf:
-        list_plans(search)
-    return known if math.isfinite(search.makespan) and search.instance.operators else None
-
-
 @named_solver(
     Placement,
     "tabu",
     "tabu search that puts critical operators back elsewhere, as if no transfer waited for a port",
-    supports=(*SUPPORTS, NARROWED),
+    supports=SUPPORTS,
     options={"rounds": "number of rounds; 0 for as many as the time allows"},
 )
-@by_best_way(SUPPORTS, "heft")
 def solve_tabu(problem: Placement, run: Run) -> Outcome:
     """Tabu search from the best plan known, or from the list schedulers' plans; solver "tabu".
 
     Ports do not count while it moves operators, but its plans are timed with them.
     """
-    known = tabu_search(problem, run)
-    if known is not None:
-        known.go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
+    search = search_from_best(problem, run)
+    if math.isfinite(search.makespan) and search.instance.operators:
+        TabuSearch(search).go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
     return ended(problem, run)

@@ -85,14 +85,14 @@ for _kind in (Pin, Forbid, MemoryCap):
 @helper
 def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
     """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
-    end, link = plan[k, 1], limits.links[k, j]
-    if link > 0.0 and (plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])):
-        return float(link / max(limits.sizes[end], TINY))
+    end = plan[k, 1]
+    if plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1]):
+        return float(limits.links[k, j] / max(limits.sizes[end], TINY))
     return 0.0
 
 
 @helper
-def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> float:
+def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
     A device lets no more pass than its speed, what it receives and what it can send on.
@@ -101,14 +101,18 @@ def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> f
     for place in range(last + 1):
         room[0, place] = room[1, place] = room[2, place] = 0.0
     for k in range(devices):
+        speed[k] = limits.speeds[k, plan[k, 0], plan[k, 1]]
+    for k in range(devices):
+        if speed[k] <= 0.0:
+            continue
         first, end = plan[k, 0], plan[k, 1]
         received = limits.ends[0, k] if first == 0 else 0.0
         sent = limits.ends[1, k] if end == last else 0.0
         for j in range(devices):
-            speed = limits.speeds[j, plan[j, 0], plan[j, 1]]
-            sent += min(speed, _carried(limits, plan, k, j))
-            received += min(speed, _carried(limits, plan, j, k))
-        passing = min(limits.speeds[k, first, end], received, sent)
+            if speed[j] > 0.0:
+                sent += min(speed[j], _carried(limits, plan, k, j))
+                received += min(speed[j], _carried(limits, plan, j, k))
+        passing = min(speed[k], received, sent)
         room[0, first] += passing
         room[2, end] += passing
         for place in range(first + 1, end):
@@ -172,8 +176,8 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         What places let pass of the aim, on average.
     """
     devices, last = len(plan), len(limits.sizes) - 1
-    before, room = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1))
-    worth = _passed(limits, plan, room, aim)
+    before, speed, room = np.zeros((devices, 2), dtype=np.int64), np.zeros(devices), np.zeros((3, last + 1))
+    worth = _passed(limits, plan, speed, room, aim)
     for step in range(len(draws)):
         if worth >= FULL:
             break
@@ -186,7 +190,7 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
                 plan[k, 0], plan[k, 1] = 0, 0
             inside = 0 <= plan[k, 0] <= plan[k, 1] <= last
             possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
-        reached = _passed(limits, plan, room, aim) if possible else 0.0
+        reached = _passed(limits, plan, speed, room, aim) if possible else 0.0
         if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
             continue

@@ -12,7 +12,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.insertion import heft
+from opweave.solvers.placement.baselines import heft
 from opweave.solvers.placement.plans import solution_of
 from opweave.solvers.rules import NoPlanError
 from tests.strategies.specs import placements

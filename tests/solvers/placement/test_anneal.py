@@ -13,7 +13,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
-from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, deciding, order_for
+from opweave.solvers.placement.anneal import DRAWS, counted_plan, deciding, order_for
 from opweave.solvers.placement.anneal_orders import FEEDERS, NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
@@ -21,7 +21,7 @@ from opweave.solvers.run import never
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
-METHODS = pytest.mark.parametrize("method", [anneal, anneal_assignment])
+METHODS = pytest.mark.parametrize("method", [anneal])
 
 
 def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
@@ -90,14 +90,6 @@ def test_operators_that_decide_nothing_may_end_sooner(seed: int, transfers: str)
         seconds = arrays.seconds.copy()
         seconds[v] = 0.0
         assert plan_of(arrays._replace(seconds=seconds), order, device).makespan == pytest.approx(whole)
-
-
-def test_stretches_reach_the_better_device() -> None:
-    """From all on the slow device, without taking anything worse on the way: many operators have to move at once."""
-    problem = layered_problem(4, 3)
-    seconds = lower(problem).seconds
-    slow = np.full(len(seconds), int(seconds.sum(axis=0).argmax()), dtype=np.int64)
-    assert best_of(anneal_assignment, problem, slow, 1e-6) <= seconds.sum(axis=0).min() + 1e-9
 
 
 @pytest.mark.parametrize("solver", ["local", "auto"])

@@ -84,8 +84,6 @@ def test_brief_searches_close_small_modules(seed: int) -> None:
     run = Run()
     work = Decomposition(layered_problem(6, seed), run)
     work.begin()
-    assert work.is_mostly_settled()
-    assert work.fits()
     assert run.closed()
     every = {pair for module, a, b in work.chain.module_path() for pair in module.path(a, b)}
     for module in work.chain.modules:

@@ -4,47 +4,33 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
-from opweave.formulations.expressions import NARROWED
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.loops import clock
-from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.blocking.arrays import CallArrays, arrays_of, in_order, judged, schedule_of
 from opweave.solvers.placement.blocking.bounds import carrying, heaviest, prove
 from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, orders, units_of, with_branches_apart
 from opweave.solvers.placement.blocking.search import DRAWS, anneal_calls
 from opweave.solvers.placement.plans import no_plan_found
-from opweave.solvers.registry import go_on_with, is_available, named_solver
-from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.registry import named_solver
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
 
 READING = "transfers='blocking'"
 
-ENGINE, PROGRAMMED, ENGINE_SHARE, ENGINE_SECONDS = "highs", 40, 0.5, 20.0
-"""The engine, the most operators for which it runs, and its share of the time left or its seconds without a limit."""
-
-TINY = 10
-"""Operators up to which the engine runs right after the first plans."""
-
 PROOF_SHARE, CUTS_SHARE = 0.25, 0.5
 """Most of the time left for the bounds, and then for cuts of orders."""
-
-STALE_ROUNDS = 6
-"""Annealings without a better plan after which the engine gets the rest of the time, if it runs at all."""
 
 ROUNDS, UNTIMED_SECONDS = 3, 10.0
 """Annealings, and their seconds in all, when there is no time limit."""
@@ -205,56 +191,17 @@ def one_place(search: CallSearch) -> IntArray:
     return min(whole, key=lambda where: judged(search.arrays, where)[0])
 
 
-def fill_calls(search: CallSearch) -> IntArray:
-    """Fill one accelerator after the other, depth first; what is too large, and the rest, runs on the host.
-
-    Source: the greedy baseline of Tarnawski et al. (2020), appendix F.
-    """
-    instance, arrays = search.instance, search.arrays
-    each = len(arrays.on) // max(1, len(instance.accelerators))
-    where = np.full(instance.operators, search.host, dtype=np.int64)
-    k, held = 0, 0
-    members = Adjacency.from_pairs(len(np.unique(search.unit)), search.unit, np.arange(len(search.unit)))
-    for u in ordered(instance, search.unit, None).tolist():
-        ops = members[u]
-        used = np.unique(np.concatenate([instance.whole.parameters[v] for v in ops.tolist()] or [ops[:0]]))
-        size = int(arrays.memory[ops].sum() + arrays.parameter_bytes[used].sum())
-        while k < len(instance.accelerators) and held and held + size > arrays.capacity[k]:
-            k, held = k + 1, 0
-        fits = k < len(instance.accelerators) and size <= arrays.capacity[k]
-        if fits and np.isfinite(instance.seconds[ops, k]).all():
-            where[ops] = k * each
-            held += size
-    return where
-
-
-def best_cuts(search: CallSearch) -> IntArray | None:
-    """The best of the cuts of some orders."""
-    search.cuts()
-    return search.best
-
-
-Rule = Callable[[CallSearch], IntArray | None]
-
-RULES: dict[str, tuple[Rule, str]] = {
-    "one_place": (one_place, "everything on the host, or in one call of the best accelerator"),
-    "fill_calls": (fill_calls, "fills the accelerators one after the other, depth first (the greedy of Tarnawski)"),
-    "cut_calls": (best_cuts, "cuts some orders of the operators into calls by dynamic programming"),
-}
-"""Rules for blocking calls by name, and what they do."""
-
-
-def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
-    """Build a rule's plan and report it."""
+def carry_out_in_one_place(problem: Placement, run: Run) -> None:
+    """Report the best plan on one device, or say that there is none."""
     search = CallSearch(problem, run)
-    if not math.isfinite(search.consider(rule(search))):
+    if not math.isfinite(search.consider(one_place(search))):
         raise NoPlanError("the plan does not fit")
 
 
 @named_solver(
     Placement,
     "calls",
-    "blocking calls: cuts of orders, annealing, bounds over paths, and HiGHS on small problems",
+    "blocking calls: cuts of orders, annealing, and bounds over paths",
     proves="bound",
     supports=SUPPORTS,
     readings=(READING,),
@@ -264,48 +211,29 @@ def solve_calls(problem: Placement, run: Run) -> Outcome:
     search = CallSearch(problem, run)
     search.consider_schedule(run.start)
     search.consider_schedule(run.best)
-    for rule in (one_place, fill_calls):
-        search.consider(rule(search))
+    search.consider(one_place(search))
     run.enter("paths")
     with run.share(PROOF_SHARE, UNTIMED_SECONDS):
         prove(search.instance, run)
     run.enter("cuts")
     with run.share(CUTS_SHARE, UNTIMED_SECONDS):
         search.cuts()
-    operators, outcome = search.instance.operators, None
-    if operators <= TINY and not run.should_stop():
-        outcome = _engine(search, 1.0)
-        if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
-            return outcome
     run.enter("annealing")
-    programmed = TINY < operators <= PROGRAMMED and is_available(problem, ENGINE)
-    with run.share(ENGINE_SHARE if programmed else 1.0, UNTIMED_SECONDS):
-        _anneal(search, STALE_ROUNDS if programmed else None)
-    if programmed and not run.should_stop():
-        outcome = _engine(search, 1.0)
-        if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
-            return outcome
+    number = 0
+    while search.best is not None and not run.should_stop() and (run.time_limit is not None or number < ROUNDS):
+        search.anneal(number)
+        search.again()
+        number += 1
     return _ended(problem, run)
 
 
-def _anneal(search: CallSearch, patience: int | None) -> None:
-    """Anneal until the time is up, or until ``patience`` rounds in a row have found nothing better."""
-    stale = 0
-    for number in _rounds(search.run):
-        if search.best is None or search.run.should_stop() or stale == patience:
-            return
-        known = search.value
-        search.anneal(number)
-        search.again()
-        stale = 0 if search.value < known else stale + 1
-
-
-def good_calls(problem: Placement, run: Run) -> Schedule | None:
-    """The best plan of the rules that the referee accepts; None if there is none."""
+def good_calls(problem: Placement) -> Schedule | None:
+    """The best plan of one place and of cuts that the referee accepts; None if there is none."""
+    run = Run()
     with suppress(ContradictionError):
         search = CallSearch(problem, run)
-        for rule in (one_place, fill_calls, best_cuts):
-            search.consider(rule(search))
+        search.consider(one_place(search))
+        search.cuts()
     plans = (each.solution for each in reversed(run.candidates))
     return next((plan for plan in plans if isinstance(plan, Schedule) and problem.evaluate(plan).feasible), None)
 
@@ -320,44 +248,9 @@ def bound_of_calls(problem: Placement) -> float | None:
     return run.bound
 
 
-def _rounds(run: Run) -> Iterator[int]:
-    number = 0
-    while run.time_limit is not None or number < ROUNDS:
-        yield run.turn("calls", number)
-        number += 1
-
-
-def _engine(search: CallSearch, share: float) -> Outcome | None:
-    """Let an engine go on from the best plan, if there is one here; None if its range of numbers is too small, too."""
-    if not is_available(search.problem, ENGINE):
-        return None
-    outcome = None
-    try:
-        with search.run.share(share, ENGINE_SECONDS):
-            outcome = go_on_with(search.problem, ENGINE, search.run, head_start=False)
-    except (EngineError, InvalidInputError) as error:
-        logger.info("placement goes on without %s: %s", ENGINE, error)
-    search.consider_schedule(search.run.best)
-    return outcome
-
-
 def _ended(problem: Placement, run: Run) -> Outcome:
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)}, and no proof that there is none")
     if run.time_limit is None and not run.closed():
         return Outcome(Termination.BUDGET)
     return Outcome(run.termination())
-
-
-_SUPPORTS, _widened = (*SUPPORTS, NARROWED), by_every_way(SUPPORTS)
-
-for _name, (_rule, _about) in RULES.items():
-    register_rule(
-        Placement,
-        _name,
-        _widened(partial(carry_out, _rule)),
-        _about,
-        supports=_SUPPORTS,
-        baseline=_rule is fill_calls,
-        readings=(READING,),
-    )

@@ -64,7 +64,6 @@ def anneal_calls(
     hot: float,
     cold: float,
     draws: FloatMatrix,
-    halt: IntArray,
 ) -> float:
     """Change ``where`` by as many moves as there are draws; return the makespan of ``best``, which it also changes.
 
@@ -88,8 +87,6 @@ def anneal_calls(
     now, least = makespan_of(arrays, where, begin), makespan_of(arrays, best, begin)
     before = where.copy()
     for step in range(len(draws)):
-        if halt[0] != 0:
-            break
         heat = hot * (cold / hot) ** (step / len(draws))
         position = int(draws[step, 0] * count)
         first = order[position]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.kernels.sorting import lengths_of
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
@@ -84,26 +84,9 @@ def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, h
             heads[v, k] = start
 
 
-@loop
-def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> None:
-    """Like :func:`raise_heads`, with the run times of the arrays."""
-    raise_heads(arrays, arrays.seconds, order, heads)
-
-
 def operator_order(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first."""
     return sorted_operators(arrays)
-
-
-def device_tails(arrays: PlacementArrays) -> FloatArray:
-    """The tails alone. PEFT calls them the optimistic cost table. Shape (operators, devices)."""
-    return _heads_of(reversed_net(arrays), np.ascontiguousarray(operator_order(arrays)[::-1]))
-
-
-def _heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
-    heads = np.zeros(arrays.seconds.shape)
-    fill_heads(arrays, order, heads)
-    return heads
 
 
 def longest(arrays: PlacementArrays, reach: Reach) -> float:

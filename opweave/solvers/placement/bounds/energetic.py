@@ -166,16 +166,13 @@ def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
     """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
 
-    A run that knows them already does not work them out again, and one that the path closes needs no others, which
-    solve linear programs.
+    A run that the path closes needs no others, which solve linear programs.
 
     Raises
     ------
     ContradictionError
         When missing links leave some operator no device, which makes its path infinite.
     """
-    if best.run.kept.get("quick bounds") is instance:
-        return
     best.run.enter("bounds")
     reach = reach_of(arrays)
     path = finite_path(arrays, reach)
@@ -189,5 +186,3 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
     memory = memory_of(instance)
     if memory is not None and not best.run.should_stop():
         best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
-    if not best.run.should_stop():
-        best.run.kept["quick bounds"] = instance

@@ -335,13 +335,13 @@ class PricedBlock:
             self.keep(a, b, plan_of(arrays, order, found.device).makespan, found.device)
         return min(found.makespan, ceiling) if found.proved else 0.0
 
-    def search(self, a: int, b: int, price: FloatArray, halt: IntArray) -> None:
-        """Search a cheaper plan of the pair at some prices by annealing; ``halt`` ends the search."""
+    def search(self, a: int, b: int, price: FloatArray) -> None:
+        """Search a cheaper plan of the pair at some prices by annealing."""
         arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
         least, count = known.cost(price), len(known.device)
         cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
         net = with_shadows(arrays, self.bytes[:, None] * price)
-        for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling, halt):
+        for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling):
             length = plan_of(arrays, order, device).makespan
             cost = length + float((self.bytes * price[device]).sum())
             if cost < least:

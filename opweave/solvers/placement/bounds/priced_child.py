@@ -3,9 +3,9 @@
 A cost is the length of a plan of the window plus the price of its bytes. The linear program of a window spreads its
 operators over the devices and so hides that they take turns; on layers of fifty operators the integer program does not
 close that within a minute. Deciding a cost near that of a good plan takes less than half a second: little more than the
-plans of almost the same length are left, shaving takes most of their devices away, and one row adds up what the bytes
-cost. Without linear relaxations and probing, CP-SAT is more than twice as fast here. Either the cost is refuted, or
-there is a cheaper plan, which remains a ceiling at other prices.
+plans of almost the same length are left, and one row adds up what the bytes cost. Without linear
+relaxations and probing, CP-SAT is more than twice as fast here. Either the cost is refuted, or there is a cheaper plan,
+which remains a ceiling at other prices.
 
 Proof: a plan that costs at most C is no longer than C minus the least price of all bytes, and obeys the row. Times and
 prices are rounded down to ticks, and the right side of the row has room for a tick of each operator.
@@ -25,8 +25,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.interval_child import without_pandas, write
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.shaving import shaved_space
-from opweave.solvers.placement.bounds.visited import equal_before
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.module_intervals import net_intervals, plan_in
 from opweave.solvers.rounding import SUMMATION
 
@@ -125,11 +124,12 @@ def _decided(window: PricedWindow, cost: float, work: float, seconds: float) -> 
     length = (cost - least) * (1.0 + SUMMATION) + SUMMATION * cost
     if length <= 0.0:
         return True, None
-    space = shaved_space(arrays, length, None, lambda: perf_counter() > end)
-    if space is None:
+    reach = reach_of(arrays)
+    possible = reach.heads + arrays.seconds + reach.tails <= length
+    if not possible.any(axis=1).all():
         return True, None
-    arrays = arrays._replace(seconds=np.where(space.possible(), arrays.seconds, np.inf))
-    model = net_intervals(arrays, length, 0.0, space.reach)
+    arrays = arrays._replace(seconds=np.where(possible, arrays.seconds, np.inf))
+    model = net_intervals(arrays, length, 0.0, reach)
     if model is None:
         return True, None
     row = {int(model.length): 1}
@@ -174,3 +174,17 @@ def _order_equal_devices(model: PlacementIntervals, arrays: PlacementArrays, cos
                 model.row({here: 1, **earlier}, None, 0)
             if there >= 0:
                 earlier[there] = -1
+
+
+def equal_before(arrays: PlacementArrays, capacity: FloatArray) -> list[int | None]:
+    """For every device the last one before it that it can be exchanged with, if there is one."""
+    devices = range(len(capacity))
+
+    def equal(j: int, k: int) -> bool:
+        swapped = np.arange(len(capacity))
+        swapped[[j, k]] = k, j
+        links = (arrays.latency, arrays.per_byte)
+        same = all((link[np.ix_(swapped, swapped)] == link).all() for link in links)
+        return bool(same and capacity[j] == capacity[k] and (arrays.seconds[:, j] == arrays.seconds[:, k]).all())
+
+    return [next((j for j in reversed(range(k)) if equal(j, k)), None) for k in devices]

@@ -8,9 +8,7 @@ The right side is bounded from below along the milestone chain: windows and mile
 of their operators are charged where they run. A window with its ends on devices a and b costs at least its *priced
 bound* (:mod:`.priced_block`).
 Operators outside the chain cost at least their bytes at the lowest price. So the shortest path over the devices of the
-milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best), and the shortest path
-with milestones on a set of devices (:mod:`.visited`) is a bound for all plans whose milestones run on that set. Where
-equal devices can be exchanged, one of the plans that are equal but for that is looked at.
+milestones, minus q * memory, is a bound for any prices (:mod:`.price_search` looks for the best).
 
 Windows are solved lazily, along a shortest path only. A window's programs get time in proportion to its number in the
 chain: what a kind that occurs once gains is lost among forty layers, although its program may take as long as all
@@ -35,12 +33,10 @@ from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
-from opweave.solvers.placement.bounds.chain_bound import Milestones
+from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
 from opweave.solvers.placement.bounds.priced_block import REFUTED, STEP, PricedBlock
-from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised
-from opweave.solvers.placement.bounds.visited import Path, equal_before, every_device, paths_by_set, sets_of
+from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.run import at_work
 
 CHILD = "opweave.solvers.placement.bounds.priced_child:raise_windows"
 
@@ -60,6 +56,13 @@ that occurs in every layer counts many times."""
 
 Pair = tuple[PricedBlock, int, int]
 """A window and the devices of its ends."""
+
+
+class Path(NamedTuple):
+    """A shortest path: its length, and a device for the end of every window; that of the last one means nothing."""
+
+    value: float
+    devices: list[int]
 
 
 class Cut(NamedTuple):
@@ -83,7 +86,6 @@ class Chain:
         self.limited = np.isfinite(memory.capacity)
         self.capacity = np.where(self.limited, memory.capacity, 0.0)
         before = equal_before(arrays, memory.capacity)
-        self._sets, self._every = sets_of(before), every_device(devices)
         self.equal = np.arange(devices)
         for k, twin in enumerate(before):
             self.equal[k] = k if twin is None else self.equal[twin]
@@ -121,25 +123,18 @@ class Chain:
 
     def is_possible(self) -> bool:
         """Whether some devices of the milestones leave every window a plan, as far as its bounds tell."""
-        own = self.arrays.seconds[self.milestones]
-        return bool(paths_by_set([kind.block.values for kind in self.blocks], own, self._sets))
+        tables = {kind: kind.block.values for kind in self.kinds}
+        return self._path(tables, self.arrays.seconds[self.milestones]) is not None
 
-    def evened(self, price: FloatArray, visited: int | None) -> FloatArray:
-        """Prices that are the same on equal devices, if these are all in a set or all outside.
-
-        Where devices can be exchanged, the mean of prices promises as much or more.
-        """
-        inside = np.zeros(len(price)) if visited is None else (visited >> np.arange(len(price))) & 1
-        _, group = np.unique(2 * self.equal + inside, return_inverse=True)
+    def evened(self, price: FloatArray) -> FloatArray:
+        """Prices that are the same on equal devices; their mean promises as much or more."""
+        _, group = np.unique(self.equal, return_inverse=True)
         return np.asarray((np.bincount(group, weights=price) / np.bincount(group))[group])
 
-    def values(
-        self, price: FloatArray, visited: int | None, enough: float, seconds: Callable[[], float]
-    ) -> tuple[dict[int, Cut], bool]:
-        """The bound at prices for every set of devices that run milestones, and the bytes that its path takes too much.
+    def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[Cut | None, bool]:
+        """The bound at prices, and the bytes that its path takes too much; None if there is no path.
 
-        Windows are raised along the path of the set ``visited``, or the shortest of all for None, until its bound is
-        ``enough``. The second result says whether nothing is left to raise on that path.
+        Windows are raised along the path. The second result says whether nothing is left to raise on it.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
@@ -147,12 +142,14 @@ class Chain:
         own = self.own_costs(price)
         taken = {kind: kind.used for kind in self.kinds}
         while True:
-            path = self._path({kind: kind.values for kind in self.kinds}, own, visited)
+            path = self._path({kind: kind.values for kind in self.kinds}, own)
             steps = [] if path is None else self._different_steps(path)
             stages = {pair: pair[0].next_stage(*pair[1:]) for pair in dict.fromkeys(steps)}
             todo = {pair: stage for pair, stage in stages.items() if stage is not None}
-            if path is None or not todo or seconds() <= 0.0 or self._cut(path, price, taken).value >= enough:
-                break
+            if path is None:
+                return None, True
+            if not todo or seconds() <= 0.0:
+                return self._cut(path, price, taken), not todo
             cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
             for (kind, a, b), stage in cheap.items():
                 kind.raise_pair(a, b, stage, seconds(), max(LEAST_PART, self.share[kind]))
@@ -162,18 +159,16 @@ class Chain:
             gains = {(kind, a, b): times[kind, a, b] * kind.possible_gain(a, b) for kind, a, b in todo}
             most = max(gains.values())
             worth = sorted((pair for pair in todo if gains[pair] >= WORTH * most), key=gains.__getitem__, reverse=True)
-            self._refute(self._needed(worth, visited, own), seconds)
-        paths = paths_by_set([kind.values for kind in self.blocks], own, self._sets)
-        return {path.visited: self._cut(path, price, taken) for path in paths}, not todo
+            self._refute(self._needed(worth, own), seconds)
 
-    def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray, visited: int | None) -> Path | None:
-        """The shortest path of a set, or of all for None, if there is one."""
-        each = [tables[kind] for kind in self.blocks]
-        if visited is None:
-            return next(iter(paths_by_set(each, own, self._every)), None)
-        return next((path for path in paths_by_set(each, own, self._sets) if path.visited == visited), None)
+    def _path(self, tables: Mapping[PricedBlock, FloatArray], own: FloatArray) -> Path | None:
+        """The shortest path, if there is one."""
+        first, *others = (tables[kind] for kind in self.blocks)
+        values, origins = shortest(first[0], own, others)
+        last = int(np.argmin(values))
+        return Path(float(values[last]), devices_to(last, origins)) if np.isfinite(values[last]) else None
 
-    def _needed(self, pairs: list[Pair], visited: int | None, own: FloatArray) -> list[Pair]:
+    def _needed(self, pairs: list[Pair], own: FloatArray) -> list[Pair]:
         """Windows to refute, and those that come next when these have risen to the costs of their plans.
 
         Every start of the child process takes about a second.
@@ -183,32 +178,32 @@ class Chain:
         while fresh and len(needed) < MOST_REFUTED:
             for kind, a, b in fresh:
                 kind.raise_images(risen[kind], a, b)
-            path = self._path(risen, own, visited)
+            path = self._path(risen, own)
             steps = {} if path is None else dict.fromkeys(self._different_steps(path))
             fresh = [pair for pair in steps if pair not in needed and pair[0].next_stage(*pair[1:]) == REFUTED]
             needed.update(dict.fromkeys(fresh))
         return list(needed)
 
-    def promised(self, price: FloatArray, visited: int | None) -> Cut:
-        """The bound of a set, or of all plans, at prices if the known plans of windows are the cheapest."""
-        return self._promise(price, visited)[1]
+    def promised(self, price: FloatArray) -> Cut:
+        """The bound at prices if the known plans of windows are the cheapest."""
+        return self._promise(price)[1]
 
-    def tested(self, price: FloatArray, visited: int | None, seconds: Callable[[], float]) -> Cut:
+    def tested(self, price: FloatArray, seconds: Callable[[], float]) -> Cut:
         """What is promised after a search for cheaper plans of the windows on the way."""
         tried: set[Pair] = set()
         while True:
-            path, cut = self._promise(price, visited)
+            path, cut = self._promise(price)
             todo = [pair for pair in dict.fromkeys(self._steps(path)) if pair[0].is_searched() and pair not in tried]
             if not todo or seconds() <= 0.0:
                 return cut
             self._search(todo, price)
             tried.update(todo)
 
-    def _promise(self, price: FloatArray, visited: int | None) -> tuple[Path, Cut]:
+    def _promise(self, price: FloatArray) -> tuple[Path, Cut]:
         """The path that the known plans of windows make the shortest, and its bound if they are the cheapest."""
         tables = {kind: kind.promised(price) for kind in self.kinds}
-        path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price), visited)
-        assert path is not None, "a set that has a path keeps it"
+        path = self._path({kind: values for kind, (values, _) in tables.items()}, self.own_costs(price))
+        assert path is not None, "there was a path before"
         return path, self._cut(path, price, {kind: taken for kind, (_, taken) in tables.items()})
 
     def search_everywhere(self, price: FloatArray, seconds: Callable[[], float]) -> None:
@@ -219,10 +214,8 @@ class Chain:
                     self._search([(kind, a, b)], price)
 
     def _search(self, pairs: Iterable[Pair], price: FloatArray) -> None:
-        run = at_work()
-        halt = np.zeros(1, dtype=np.int64) if run is None else run.halt
         for kind, a, b in pairs:
-            kind.search(a, b, price, halt)
+            kind.search(a, b, price)
 
     def _refute(self, pairs: list[Pair], seconds: Callable[[], float]) -> None:
         """Refute costs of windows in a child process."""
@@ -241,7 +234,9 @@ class Chain:
             most = [WORK * max(LEAST_PART, self.share[kind]) for kind, _, _ in pairs]
             work = PricedWork(windows, most, STEP, time() + seconds())
             with suppress(EngineError):  # what was heard before still holds
-                run_in_child("cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0)
+                run_in_child(
+                    "cp-sat", CHILD, work, ChildLimits(), hear=hear, should_stop=lambda: seconds() <= 0.0, pauses=True
+                )
         for number, (kind, a, b) in enumerate(pairs):  # windows that are not done go on when there is time again
             stage = REFUTED if number in done or seconds() > 0.0 else int(kind.stage[a, b])
             kind.learn(a, b, stage, found[number], kind.cheapest(a, b, kind.price).taken)

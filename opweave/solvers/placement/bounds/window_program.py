@@ -38,7 +38,6 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
 from opweave.solvers.placement.bounds.critical_path import reach_of
-from opweave.solvers.placement.bounds.turns import write_turns
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
@@ -211,7 +210,6 @@ class Builder:
         if self.possible:
             for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
                 write()
-            write_turns(self)
 
     def _columns(self) -> None:
         kept, times = self.branches.kept, self.branches.times
@@ -295,20 +293,16 @@ class Builder:
         if self.arrays.model == DELAY or not len(self.flows):
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
-        load = self.load(first)
+        load = self._load(first)
         sends, receives = self.most.open(np.zeros(self.devices)), self.most.open(np.zeros(self.devices))
         self.most.put(sends[None, :, None], self.y[first], load)
         self.most.put(receives[None, None, :], self.y[first], load)
         for rows in (sends, receives):
             self.most.put(rows, np.asarray([self.length]), -1.0)
 
-    def load(self, first: IntArray, within: int | None = None) -> FloatArray:
-        """Seconds of the messages that the port columns of these flows stand for. Shape (flows, K, K).
-
-        ``within`` is an operator whose own branch is meant: then each stands for one.
-        """
-        one = within is not None and self.branches.times[within] > 1.0
-        return self.c[first] * (1.0 if one else self._branch_count(first)[:, None, None])
+    def _load(self, first: IntArray) -> FloatArray:
+        """Seconds of the messages that the port columns of these flows stand for. Shape (flows, K, K)."""
+        return self.c[first] * self._branch_count(first)[:, None, None]
 
     def _branch_count(self, first: IntArray) -> FloatArray:
         """Number of tensors that the port columns of these flows stand for: 1 when all branches share the tensor."""
@@ -342,13 +336,6 @@ class Builder:
         self.most.put(rows, self.start[early], 1.0)
         self.most.put(rows[:, None], self.x[early], self.p[early] / self.branches.times[early][:, None])
         self.most.put(rows, self.start[late], -1.0)
-
-    def add(self, upper: FloatArray, *, times: BoolArray) -> IntArray:
-        """Add columns, each a time or a 0 or 1; return their numbers."""
-        numbers = np.arange(len(self.upper), len(self.upper) + len(upper), dtype=np.int64)
-        self.upper, self.times = np.concatenate([self.upper, upper]), np.concatenate([self.times, times])
-        self.whole = np.concatenate([self.whole, ~times])
-        return numbers
 
     def build(self) -> WindowProgram:
         """The whole program."""

@@ -9,7 +9,7 @@ from pyomo.environ import value
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.reading import load_values
-from opweave.formulations.placement.milp_paper import Moirai
+from opweave.formulations.placement.moirai import Moirai
 from tests.formulations.placement.instances import PLAIN, agrees, fork
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import planned_placements

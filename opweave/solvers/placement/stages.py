@@ -16,11 +16,8 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.arguments import check_abilities
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, plan_of, solution_of
-from opweave.solvers.registry import Feature, find_solver, go_on_with, named_solver
-from opweave.solvers.run import Outcome, Run, StopCallback
-
-MOST_SECONDS = 20.0
-"""Time limit of the pipeline's search when the run has none."""
+from opweave.solvers.registry import Feature, find_solver, named_solver
+from opweave.solvers.run import Outcome, Run
 
 
 @named_solver(
@@ -33,13 +30,12 @@ MOST_SECONDS = 20.0
 def solve_staged(problem: Placement, run: Run) -> Outcome:
     """Cut the model into stages for the least latency; solver "stages"."""
     run.enter("stages")
-    instance = lower_unless_short(problem)
-    left = run.remaining()
-    scout = Run(time_limit=MOST_SECONDS if left is None else max(1e-3, left), seed=run.seed, callback=_until(run))
+    instance, scout = lower_unless_short(problem), run.child()
     try:
         pipeline = pipeline_of(problem)
-        check_abilities(pipeline, find_solver(pipeline, "auto"), Run())
-        go_on_with(pipeline, "auto", scout)
+        solver = find_solver(pipeline, "auto")
+        check_abilities(pipeline, solver, scout)
+        solver.run(pipeline, scout)
     except OpweaveError as error:
         return Outcome(run.termination(), reason=f"as a pipeline: {error}")
     if not isinstance(scout.best, Stages):
@@ -78,8 +74,3 @@ def pipeline_of(problem: Placement) -> Pipeline:
         objective="latency",
         inputs="everywhere",
     )
-
-
-def _until(run: Run) -> StopCallback:
-    """Stop when the run does."""
-    return lambda _: run.should_stop()

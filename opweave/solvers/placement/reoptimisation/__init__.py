@@ -1,1 +1,0 @@
-"""Plans improved window by window with constraint programming, in one child process."""
