@@ -136,9 +136,7 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
         for nodes in NODES[-1:] if smoke else NODES:
             whole = 0
-            ratios: dict[str, list[float]] = {
-                name: [] for name in ("kpath", "greedy", "random", "by_memory", "sorting")
-            }
+            ratios: dict[str, list[float]] = {name: [] for name in ("kpath", "greedy", "random", "by_memory")}
             gains: dict[str, list[float]] = {"greedy": [], "random": []}
             for seed in range(runs):
                 problem = as_in_the_paper(model, nodes, 64, seed)
@@ -181,7 +179,6 @@ def baselines(*, smoke: bool) -> None:
             "greedy",
             "random",
             "by memory",
-            "sorting",
             "greedy / paper",
             "random / paper",
         ),
@@ -192,7 +189,7 @@ def baselines(*, smoke: bool) -> None:
 
 def theorem(problem: ow.Pipeline) -> float:
     """Theorem 1: the largest transfer of the paper's partitions over the fastest link."""
-    from opweave.solvers.pipeline.baselines import smallest_sum_cuts
+    from opweave.formulations.pipeline.partition_graph import smallest_sum_cuts
 
     instance = lower(problem)
     cuts = smallest_sum_cuts(instance)

@@ -14,11 +14,10 @@ import numpy as np
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
-from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.evolution.encoding import Judged, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, sorting
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
 from opweave.solvers.pipeline.plans import attempt
 from opweave.solvers.rules import plans_of
 
@@ -36,10 +35,6 @@ class PipelineEncoding:
     limits: tuple[str, ...] = LIMITS
 
     def __init__(self, problem: Pipeline) -> None:
-        if problem.delivery == "host":
-            raise UnsupportedFeatureError(
-                "keys and shares do not count what stages fetch from a host's memory; searches such as 'local' do"
-            )
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
         genes = 2 * len(instance.devices) if instance.names else 0
@@ -152,7 +147,7 @@ class PipelineEncoding:
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' plans."""
-        rules = (one_device, joint_greedy, by_memory, sorting) if self.instance.names else ()
+        rules = (one_device, joint_greedy, by_memory) if self.instance.names else ()
         for plan in plans_of(partial(attempt, rule, self.instance, 0) for rule in rules):
             lengths = np.diff([0, *plan.cuts, self.instance.last])
             yield self._row(np.asarray(plan.devices, dtype=np.int64), lengths)

@@ -12,14 +12,13 @@ from functools import partial
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.baselines import by_memory, filling, joint_greedy, one_device, random_split, sorting
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
-from opweave.solvers.pipeline.lattice_search import LatticeSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, is_chain, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.registry import SEARCHES, Feature, go_on_with, named_solver
+from opweave.solvers.registry import SEARCHES, Feature, named_solver
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
@@ -27,7 +26,7 @@ MOST_SEARCHES = 6
 SHARP = 1e-7
 """Most restarts of a search, and the rounding error of sums, relative to the best plan, that does not call for one."""
 
-SIMPLE_RULES: tuple[Rule, ...] = (joint_greedy, random_split, by_memory, filling, sorting)
+SIMPLE_RULES: tuple[Rule, ...] = (joint_greedy, random_split, by_memory)
 """Rules tried when the joint search has not proved its plan optimal; an optimal plan cannot be beaten."""
 
 GRACE_SECONDS = 0.5
@@ -55,7 +54,7 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
             best.value = float(judged.objective)
             run.found(run.start, best.value)
     outcome = _searched(problem, instance, run, best, joint)
-    if not outcome.infeasible and not run.closed() and problem.max_visits == 1:
+    if not outcome.infeasible and not run.closed():
         _try([*SIMPLE_RULES, _within_grace(run)], best)
     return outcome
 
@@ -78,8 +77,6 @@ def _searched(
     problem: Pipeline, instance: PipelineInstance, run: Run, best: Best, joint: type[BottleneckSearch]
 ) -> Outcome:
     """Try one device first, then the search that suits the objective."""
-    if problem.max_visits != 1 and instance.names and instance.devices:
-        return go_on_with(problem, "visits", run)
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
@@ -114,8 +111,6 @@ def search_chain(
 ) -> Outcome:
     """Run the search that suits the objective on given arrays; every device has one stage."""
     run = best.run
-    if problem.cuts == "ideals" or problem.delivery == "host":
-        return LatticeSearch(problem, instance, run, best).search()
     if instance.summed or problem.max_replicas > 1:
         return LoadSearch(problem, instance, run, best).search()
     if instance.goal == "bottleneck" and not instance.shared_channel:

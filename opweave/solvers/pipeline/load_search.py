@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-from opweave.solvers.pipeline.baselines import joint_greedy, sorting
+from opweave.solvers.pipeline.baselines import joint_greedy
 from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
 from opweave.solvers.pipeline.plans import Best, Plan, attempt
-from opweave.solvers.pipeline.sets import ChainSteps, Sets
-from opweave.solvers.rules import plans_of
+from opweave.solvers.pipeline.sets import Sets, Steps
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
@@ -40,8 +39,7 @@ class LoadSearch:
     best: Best
 
     def __post_init__(self) -> None:
-        steps = ChainSteps(self.instance, lone=_after_stateful(self.problem, self.instance))
-        self._loads = Loads(self.instance, steps)
+        self._loads = Loads(self.instance, Steps(self.instance))
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -125,8 +123,8 @@ class LoadSearch:
 
     def _improve(self, rng: np.random.Generator) -> None:
         """Begin with simple plans and orders, then change the best sequence of devices."""
-        for plan in plans_of(partial(attempt, rule, self.instance, self.run.seed) for rule in (joint_greedy, sorting)):
-            self.best.consider(plan)
+        with suppress(NoPlanError):
+            self.best.consider(attempt(joint_greedy, self.instance, self.run.seed))
         starts = [list(self.best.plan.devices)] if self.best.plan is not None else []
         starts += [np.argsort(key, kind="stable").tolist() for key in self._orders()]
         for start in starts:
@@ -210,12 +208,3 @@ class LoadSearch:
 def found_all(low: float, value: float) -> bool:
     """Whether nothing is left between a bound and a plan's value."""
     return next_threshold(low, value) is None
-
-
-def _after_stateful(problem: Pipeline, instance: PipelineInstance) -> IntArray:
-    """For every point, the first point where a stage with replicas that ends there may begin. Shape (points,)."""
-    place = {name: position for position, name in enumerate(instance.names)}
-    pieces = np.searchsorted(instance.position, [place[name] for name in problem.stateful], side="right")
-    after = np.zeros(instance.last + 1, dtype=np.int64)
-    after[pieces] = pieces
-    return np.asarray(np.maximum.accumulate(after), dtype=np.int64)

@@ -58,7 +58,7 @@ class Loads:
 
     def ended(self, v: int, turns: int, begun: FloatMatrix, limit: float, refused: Refused) -> FloatMatrix:
         """Least receiving and computing of stages by their ends; without ``summed``, 0 if computing takes no longer."""
-        least = self.steps.least(v, turns, begun)
+        least = self.steps.least(v, begun)
         if self.instance.summed:
             return least
         refused.above(least / turns, limit)
@@ -147,7 +147,7 @@ class SetLoads:
         cuts, teams, nothing = [], [team], Refused()
         while True:
             begun = self._begun(team, np.array([state]), limit, nothing)[0]
-            point = loads.steps.origin(sets.device(team), int(sets.turns[team]), begun, point)
+            point = loads.steps.origin(sets.device(team), begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break
@@ -192,7 +192,7 @@ class SequenceLoads:
             return None, refused.least
         cuts, point = [], instance.last
         for v, (begun, _) in zip(reversed(self.devices), reversed(tables), strict=True):
-            point = loads.steps.origin(v, 1, begun[0], point)
+            point = loads.steps.origin(v, begun[0], point)
             cuts.append(point)
         return Crew(tuple(reversed(cuts[:-1])), tuple((v,) for v in self.devices)), refused.least
 

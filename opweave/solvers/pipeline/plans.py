@@ -68,26 +68,13 @@ def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
     return [instance.send_seconds(b, v, w) for b, v, w in pairs]
 
 
-def _host_seconds(instance: PipelineInstance, plan: Plan) -> tuple[list[float], list[float]]:
-    """Seconds to fetch and to store, by stage."""
-    assert instance.host is not None
-    ends = instance.position[[0, *plan.cuts, instance.last]].tolist()
-    carried = [instance.host.seconds(v, a, b) for v, a, b in zip(plan.devices, ends[:-1], ends[1:], strict=True)]
-    return [fetch for fetch, _ in carried], [store for _, store in carried]
-
-
 def value_of(instance: PipelineInstance, plan: Plan) -> float:
     """The objective of a plan by differences of ``elapsed``, as in searches; infinite without a link."""
     return _objective(instance, stage_seconds(instance, plan), plan)
 
 
 def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -> float:
-    if instance.host is not None:
-        received, sent = _host_seconds(instance, plan)
-        carrying = [*received, *sent]
-    else:
-        carrying = transfer_seconds(instance, plan)
-        received, sent = [0.0, *carrying], [*carrying, 0.0]
+    carrying = transfer_seconds(instance, plan)
     if instance.goal == "transfers":
         return math.fsum(carrying)
     if instance.goal == "latency":
@@ -95,7 +82,7 @@ def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -
     if instance.shared_channel:
         return max([*computing, math.fsum(carrying)])
     if instance.summed:
-        return max(map(math.fsum, zip(received, computing, sent, strict=True)))
+        return max(map(math.fsum, zip([0.0, *carrying], computing, [*carrying, 0.0], strict=True)))
     return max([*computing, *carrying])
 
 

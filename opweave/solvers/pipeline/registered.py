@@ -1,7 +1,7 @@
 """All solvers of pipelines: importing this module registers them."""
 
 from opweave.solvers.evolution import pipeline as evolution
-from opweave.solvers.pipeline import auto, baselines, engines, kpath, lanes, visits, walks
+from opweave.solvers.pipeline import auto, baselines, engines, kpath, lanes
 
 __all__ = [
     "auto",
@@ -10,6 +10,4 @@ __all__ = [
     "evolution",
     "kpath",
     "lanes",
-    "visits",
-    "walks",
 ]

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -58,7 +57,7 @@ class Sets:
         twin = twins(instance)
         alike = instance.alike if most_turns > 1 else np.zeros_like(twin)
         groups: dict[tuple[int, ...], list[int]] = {}
-        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):  # beyond a chain, memory matters
+        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):
             groups.setdefault(tuple(map(int, key)), []).append(v)
         members = tuple(map(tuple, groups.values()))
         sizes = [len(each) for each in members]
@@ -113,21 +112,9 @@ class Sets:
         return found
 
 
-class Steps(Protocol):
-    """The stages between points."""
-
-    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
-        """Least sums by the end of a stage on a device, from the sums by its beginning; replicas if ``turns`` > 1."""
-        ...
-
-    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
-        """Where the stage that ends at a point with the least sum begins."""
-        ...
-
-
 @dataclass(eq=False)
-class ChainSteps:
-    """Stages are runs of an order.
+class Steps:
+    """The stages between points.
 
     Attributes
     ----------
@@ -135,30 +122,23 @@ class ChainSteps:
         Cost of a second of computing.
     limit
         Most seconds of a stage.
-    lone
-        First point where a stage with replicas that ends at each point may begin; None for any. Shape (points,).
     """
 
     instance: PipelineInstance
     weight: float = 1.0
     limit: float = math.inf
-    lone: IntArray | None = None
 
     def __post_init__(self) -> None:
         self._first = first_begins(self.instance, self.limit)
         self._elapsed = self.weight * self.instance.elapsed
 
-    def _begins(self, v: int, turns: int) -> IntArray:
-        first = self._first[v]
-        return np.asarray(first if turns == 1 or self.lone is None else np.maximum(first, self.lone))
+    def least(self, v: int, begun: FloatMatrix) -> FloatMatrix:
+        """Least sums by the end of a stage on a device, from the sums by its beginning."""
+        return np.asarray(least_before(begun - self._elapsed[v], self._first[v]) + self._elapsed[v])
 
-    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
-        """As :meth:`Steps.least`."""
-        return np.asarray(least_before(begun - self._elapsed[v], self._begins(v, turns)) + self._elapsed[v])
-
-    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
-        """As :meth:`Steps.origin`."""
-        low = int(self._begins(v, turns)[point])
+    def origin(self, v: int, begun: FloatArray, point: int) -> int:
+        """Where the stage that ends at a point with the least sum begins."""
+        low = int(self._first[v, point])
         return low + int(np.argmin(begun[low:point] - self._elapsed[v, low:point]))
 
 
@@ -188,7 +168,7 @@ class CheapestSums:
             if self.should_stop():
                 return None
             begun = self._begun(team, there)
-            self._ended[sets.rows[there, team]] = self.steps.least(sets.device(team), 1, begun)
+            self._ended[sets.rows[there, team]] = self.steps.least(sets.device(team), begun)
         counted = (sets.used >= self.instance.least) & (sets.used <= self.instance.most)
         values = np.where((sets.rows >= 0) & counted[:, None], self._ended[sets.rows, last], np.inf)
         best = int(np.argmin(values))
@@ -216,7 +196,7 @@ class CheapestSums:
         cuts, teams = [], [team]
         while True:
             begun = self._begun(team, np.array([state]))[0]
-            point = self.steps.origin(sets.device(team), 1, begun, point)
+            point = self.steps.origin(sets.device(team), begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break

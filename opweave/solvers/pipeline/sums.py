@@ -23,7 +23,7 @@ from opweave.solvers.pipeline.exact import affordable, find_any, finished, is_to
 from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
 from opweave.solvers.pipeline.plans import Best, Plan, stage_seconds, transfer_seconds
-from opweave.solvers.pipeline.sets import ChainSteps, CheapestSums, Sets
+from opweave.solvers.pipeline.sets import CheapestSums, Sets, Steps
 from opweave.solvers.pipeline.threshold import Thresholds
 from opweave.solvers.pipeline.workbench import Workbench
 from opweave.solvers.run import Outcome, Run
@@ -115,7 +115,7 @@ class SumSearch:
         """The least sum by a table over sets of devices; None if there are too many, or too little time."""
         if self._sets is None:
             return None
-        steps = ChainSteps(self.instance, self.stage_weight, stage_limit)
+        steps = Steps(self.instance, self.stage_weight, stage_limit)
         found = CheapestSums(self.instance, self._sets, steps, self.link_weight, self.run.should_stop).solve()
         return None if found is None else Least(found[1], found[0], settled=True)
 

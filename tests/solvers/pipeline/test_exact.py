@@ -29,7 +29,7 @@ from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Run
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
-from tests.strategies.pipeline import pipelines, wide_pipelines
+from tests.strategies.pipeline import pipelines, replicated_pipelines
 
 KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
 
@@ -50,21 +50,15 @@ def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
 
 
 @settings(max_examples=50)
-@given(problem=wide_pipelines())
-def test_wide_readings_agree_with_brute_force(problem: Pipeline) -> None:
+@given(problem=replicated_pipelines())
+def test_replicas_agree_with_brute_force(problem: Pipeline) -> None:
     optimum = best_pipeline(problem)[0]
-    result = ow.solve(problem, time_limit=None if problem.max_visits == 1 else 0.05)
-    if result.solution is not None:
+    result = ow.solve(problem)
+    assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
+    if optimum is not None:
         assert result.verified
-        assert optimum is not None
-        assert result.objective >= optimum * (1 - 1e-9)
-    if result.bound is not None and optimum is not None:
+        assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
         assert result.bound <= optimum * (1 + 1e-9)
-    if result.status is ow.Status.INFEASIBLE:
-        assert optimum is None
-    # with several stages on a device, and with load="sum" over links, plans are searched for
-    if problem.max_visits == 1:
-        assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
 
 
 @settings(max_examples=30)
@@ -200,8 +194,6 @@ def test_bound_and_plan_meet_on_a_real_model() -> None:
         "greedy": {},
         "random": {},
         "by_memory": {},
-        "filling": {},
-        "sorting": {},
     }.items():
         other = ow.solve(problem, solver=rule, options=options).objective
         assert other is None or result.objective <= other
@@ -379,35 +371,8 @@ def test_an_exported_language_model_is_proved(objective: str, inputs: str) -> No
     assert result.objective <= filled(problem) * (1 + 1e-9)
 
 
-def test_a_tied_embedding_shares_a_device_with_the_last_layer() -> None:
-    names = [f"o{i}" for i in range(6)]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(7)],
-        operators=[
-            ow.Operator(id=name, inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=["e" if i in (0, 5) else f"w{i}"])
-            for i, name in enumerate(names)
-        ],
-        parameters=[ow.Parameter(id="e", bytes=60), *(ow.Parameter(id=f"w{i}", bytes=30) for i in range(1, 5))],
-    )
-    cluster = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=120) for name in "ab"], shared=1.0)
-    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in names})
-    problem = Pipeline(
-        graph=graph,
-        cluster=cluster,
-        costs=costs,
-        memory="parameters",
-        max_visits=2,
-        constraints=[ow.Colocate(ops=["o0", "o5"])],
-    )
-    result = ow.solve(problem, time_limit=2)
-    assert result.objective == 3.0
-    assert [len(stage.operators) for stage in result.solution.stages] in ([1, 3, 2], [2, 3, 1])
-
-
 @pytest.mark.parametrize("seed", range(0, 24, 2))
-@pytest.mark.parametrize(
-    "reading", [{"load": "sum"}, {"cuts": "ideals", "max_tensors": None}, {"objective": "latency"}]
-)
+@pytest.mark.parametrize("reading", [{"load": "sum"}, {"objective": "latency"}])
 def test_hostile_numbers_falsify_no_bound(seed: int, reading: dict[str, object]) -> None:
     problem = hostile_pipeline(seed)
     if len(problem.graph.operators) > 4:
@@ -424,55 +389,8 @@ def test_hostile_numbers_falsify_no_bound(seed: int, reading: dict[str, object])
     assert result.bound is None or result.bound <= optimum * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("reading", [{}, {"objective": "latency"}])
-def test_down_sets_are_never_behind_the_order_of_the_model(reading: dict[str, object]) -> None:
-    graph = ow.load(KERAS.parent / "torch" / "llama2_7b.export.json.gz")
-    cluster = ow.clusters.load("home")
-    costs = ow.Costs.roofline(graph, cluster)
-    problem = Pipeline.model_validate({"graph": graph, "cluster": cluster, "costs": costs, **reading})
-    ordered = ow.solve(problem, time_limit=20)
-    free = ow.solve(problem.model_copy(update={"cuts": "ideals"}), time_limit=8)
-    assert free.objective <= ordered.objective
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_down_sets_settle_a_shared_channel(seed: int) -> None:
-    """The plan with the least transfers has long stages, and the one with the shortest stages has long transfers."""
-    few = hostile_pipeline(seed, most_operators=5).model_dump(exclude={"constraints"})
-    problem = Pipeline.model_validate(
-        few | {"objective": "bottleneck", "cuts": "ideals", "max_tensors": None, "channel": "shared"}
-    )
-    optimum = best_pipeline(problem)[0]
-    result = ow.solve(problem)
-    if optimum is None:
-        assert result.status is ow.Status.INFEASIBLE
-        return
-    assert result.objective == pytest.approx(optimum)
-    assert result.bound == pytest.approx(optimum, rel=0.01)
-    assert result.bound <= optimum * (1 + 1e-9)
-
-
 def test_many_devices_that_pay_for_what_they_send_get_a_proved_plan() -> None:
     """Too many devices for all sets of them, and no order of all fits so few operators: simple plans come first."""
     problem = heterogeneous(random_chain(16, 7), 20, 1.05e7, 7, computing=False, matrix=False)
     result = ow.solve(problem.model_copy(update={"load": "sum"}), time_limit=30.0)
     assert result.status is ow.Status.OPTIMAL
-
-
-def test_too_many_down_sets_are_no_worse_than_the_order() -> None:
-    """Forty chains beside one another have far more down-sets than a lattice may have."""
-    names = [f"o{row}_{k}" for row in range(40) for k in range(3)]
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=8) for name in names],
-        operators=[
-            ow.Operator(id=name, inputs=[] if name.endswith("_0") else [names[k - 1]], outputs=[name])
-            for k, name in enumerate(names)
-        ],
-    )
-    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[1e6] * 3)
-    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 2.0, "c": 3.0} for name in names})
-    problem = Pipeline(graph=graph, cluster=cluster, costs=costs)
-    ordered = ow.solve(problem, time_limit=2)
-    free = ow.solve(problem.model_copy(update={"cuts": "ideals"}), time_limit=2)
-    assert free.verified
-    assert free.objective <= ordered.objective * (1 + 1e-9)
