@@ -280,9 +280,9 @@ def decoder(*, smoke: bool) -> None:
     where = np.random.default_rng(0).integers(0, 3, (instance.operators, instance.granules))
     times = 2_000 if smoke else 300_000
     order = nodes_of(instance, instance.order)
-    decode_many.compiled(arrays, where, order, 10)
+    decode_many(arrays, where, order, 10)
     with timed() as clock:
-        decode_many.compiled(arrays, where, order, times)
+        decode_many(arrays, where, order, times)
     rows = [(f"{instance.operators} tasks x 3, 4 granules", f"{times / clock.seconds:,.0f}")]
     show("Decoder: whole plans a second on one core", ("instance", "plans/s"), rows)
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.solvers.batched_mapping.arrays import BatchArrays, move_granule, new_strings, play
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 
 
-@kernel
+@loop
 def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
     """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
     strings = new_strings(arrays, where)

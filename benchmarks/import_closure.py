@@ -5,8 +5,6 @@ The count covers the files of ``opweave/solvers`` and ``opweave/formulations`` t
 inside functions count too, but imports under ``TYPE_CHECKING`` do not, because type hints run no code. ``from package
 import name`` counts as the module ``package.name`` if there is one. The packages that contain a module count only if
 they hold more than a docstring.
-The inside of the compiler of loops (``opweave/solvers/compiling``) does not count: behind ``compiled.py`` it is a tool,
-as numba is.
 Solvers that a plan runs by their registered names do not count, as they come and go without it: engines, and the
 solvers of another problem that a problem is reduced to.
 
@@ -24,7 +22,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
-TOOL = "opweave.solvers.compiling."
 AT_MOST = {
     "memory_ordering": 30,
     "placement": 47,
@@ -114,7 +111,7 @@ def closure(module: str) -> dict[str, str]:
 def counted(problem: str) -> dict[str, str]:
     """The files that count in the closure of a problem's ``auto``, with their first importers."""
     whole = closure(f"opweave.solvers.{problem}.auto")
-    return {name: by for name, by in whole.items() if name.startswith(COUNTED) and not name.startswith(TOOL)}
+    return {name: by for name, by in whole.items() if name.startswith(COUNTED)}
 
 
 def main(problems: list[str]) -> int:

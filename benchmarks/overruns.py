@@ -98,7 +98,7 @@ def empty_cache(*, cold: bool) -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["OPWEAVE_CACHE_DIR"] = folder
+        os.environ["NUMBA_CACHE_DIR"] = folder
         yield
 
 

@@ -148,10 +148,10 @@ if TYPE_CHECKING:
     from opweave.problems.placement.spec import Placement, Schedule, Transfer
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow, layer_chain
     from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
-    from opweave.solvers.compiling.warm import Warmed, warm
     from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
     from opweave.solvers.engines.listed import FormulationInfo, list_formulations
     from opweave.solvers.evolution.ask import pymoo_problem
+    from opweave.solvers.loops import warm
     from opweave.solvers.own import solver_for
     from opweave.solvers.questions.compare import Comparison, compare
     from opweave.solvers.questions.conflict import Conflict, Proof, conflict
@@ -251,7 +251,6 @@ __all__ = [
     "UnsupportedFeatureError",
     "Verification",
     "Violation",
-    "Warmed",
     "__version__",
     "build_model",
     "calibrate",
@@ -324,10 +323,10 @@ _HOMES = {
     "problems.placement.spec": ("Placement", "Schedule", "Transfer"),
     "problems.serving_flow.spec": ("LayerBlocks", "ServingFlow", "layer_chain"),
     "problems.slicing.spec": ("Geometry", "Slice", "Slices", "Slicing"),
-    "solvers.compiling.warm": ("Warmed", "warm"),
     "solvers.constraint_table": ("HonouredConstraints", "constraint_table"),
     "solvers.engines.listed": ("FormulationInfo", "list_formulations"),
     "solvers.evolution.ask": ("pymoo_problem",),
+    "solvers.loops": ("warm",),
     "solvers.own": ("solver_for",),
     "solvers.questions.compare": ("Comparison", "compare"),
     "solvers.questions.conflict": ("Conflict", "Proof", "conflict"),

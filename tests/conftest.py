@@ -1,39 +1,28 @@
-"""One hypothesis profile for all tests (no deadlines, repeatable runs in CI); loops are compiled before the first.
-
-A loop of the package that is called with arguments it is not compiled for, such as an array that is not contiguous,
-runs uncompiled and logs a line. Here the line raises.
-"""
+"""One hypothesis profile for all tests (no deadlines, repeatable runs in CI), and one folder of compiled loops."""
 
 from __future__ import annotations
 
 import gc
-import logging
+import hashlib
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-import opweave as ow
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-class Refusals(logging.Handler):
-    """Raises where a loop of the package logs that it got arguments that it is not compiled for."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        words = record.getMessage()
-        if words.startswith("opweave.") and "not compiled for" in words:
-            raise AssertionError(words)
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what is not compiled yet, half a minute once on a machine: tests of searches would crawl without."""
-    logging.getLogger("opweave").addHandler(Refusals())
-    if not hasattr(config, "workerinput") and os.environ.get("OPWEAVE_COMPILE") != "never":
-        ow.warm(jobs=2)
+    """Keep compiled loops in a folder for the present sources: numba does not see that a helper in a file changed."""
+    sources = sorted(path for path in (ROOT / "opweave").rglob("*.py") if b"solvers.loops import" in path.read_bytes())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".loops" / digest))
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -51,16 +51,17 @@ class Termination(str, Enum):
 
 
 class Timings(Spec):
-    """Wall seconds spent in each stage."""
+    """Wall seconds spent in each stage; compiling loops, once on a machine, counts in none of the others."""
 
     reduce: Seconds = 0.0
     build: Seconds = 0.0
     solve: Seconds = 0.0
     verify: Seconds = 0.0
+    compile: Seconds = 0.0
 
     @property
     def total(self) -> float:
-        """Seconds of all stages together."""
+        """Seconds of all stages together, without compiling."""
         return self.reduce + self.build + self.solve + self.verify
 
 
@@ -73,11 +74,14 @@ class Incumbent(Spec):
         Time since the solve began.
     objective, bound
         The best known at that moment; None when there was none.
+    worker
+        Who found or proved it; empty in files of version 0.1.
     """
 
     seconds: Seconds
     objective: Number | None = None
     bound: Number | None = None
+    worker: str = ""
 
 
 class Result(Shown, Played, Generic[SolutionT]):

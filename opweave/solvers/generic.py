@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
-from opweave.formulations.formulation import find_formulation, formulation_names, register_formulation
+from opweave.formulations.formulation import formulation_names, register_formulation
 from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins
 from opweave.problems.problem import Problem
-from opweave.problems.result import Termination
-from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.extending import extend_plans
-from opweave.solvers.registry import Feature, Solver, register, register_solver, registered
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.registry import register_auto, register_solver, registered
+from opweave.solvers.run import Run
+from opweave.solvers.workers import Steps, Worker
 
+ENGINES = ("highs", "cp-sat")
 OPWEAVES = "opweave.problems."
 """Package of the problems that register all their solvers themselves."""
 
@@ -31,9 +31,8 @@ def load_packages() -> None:
 
 
 def complete(kind: str) -> None:
-    """Register what a user's problem lacks: engines if it has formulations, and "auto"; extend all default solvers."""
+    """Register what a user's problem lacks: engines, if it has formulations, and "auto"."""
     _add_missing(kind)
-    extend_plans(kind)
 
 
 def _add_missing(kind: str) -> None:
@@ -47,34 +46,23 @@ def _add_missing(kind: str) -> None:
     if formulation_names(kind) and Highs.name not in known:
         register_engines(found, "a program", HeadStart())
     if "auto" not in known:
-        known_targets = {target: None for solver in registered(kind) for target in solver.supports}
-        register(
-            Solver(
-                name="auto",
-                problem=kind,
-                kind="plan",
-                run=solve_auto,
-                about="the baselines, then HiGHS if there is a formulation, starting from the best of them",
-                proves="optimum" if formulation_names(kind) else "nothing",
-                features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-                supports=tuple(target for target in known_targets if target not in (MODEL, VIOLATIONS)),
-            )
+        targets = {target: None for solver in registered(kind) for target in solver.supports}
+        register_auto(
+            found,
+            workers,
+            "the algorithms that are registered, and HiGHS and CP-SAT if there is a formulation",
+            proves="optimum" if formulation_names(kind) else "nothing",
+            supports=tuple(target for target in targets if target not in (MODEL, VIOLATIONS)),
         )
 
 
-def solve_auto(problem: Problem[Any, Any], run: Run) -> Outcome:
-    """Run every baseline that supports the side constraints, then an engine if a formulation supports them."""
-    outcome = Outcome(run.termination())
-    for solver in registered(problem.kind):
-        if not solver.baseline or solver.missing() is not None or not _knows(solver.supports, problem):
-            continue
-        run.enter(solver.name)
-        outcome = solver.run(problem, run)
-        if outcome.infeasible or run.should_stop():
-            return outcome
-    if any(_knows(find_formulation(type(problem), name).supports, problem) for name in formulation_names(problem.kind)):
-        return run_engine(problem, run, Highs())
-    return outcome if run.best is None else Outcome(Termination.BUDGET)
+def workers(problem: Problem[Any, Any], run: Run) -> list[Worker]:
+    """The registered baselines, other algorithms, and the engines that have a formulation."""
+    able = [each for each in registered(problem.kind) if each.missing() is None and _knows(each.supports, problem)]
+    algorithms = [each for each in able if each.kind == "algorithm"]
+    algorithms.sort(key=lambda each: not each.baseline)
+    found: list[Worker] = [Steps(each.name, each.run, problem) for each in algorithms]
+    return [*found, *(Steps(each.name, each.run, problem) for each in able if each.name in ENGINES)]
 
 
 def _knows(supports: tuple[str, ...], problem: Problem[Any, Any]) -> bool:

@@ -1,80 +1,235 @@
-"""Small helpers for loops, most of which compile to less code than NumPy's functions for the same purpose."""
+"""Inner loops: plain Python functions on arrays that numba compiles, each for the types that its annotations give.
+
+A loop is compiled when it is called first, and numba keeps the machine code on disk (``NUMBA_CACHE_DIR`` names the
+folder), so later processes load it. ``opweave warm`` compiles all loops in advance. Compiling and loading do not count
+as a solve's time: :func:`clock` stands still meanwhile.
+
+If the environment variable ``OPWEAVE_COMPILE`` is ``never``, all loops run as they are written, with the same result.
+
+numba takes a second to import, so it is imported for the first loop that is called, and not before. Therefore
+:func:`helper` only remembers a function, and the loops that call it get its compiled version when they are compiled.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import logging
+import os
+import pkgutil
+import sys
+import threading
+import time
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FunctionType
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
+
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined
-from opweave.solvers.run import Run
+from opweave.problems.errors import InvalidInputError
 
-RUN = 16
-"""Up to this many items are sorted by insertion, which is faster than merging for short lists."""
+logger = logging.getLogger("opweave")
 
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
-@inlined
-def lengths_of(start: IntArray) -> IntArray:
-    """Number of items in every row of an adjacency, given where its rows start."""
-    lengths = np.empty(len(start) - 1, dtype=np.int64)
-    for i in range(len(lengths)):
-        lengths[i] = start[i + 1] - start[i]
-    return lengths
+LOAD_SECONDS = 0.3
+"""A loop that takes longer than this was not on disk."""
+
+_HELPERS: set[object] = set()
 
 
-@inlined
-def exceeds(used: IntArray, capacity: IntArray) -> bool:
-    """Whether any number exceeds its limit."""
-    over = False
-    for i in range(len(used)):
-        over = over or used[i] > capacity[i]
-    return over
+def helper(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Decorator for a function that loops call; it is compiled for whatever types they call it with."""
+    _HELPERS.add(function)
+    return function
 
 
-@inlined
-def sort_rising(key: FloatArray, items: IntArray, spare: IntArray) -> None:
-    """Sort items by ``key[item]``; items with equal keys keep their order. ``spare`` needs space for all items."""
-    count = len(items)
-    for low in range(0, count, RUN):
-        for i in range(low + 1, min(low + RUN, count)):
-            item, value = items[i], key[items[i]]
-            j = i
-            while j > low and key[items[j - 1]] > value:
-                items[j] = items[j - 1]
-                j -= 1
-            items[j] = item
-    width = RUN
-    while width < count:
-        for low in range(0, count - width, 2 * width):
-            middle, high = low + width, min(low + 2 * width, count)
-            if key[items[middle - 1]] > key[items[middle]]:
-                _merge(key, items, spare, low, middle, high)
-        width *= 2
+class Loop(Generic[Arguments, Value]):
+    """A function on arrays that runs compiled; ``py_func`` is the function as it is written."""
+
+    def __init__(self, function: Callable[Arguments, Value]) -> None:
+        self.py_func = function
+        self.name = f"{function.__module__}:{function.__qualname__}"
+        self.__doc__ = function.__doc__
+        self._compiled: Callable[Arguments, Value] | None = None
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """The types of the arguments, as numba types."""
+        return signature_of(self.py_func)
+
+    def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Value:
+        """Call the compiled function."""
+        if os.environ.get("OPWEAVE_COMPILE") == "never":
+            return self.py_func(*arguments, **named)
+        return (self._compiled or self.compile())(*arguments, **named)
+
+    def compile(self) -> Callable[Arguments, Value]:
+        """The compiled function, from this process, from disk, or compiled now."""
+        with _SPENT.measured(self.name):
+            if self._compiled is None:
+                made = _njit(self.py_func, self.signature, nogil=True)
+                self._compiled = cast("Callable[Arguments, Value]", made)
+            return self._compiled
 
 
-@inlined
-def _merge(key: FloatArray, items: IntArray, spare: IntArray, low: int, middle: int, high: int) -> None:
-    """Merge two adjacent sorted parts of the items."""
-    for i in range(low, middle):
-        spare[i] = items[i]
-    i, j, at = low, middle, low
-    while i < middle:
-        if j < high and key[items[j]] < key[spare[i]]:
-            items[at] = items[j]
-            j += 1
-        else:
-            items[at] = spare[i]
-            i += 1
-        at += 1
+def loop(function: Callable[Arguments, Value]) -> Loop[Arguments, Value]:
+    """Decorator that makes a :class:`Loop` of a function on arrays; every argument needs an annotation."""
+    return Loop(function)
 
 
-PACE = 1.5e-8
-"""Assumed seconds to judge one operator or flow, before the first chunk is measured."""
+def _njit(
+    function: Callable[..., Any], signature: tuple[Any, ...] | None = None, **options: bool
+) -> Callable[..., Any]:
+    """Compile a function, for a signature or for the types it is called with, and the helpers that it calls."""
+    import numba
+
+    assert isinstance(function, FunctionType)
+    names = function.__globals__
+    compiled = {name: _compiled_helper(names[name]) for name in function.__code__.co_names if _is_helper(names, name)}
+    linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
+    made: Callable[..., Any] = numba.njit(signature, cache=True, no_cfunc_wrapper=True, **options)(linked)
+    return made
 
 
-def chunks_within(run: Run, chunks: int, seconds: float) -> int:
-    """How many chunks of an annealing round to run, if a chunk takes ``seconds``.
+def _is_helper(names: dict[str, Any], name: str) -> bool:
+    return isinstance(names.get(name), FunctionType) and names[name] in _HELPERS
 
-    Fewer fit when time is short, because a round must still cool down.
+
+@cache
+def _compiled_helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    return _njit(function, no_cpython_wrapper=True)
+
+
+class _Spent:
+    """The seconds that this process has spent compiling, those of a loop that is being compiled included."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._state: tuple[float, float | None] = (0.0, None)  # replaced as a whole, as other threads read it
+
+    def until(self, now: float) -> float:
+        """Seconds spent until some moment."""
+        spent, began = self._state
+        return spent if began is None else spent + now - began
+
+    @contextmanager
+    def measured(self, name: str) -> Iterator[None]:
+        """Count the seconds of the body, which compiles or loads one loop."""
+        with self._lock:
+            spent, began = self._state[0], time.perf_counter()
+            self._state = spent, began
+            try:
+                yield
+            finally:
+                seconds = time.perf_counter() - began
+                self._state = spent + seconds, None
+            if seconds > LOAD_SECONDS:
+                logger.info("compiled %s in %.1f s, once on this machine", name, seconds)
+
+
+_SPENT = _Spent()
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has spent compiling and loading loops until now."""
+    return _SPENT.until(time.perf_counter())
+
+
+def clock() -> float:
+    """Seconds on the clock that is used for limits: it stands still while loops are compiled."""
+    now = time.perf_counter()
+    return now - _SPENT.until(now)
+
+
+def signature_of(function: Callable[..., object]) -> tuple[Any, ...]:
+    """The types of a function's arguments, as numba types.
+
+    ``IntArray`` and similar types have one dimension; the matrix and cube types of :mod:`opweave.problems.arrays` have
+    more. Arrays are contiguous and writable. A ``NamedTuple`` of arrays and scalars is a record.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument has no annotation, or one that loops do not support.
+
+    Examples
+    --------
+    >>> from opweave.problems.arrays import FloatMatrix
+    >>> def scaled(matrix: FloatMatrix, factor: float) -> None: ...
+    >>> signature_of(scaled)
+    (Array(float64, 2, 'C', False, aligned=True), float64)
     """
-    left = run.remaining()
-    return chunks if left is None else max(1, min(chunks, int(left / max(seconds, 1e-6))))
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = []
+    for name in inspect.signature(function).parameters:
+        try:
+            found.append(_type_of(hints[name]))
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(f"argument {name} of {function.__qualname__}: no type for {error}") from None
+    return tuple(found)
+
+
+def _type_of(hint: Any) -> Any:
+    import numba
+    from numba import types
+
+    dimensions = 1
+    if typing.get_origin(hint) is Annotated:
+        hint, dimensions = typing.get_args(hint)
+    scalars = {int: types.int64, float: types.float64, bool: types.boolean}
+    if hint in scalars:
+        return scalars[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is np.ndarray:
+        return types.Array(numba.from_dtype(np.dtype(typing.get_args(arguments[1])[0])), dimensions, "C")
+    if origin is tuple:
+        return types.BaseTuple.from_types([_type_of(each) for each in arguments])
+    if hasattr(hint, "_fields"):
+        fields = typing.get_type_hints(hint, include_extras=True)
+        return types.BaseTuple.from_types([_type_of(fields[name]) for name in hint._fields], hint)
+    raise TypeError(hint)
+
+
+def loops_of(package: str = "opweave.solvers") -> list[Loop[..., Any]]:
+    """Every loop of a package, ordered by name; its modules are imported, except those that need an engine."""
+    importlib.import_module(package)
+    found = {}
+    for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
+        if not module.name.startswith("opweave.solvers.engines."):
+            inside = vars(importlib.import_module(module.name)).values()
+            found.update({each.name: each for each in inside if isinstance(each, Loop)})
+    return [found[name] for name in sorted(found)]
+
+
+def warm(progress: Callable[[int, int], None] | None = None) -> dict[str, float]:
+    """Compile all loops of the solvers that are not on disk yet, so that no solve has to.
+
+    Parameters
+    ----------
+    progress
+        Called with the number of loops that are done, and the number of all loops.
+
+    Returns
+    -------
+    dict[str, float]
+        Seconds for compiling or loading each loop, ``module:function``.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> sum(ow.warm().values())  # doctest: +SKIP
+    41.3
+    """
+    loops, seconds = loops_of(), dict[str, float]()
+    for done, each in enumerate(loops, 1):
+        before = compile_seconds()
+        each.compile()
+        seconds[each.name] = compile_seconds() - before
+        if progress is not None:
+            progress(done, len(loops))
+    return seconds

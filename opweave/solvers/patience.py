@@ -66,7 +66,7 @@ def patiently(call: Callable[[], Value]) -> Value:
     If nothing can end the run earlier, the call runs directly.
     """
     run = at_work()
-    return call() if run is None or not run.may_be_cut else aside(call)
+    return call() if run is None or run.time_limit is None else aside(call)
 
 
 def aside(call: Callable[[], Value]) -> Value:

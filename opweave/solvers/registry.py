@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from importlib.util import find_spec
 from enum import Enum
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -19,7 +21,7 @@ from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.side_by_side.lane import Lanes
+from opweave.solvers.workers import Worker
 
 
 class Feature(str, Enum):
@@ -34,7 +36,7 @@ class Feature(str, Enum):
     FORMULATION = "formulation"
 
 
-SEARCHES = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK})
+SEARCHES = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.THREADS, Feature.EXECUTOR})
 """Features of a search that improves plans step by step."""
 
 Proves = Literal["optimum", "bound", "nothing"]
@@ -102,8 +104,6 @@ class Solver:
         Returns the command that would install what is missing, or None when the solver can run.
     version
         Returns the version of the engine, if it is one.
-    lanes
-        The lanes that run side by side on several cores or an executor; None for solvers that run alone.
     readings
         What :attr:`Problem.reading` may be.
     """
@@ -119,7 +119,6 @@ class Solver:
     options: Mapping[str, str] = FrozenDict()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
-    lanes: Lanes | None = None
     baseline: bool = False
     readings: tuple[str | None, ...] = (None,)
 
@@ -229,19 +228,36 @@ def _home(solver: Solver) -> str:
     return str(getattr(function, "__module__", ""))
 
 
-def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
-    """Let a registered solver use several cores, or an executor.
+def register_auto(
+    problem: type[Problem[Any, Any]],
+    workers: Callable[[Any, Run], Sequence[Worker]],
+    about: str,
+    *,
+    proves: Proves = "optimum",
+    supports: tuple[str, ...] = (),
+    readings: tuple[str | None, ...] = (None,),
+) -> None:
+    """Make the portfolio of a problem its default solver.
 
     Parameters
     ----------
-    problem, name
-        The problem's kind and the solver's name.
-    lanes
-        The lanes that run side by side instead of the solver alone.
+    problem
+        The problem's class.
+    workers
+        Makes the workers, in the order in which a sensible person would try them; the first one finds a plan.
+    about, proves, supports, readings
+        As in :class:`Solver`; ``supports`` is what all of the workers understand.
     """
-    solver = _SOLVERS[problem, name]
-    features = solver.features | {Feature.THREADS, Feature.EXECUTOR}
-    register(replace(solver, features=features, lanes=lanes))
+    from opweave.solvers.auto import solve_auto  # which needs the engines
+
+    run = partial(solve_auto, workers, supports)
+    every = (*supports, MODEL, VIOLATIONS)
+    features = SEARCHES | {Feature.EXTEND}
+    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
+
+
+def run_side_by_side(problem: str, name: str, lanes: object) -> None:
+    """TRANSITION."""
 
 
 def _load(kind: str | None = None) -> None:
@@ -262,16 +278,18 @@ def _load_default(kind: str) -> None:
         return
     with WholeImports():
         load_plugins()
-        load_own(kind, "default")
-        importlib.import_module("opweave.solvers.extending").extend_plans(kind)
+        load_own(kind, "workers")
 
 
 def load_own(kind: str | None, *modules: str) -> None:
     """Import modules beside opweave's solvers of one kind, or of all; unless named, the solvers, default ones first."""
     for each in _KINDS:
-        for module in modules or ("default", "registered"):
+        for module in modules or ("workers", "registered"):
             if kind in (None, each):
-                importlib.import_module(f"opweave.solvers.{_HOMES.get(each, each)}.{module}")
+                where = f"opweave.solvers.{_HOMES.get(each, each)}"
+                if module == "workers" and find_spec(f"{where}.workers") is None:  # TRANSITION
+                    module = "default"
+                importlib.import_module(f"{where}.{module}")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:

@@ -1,17 +1,14 @@
-"""One run of a solver: the resources it may use, its findings so far, and when it must stop."""
+"""One run of a solver: the resources it may use, the best plan and bound so far, and when it has to stop."""
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,8 +17,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.allowance import STOP_SECONDS, WATCH, Allowance
-from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
+from opweave.solvers.loops import clock
 
 logger = logging.getLogger("opweave")
 
@@ -30,21 +26,11 @@ RELATIVE_TOLERANCE = 1e-6
 """Largest relative difference of seconds that still count as equal: larger than the rounding error of any sum and
 smaller than any measurement error. Integers must agree exactly."""
 
-PATIENCE, LEAST_PATIENCE = 3.0, 0.05
-"""Largest and smallest number of seconds for an engine to end."""
+GRAIN_SLACK = 1e-9
+"""Allowance for the rounding of bounds and of sums of seconds, relative and in grains."""
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
-
-
-def clock() -> float:
-    """Seconds on the clock that is used for limits."""
-    return time.perf_counter()
-
-
-def seconds_since(moment: float) -> float:
-    """Seconds since a moment on that clock."""
-    return clock() - moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +80,78 @@ Extension = Callable[[Any, Any], None]
 class Outcome:
     """How a solver ended; its findings are in the :class:`Run`.
 
-    ``infeasible`` is a proof that no solution exists; then ``reason`` says why in the problem's words.
+    ``infeasible`` is a proof that no solution exists; then ``reason`` says why in the problem's words. ``final`` says
+    that everything has been searched: no other solver could find or prove more.
     """
 
     termination: Termination = Termination.COMPLETED
     infeasible: bool = False
     reason: str | None = None
+    final: bool = False
 
 
-GRAIN_SLACK = 1e-9
-"""Allowance for the rounding of bounds and of sums of seconds, relative and in grains."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A solution and the objective that its finder claims."""
+
+    solution: Solution
+    objective: int | float
+
+
+@dataclass(eq=False)
+class Findings:
+    """What is known of one problem: the best plans, the best bound, and how they came about.
+
+    Attributes
+    ----------
+    candidates
+        Plans in the order in which they were found, each better than the one before; the worst ones are dropped.
+    bound, bound_source
+        The best lower bound, and the method that proved it.
+    grain
+        Where it is not 0, the optimum is a multiple of it, and bounds are rounded up.
+    stopped
+        Whether a user's callback has asked to stop, or has raised ``callback_error``.
+    """
+
+    candidates: list[Found] = field(default_factory=list)
+    bound: int | float | None = None
+    bound_source: str | None = None
+    incumbents: list[Incumbent] = field(default_factory=list)
+    grain: float = 0.0
+    stopped: bool = False
+    callback_error: Exception | None = None
+    reduce_seconds: float = 0.0
+    build_seconds: float = 0.0
+    engine_version: str | None = None
+    last_log: float = 0.0
+
+
+Lift = Callable[[Any], Solution | None]
+"""Turns a solution of a sub-problem into one of the whole; None if there is none."""
+
 
 _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
 
 
 @dataclass(eq=False)
 class Run:
-    """The state of one solve. Solvers report to it and ask it whether to continue.
+    """The state of one solve, as one solver sees it. The solver reports to it and asks it whether to continue.
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
-    a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop. ``offers`` are plans from elsewhere that users' rules or rows may forbid, ``spare`` is a baseline's plan, and
-    its name, for a solver that finds none. Where ``grain`` is not 0, the optimum is a multiple of it, and bounds are
-    rounded up. ``on_look`` is shown the best plan from ``look_from`` seconds on, and says from when on it is to be
-    shown a better one. ``kept`` and ``asked`` hold what solvers keep between turns, and what engines have learned.
+    a crash, and :meth:`should_stop` every few hundredths of a second. In a portfolio, that call is also where a solver
+    rests while others work, so it may return much later, with a better plan and bound in the run.
+
+    Attributes
+    ----------
+    worker
+        The name of the solver at work, for :attr:`Result.incumbents`.
+    findings
+        What is known; all workers of a portfolio share it.
+    rest
+        Called by :meth:`should_stop`: it lets other workers work. None for a solver that works alone.
+    outer, lift, exact
+        For a sub-problem (:meth:`child`): the run of the whole.
     """
 
     time_limit: float | None = None
@@ -125,7 +159,6 @@ class Run:
     seed: int = 0
     threads: int = 1
     executor: Executor | None = None
-    exchange: Exchange | None = None
     start: Solution | None = None
     formulation: str | None = None
     extend: Extension | None = None
@@ -134,29 +167,79 @@ class Run:
     options: Mapping[str, Setting] = field(default_factory=dict)
     began: float = field(default_factory=clock)
     stage: str = ""
-    candidates: list[Found] = field(default_factory=list)
-    offers: list[Found] = field(default_factory=list)
-    spare: tuple[Found, str] | None = None
-    bound: int | float | None = None
-    bound_source: str | None = None
-    incumbents: list[Incumbent] = field(default_factory=list)
-    reduce_seconds: float = 0.0
-    build_seconds: float = 0.0
-    engine_version: str | None = None
-    callback_error: Exception | None = None
-    on_look: Callable[[Solution], float] | None = None
-    look_from: float = 0.0
-    grain: float = 0.0
-    kept: dict[str, object] = field(default_factory=dict)
-    asked: dict[int, Any] = field(default_factory=dict)
-    _stopped: float | None = None
-    _last_log: float = 0.0
-    _halt: IntArray | None = None
-    _halt_lock: threading.Lock = field(default_factory=threading.Lock)
+    worker: str = ""
+    findings: Findings = field(default_factory=Findings)
+    rest: Callable[[], None] | None = None
+    outer: Run | None = None
+    lift: Lift | None = None
+    exact: bool = False
+    exchange: Any = None  # TRANSITION
+    kept: dict[str, object] = field(default_factory=dict)  # TRANSITION
+    asked: dict[int, Any] = field(default_factory=dict)  # TRANSITION
 
-    def __post_init__(self) -> None:
-        whole = math.inf if self.time_limit is None else self.time_limit
-        self.allowance = Allowance(whole, partial(seconds_since, self.began))
+    @property
+    def halt(self) -> IntArray:
+        """TRANSITION: never raised."""
+        return np.zeros(1, dtype=np.int64)
+
+    def turn(self, what: str, number: int) -> int:
+        """TRANSITION."""
+        return number
+
+    def patience(self) -> float:
+        """TRANSITION."""
+        return 3.0
+
+    def as_worker(self, name: str, rest: Callable[[], None] | None = None, options: Mapping[str, Setting] = {}) -> Run:
+        """This run as one worker sees it: the same findings, with options and limits of the worker's own."""
+        return replace(self, worker=name, rest=rest, options=options, kept={})
+
+    def child(
+        self,
+        *,
+        seconds: float | None = None,
+        gap: float = 0.0,
+        start: Solution | None = None,
+        formulation: str | None = None,
+        options: Mapping[str, Setting] = {},
+        callback: StopCallback | None = None,
+        lift: Lift | None = None,
+        exact: bool = False,
+    ) -> Run:
+        """A run for a sub-problem, which ends when this one does.
+
+        Parameters
+        ----------
+        seconds
+            Its own time limit; None for the time that this run has left.
+        gap, start, formulation, options, callback
+            As in :class:`Run`.
+        lift
+            Each better plan of the sub-problem is lifted and reported here, with the same objective.
+        exact
+            Whether a bound of the sub-problem holds for the whole.
+        """
+        left = self.remaining()
+        limits = [each for each in (seconds, left) if each is not None]
+        return Run(
+            time_limit=min(limits, default=None),
+            gap=gap,
+            seed=self.seed,
+            start=start,
+            formulation=formulation,
+            options=options,
+            callback=callback,
+            stage=self.stage,
+            worker=self.worker,
+            outer=self,
+            lift=lift,
+            exact=exact,
+        )
+
+    @property
+    def candidates(self) -> list[Found]:
+        """The plans found so far, the best one last."""
+        return self.findings.candidates
 
     @property
     def objective(self) -> int | float | None:
@@ -168,70 +251,45 @@ class Run:
         """The solution with the best objective claimed so far."""
         return self.candidates[-1].solution if self.candidates else None
 
+    @property
+    def bound(self) -> int | float | None:
+        """The best lower bound so far."""
+        return self.findings.bound
+
+    @property
+    def bound_source(self) -> str | None:
+        """The method that proved the bound."""
+        return self.findings.bound_source
+
+    @property
+    def incumbents(self) -> list[Incumbent]:
+        """Every improvement of plan or bound, with its worker."""
+        return self.findings.incumbents
+
     def elapsed(self) -> float:
-        """Seconds since the solve began."""
-        return seconds_since(self.began)
+        """Seconds since the solve began, without those in which loops were compiled."""
+        return clock() - self.began
 
     def remaining(self) -> float | None:
-        """Seconds left for the solver, never negative, 0 once a callback has asked to stop; None without a limit."""
-        if self._stopped is not None:
+        """Seconds left, never negative, 0 once a callback has asked to stop; None without a limit."""
+        if self.stopped:
             return 0.0
-        if self.time_limit is None:
-            return None
-        return max(0.0, min(self.time_limit, self.allowance.last_call) - self.elapsed())
-
-    def until_overdue(self) -> float:
-        """Seconds until a solver that does not stop by itself has to be interrupted; inf where nothing ends it."""
-        asked = math.inf if self._stopped is None else self._stopped + STOP_SECONDS - self.elapsed()
-        planned = self.candidates or self.spare
-        return min(asked, self.allowance.until_overdue() if planned else self.allowance.until_baseline())
-
-    def patience(self) -> float:
-        """Seconds to wait for something that was asked to stop, or whose own time limit is over."""
-        return min(PATIENCE, max(LEAST_PATIENCE, self.until_overdue() - (self.remaining() or 0.0) - LEAST_PATIENCE))
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Make this the run that :func:`at_work` and :func:`time_left` use in this thread."""
-        token = _AT_WORK.set(self)
-        try:
-            yield
-        finally:
-            _AT_WORK.reset(token)
+        own = None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
+        whole = None if self.outer is None else self.outer.remaining()
+        return own if whole is None else whole if own is None else min(own, whole)
 
     @contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
-        """Lower the time limit for one stage of a plan."""
-        whole = self.time_limit
-        stage = self.elapsed() + seconds
-        self.time_limit = stage if whole is None else min(whole, stage)
+        """Lower the time limit for one phase of a solver."""
+        whole, phase = self.time_limit, self.elapsed() + seconds
+        self.time_limit = phase if whole is None else min(whole, phase)
         try:
             yield
         finally:
             self.time_limit = whole
-            self.update_halt()
-
-    @property
-    def halt(self) -> IntArray:
-        """A flag for loops on arrays, which cannot ask the run: they stop as soon as ``halt[0]`` is not 0.
-
-        A separate thread raises it when the time limit, or that of the current stage, is over, or when a callback has
-        asked to stop. It is lowered when a stage with its own limit ends. Shape (1,).
-        """
-        if self._halt is None:
-            self._halt = np.zeros(1, dtype=np.int64)
-            self.update_halt()
-            WATCH.add(self)
-        return self._halt
-
-    def update_halt(self) -> None:
-        """Set the flag according to the clock."""
-        if self._halt is not None:
-            with self._halt_lock:
-                self._halt[0] = int(self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
-        """Give one stage a share of the time that remains; without a limit ``untimed`` seconds, or (None) any time."""
+        """Give one phase a share of the time that remains; without a limit ``untimed`` seconds, or (None) any time."""
         left = self.remaining()
         seconds = untimed if left is None else share * left
         return nullcontext() if seconds is None else self.at_most(seconds)
@@ -242,46 +300,25 @@ class Run:
             return False
         self.candidates.append(Found(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
-        if self.exchange is not None:
-            self.exchange.tell(self.candidates[-1])
         self._record(new_best=True)
-        self._show_best()
+        if self.outer is not None and self.lift is not None:
+            if self.outer.objective is None or objective < self.outer.objective:
+                lifted = self.lift(solution)
+                if lifted is not None:
+                    self.outer.found(lifted, objective)
         return True
-
-    def _show_best(self) -> None:
-        """Have the best plan judged from time to time."""
-        if self.on_look is not None and self.candidates and self.elapsed() >= self.look_from:
-            self.look_from = math.inf  # judging may ask the run whether to stop
-            self.look_from = self.on_look(self.candidates[-1].solution)
 
     def proved(self, bound: int | float, source: str) -> None:
         """Report a lower bound on the optimum and the method that proved it."""
-        if self.grain:
-            whole = math.ceil(bound / self.grain * (1.0 - 10.0 * GRAIN_SLACK) - GRAIN_SLACK) * self.grain
+        findings = self.findings
+        if findings.grain:
+            whole = math.ceil(bound / findings.grain * (1.0 - 10.0 * GRAIN_SLACK) - GRAIN_SLACK) * findings.grain
             bound = max(bound, whole * (1.0 - GRAIN_SLACK))
-        if self.bound is None or bound > self.bound:
-            self.bound, self.bound_source = bound, source
-            if self.exchange is not None:
-                self.exchange.tell(Proved(bound, source))
+        if findings.bound is None or bound > findings.bound:
+            findings.bound, findings.bound_source = bound, source
             self._record(new_best=False)
-
-    def take_in(self) -> None:
-        """Take in the solutions and bounds that other lanes have found."""
-        for news in () if self.exchange is None else self.exchange.take():
-            if isinstance(news, Found):
-                self.found(news.solution, news.objective)
-            else:
-                self.proved(news.bound, news.source)
-
-    def turn(self, what: str, number: int) -> int:
-        """The first number from ``number`` on that no lane with the same seed has taken for a round of ``what``."""
-        while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
-            number += 1
-        return number
-
-    def _settled_elsewhere(self) -> bool:
-        """Whether other lanes know enough to end this run."""
-        return self.exchange is not None and (self.exchange.called_off or self.exchange.closed(self.gap))
+            if self.outer is not None and self.exact:
+                self.outer.proved(bound, source)
 
     def enter(self, stage: str) -> None:
         """Name the current stage, for progress displays."""
@@ -301,32 +338,44 @@ class Run:
         return self.objective <= self.bound or agree(self.objective, self.bound)
 
     def should_stop(self) -> bool:
-        """Whether the time is up, the gap is reached, or the callback asked to stop."""
-        self.take_in()
+        """Whether the time is up, the gap is reached, or the callback asked to stop; here a solver may rest."""
+        if self.rest is not None:
+            self.rest()
         self._tell(new_best=False)
-        self._show_best()
-        called_off = self.exchange is not None and self.exchange.called_off
-        return self.closed() or self.remaining() == 0.0 or called_off
+        if self.outer is not None and self.outer.should_stop():
+            return True
+        return self.over()
 
-    def stop(self) -> None:
-        """Ask whoever is at work to leave off: there is no time left from now on."""
-        if self._stopped is None:
-            self._stopped = self.elapsed()
-            self.update_halt()
+    def over(self) -> bool:
+        """As :meth:`should_stop`, but the solver goes on at once: for calls from inside a library."""
+        return self.closed() or self.remaining() == 0.0 or (self.outer is not None and self.outer.over())
 
     @property
-    def may_be_cut(self) -> bool:
-        """Whether a time limit or a user's function may end the run before its solver has done."""
-        return self.time_limit is not None or self.callback is not None or self.progress is not None or self.stopped
+    def shares_time(self) -> bool:
+        """Whether others work while this run rests."""
+        return self.rest is not None or (self.outer is not None and self.outer.shares_time)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Make this the run that :func:`time_left` uses in this thread."""
+        token = _AT_WORK.set(self)
+        try:
+            yield
+        finally:
+            _AT_WORK.reset(token)
+
+    def stop(self) -> None:
+        """Ask whoever is at work to end: there is no time left from now on."""
+        self.findings.stopped = True
 
     @property
     def stopped(self) -> bool:
         """Whether the user's callback has asked to stop, or has failed."""
-        return self._stopped is not None
+        return self.findings.stopped or (self.outer is not None and self.outer.stopped)
 
     def termination(self) -> Termination:
         """Why the run should stop now: on request, gap reached, out of time, or finished."""
-        if self.callback_error is not None:
+        if self.findings.callback_error is not None:
             return Termination.CALLBACK_ERROR
         if self.stopped:
             return Termination.INTERRUPTED
@@ -350,24 +399,29 @@ class Run:
         return value
 
     def _record(self, *, new_best: bool) -> None:
-        self.incumbents.append(Incumbent(seconds=self.elapsed(), objective=self.objective, bound=self.bound))
+        now = Incumbent(seconds=max(0.0, self.elapsed()), objective=self.objective, bound=self.bound, worker=self.worker)
+        self.incumbents.append(now)
         self._tell(new_best=new_best)
 
     def _tell(self, *, new_best: bool) -> None:
-        if self.callback is None and self.progress is None and not new_best and self.elapsed() < self._last_log:
-            return
+        findings = self.findings
+        if findings.stopped or (self.callback is None and self.progress is None and not new_best):
+            if self.elapsed() < findings.last_log:
+                return
         now = Progress(self.elapsed(), self.objective, self.bound, new_best, self.stage)
-        if new_best or now.seconds - self._last_log >= LOG_INTERVAL_SECONDS:
-            self._last_log = now.seconds
-            mark = "*" if new_best else " "
-            logger.info("%s %8.2f s  %s, bound %s, %s", mark, now.seconds, now.objective, now.bound, now.stage)
+        if self.outer is None and (new_best or now.seconds - findings.last_log >= LOG_INTERVAL_SECONDS):
+            findings.last_log = now.seconds
+            mark, who = "*" if new_best else " ", f"{self.worker}: " if self.worker else ""
+            logger.info("%s %8.2f s  %s, bound %s, %s%s", mark, now.seconds, now.objective, now.bound, who, self.stage)
+        if findings.stopped:
+            return
         try:
             if self.progress is not None:
                 self.progress(now)
             if self.callback is not None and self.callback(now):
                 self.stop()
         except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
-            self.callback_error, self.callback, self.progress = error, None, None
+            findings.callback_error = error
             self.stop()
 
 
@@ -389,12 +443,11 @@ def time_left(most: float) -> float:
     return most if left is None else min(most, left)
 
 
-def patience() -> float:
-    """The :meth:`Run.patience` of the current run, for code without access to the run."""
-    run = at_work()
-    return PATIENCE if run is None else run.patience()
-
-
 def never() -> IntArray:
-    """A flag like :attr:`Run.halt` that is never raised, for loops outside a run."""
+    """TRANSITION."""
     return np.zeros(1, dtype=np.int64)
+
+
+def patience() -> float:
+    """TRANSITION."""
+    return 3.0

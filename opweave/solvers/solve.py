@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.collecting import collector_paused
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Termination, Timings
@@ -28,22 +25,17 @@ from opweave.solvers.arguments import (
     checked_whole,
     start_run,
 )
-from opweave.solvers.fallback import comes_too_late, plan_first, with_baseline
+from opweave.solvers.auto import solve_alone
 from opweave.solvers.interrupts import WholeImports
-from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.loops import clock, compile_seconds
 from opweave.solvers.registry import Solver, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, Setting, StopCallback
-from opweave.solvers.side_by_side.alone import run_solver, start_helpers
-from opweave.solvers.verdict import Referee, judge_in_any_case, result_of
+from opweave.solvers.verdict import judge, result_of
 
 logger = logging.getLogger("opweave")
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
-
-SHORT_SECONDS = 1.0
-"""Time limit up to which a solve is short."""
-
 
 def solve(
     problem: Problem[SolutionT, DetailsT],
@@ -154,31 +146,23 @@ def solve(
         progress=None if progress is False else progress,
         options=checked_options(options),
     )
+    compiled = compile_seconds()
     check_kinds(solver, run)
-    referee = Referee(problem, run)
-    with _collector(run):
-        with WholeImports() as imports:
-            chosen, outcome = _attempt(problem, solver, run, referee)
-            solved = time.perf_counter()
-            judged = judge_in_any_case(problem.unit, run, referee)
-            if imports.take_back() or judged.interrupted:
-                outcome = replace(outcome, termination=Termination.INTERRUPTED)
-        timings = Timings(
-            reduce=run.reduce_seconds,
-            build=run.build_seconds,
-            solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
-            verify=time.perf_counter() - solved,
-        )
-        return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
-
-
-def _collector(run: Run) -> AbstractContextManager[object]:
-    """Pause the collector of garbage throughout a short solve, in which there is little to collect.
-
-    It looks at what the solve has made once the result is there.
-    """
-    short = run.time_limit is not None and run.time_limit <= SHORT_SECONDS
-    return collector_paused() if short else nullcontext()
+    with WholeImports() as imports:
+        chosen, outcome = _attempt(problem, solver, run)
+        solved = clock()
+        judged = judge(problem, run)
+        if imports.take_back() or judged.interrupted:
+            outcome = replace(outcome, termination=Termination.INTERRUPTED)
+    prepared = run.findings.reduce_seconds + run.findings.build_seconds
+    timings = Timings(
+        reduce=run.findings.reduce_seconds,
+        build=run.findings.build_seconds,
+        solve=max(0.0, solved - run.began - prepared),
+        verify=clock() - solved,
+        compile=compile_seconds() - compiled,
+    )
+    return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
 def _watched(
@@ -192,19 +176,19 @@ def _watched(
     return result
 
 
-def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) -> tuple[Solver | None, Outcome]:
+def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     chosen = None
     try:
-        if name == "auto":
-            start_helpers(problem.kind, run)
         chosen = find_solver(problem, name)
+        run.worker = "start" if name == "auto" else name
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        plan_first(problem, chosen, run, referee)
-        late = comes_too_late(problem, chosen, run)
-        outcome = Outcome(Termination.TIME_LIMIT) if late else _run_in_time(problem, chosen, run)
-        outcome = with_baseline(problem, run, referee, outcome)
+        with run.at_work():
+            helped = chosen.kind == "algorithm" and (run.threads > 1 or run.executor is not None)
+            outcome = solve_alone(problem, name, run) if helped else chosen.run(problem, run)
+        if not isinstance(outcome, Outcome):
+            raise EngineError(f"solver {chosen.name!r} returned {outcome!r:.80}; it must return an Outcome")
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
@@ -213,23 +197,11 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) 
     except EngineError as error:
         logger.warning("%s", error)
         outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
-    if run.callback_error is not None:
-        outcome = _ended_by_callback(outcome, run.callback_error)
-    return chosen, outcome
-
-
-def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
-    try:
-        with run.at_work(), Interrupter(run.until_overdue):
-            outcome = run_solver(problem, solver, run)
-            if not isinstance(outcome, Outcome):
-                raise EngineError(f"solver {solver.name!r} returned {outcome!r:.80}; it must return an Outcome")
-    except OverdueError:
-        logger.info("solver %s was interrupted: the time is up", solver.name)
-        outcome = Outcome(Termination.TIME_LIMIT)
     if run.stopped and outcome.termination is Termination.TIME_LIMIT:  # the time is up because a callback says so
-        return replace(outcome, termination=run.termination())
-    return outcome
+        outcome = replace(outcome, termination=run.termination())
+    if run.findings.callback_error is not None:
+        outcome = _ended_by_callback(outcome, run.findings.callback_error)
+    return chosen, outcome
 
 
 def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:

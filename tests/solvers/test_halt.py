@@ -88,7 +88,7 @@ def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     device = np.zeros(len(order), dtype=np.int64)
     kept = device.copy()
     draws, heat = np.full((1_000, DRAWS), 0.5), np.full(1_000, 1e9)
-    best, current = method.plain(
+    best, current = method.py_func(
         arrays, counted_plan(arrays, order, device, instance.cluster), draws, heat, raised(), order.copy(), kept
     )
     assert best == current < math.inf
@@ -103,14 +103,14 @@ def test_halted_searches_over_strings_keep_the_plan_that_they_were_given() -> No
     where, order = search.best.where.copy(), search.best.order.copy()
     best_where, best_order = where.copy(), order.copy()
     draws, heat = np.full((1_000, BATCHED_DRAWS), 0.3), np.full(1_000, 1e9)
-    best, _ = anneal_batched.plain(
+    best, _ = anneal_batched.py_func(
         search.arrays, where.copy(), order.copy(), search.tail, SEARCH_MOVES, search.strings, draws, heat,
         raised(), best_where, best_order,
     )  # fmt: skip
     assert (best_where == where).all()
     assert (best_order == order).all()
     flips = np.zeros((1_000, 1, 2))
-    assert climb.plain(search.arrays, where.copy(), order, search.tail, flips, raised(), best_where) == best
+    assert climb.py_func(search.arrays, where.copy(), order, search.tail, flips, raised(), best_where) == best
     assert (best_where == where).all()
 
 
@@ -131,7 +131,7 @@ def test_halted_state_search_and_flows_prove_nothing_false() -> None:
         assert all(state[u] for v in np.flatnonzero(state) for u in instance.before[v].tolist())
     verdict = np.zeros_like(side)
     rank = np.arange(instance.operators)
-    assert unavoidable.plain(halted, side, UNBOUNDED, rank, MANY, verdict) >= 0
+    assert unavoidable.py_func(halted, side, UNBOUNDED, rank, MANY, verdict) >= 0
     assert (verdict == FREE).all()
     assert (shift(halted, order, MANY, 1, iter([False, True]).__next__) == order).all()
     assert peak(free, improve(halted, order, MANY)) <= peak(free, order)
@@ -160,7 +160,7 @@ def test_halted_annealing_of_cuts_keeps_the_plan_that_it_was_given() -> None:
     best_mode, best_cuts = mode.copy(), cuts.copy()
     draws, heat = np.full((1_000, SLICING_DRAWS), 0.9), np.full(1_000, 1e9)
     span = Span(search.instance.first, search.instance.first + len(search.instance.names))
-    found = anneal_slices.plain(
+    found = anneal_slices.py_func(
         search.arrays, span, -1.0, draws, heat, raised(), mode.copy(), cuts.copy(), best_mode, best_cuts
     )
     assert found == pytest.approx(search.best.seconds)

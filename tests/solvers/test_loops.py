@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import kernel
-from opweave.solvers.loops import RUN, exceeds, lengths_of, sort_rising
+from opweave.solvers.kernels.sorting import RUN, exceeds, lengths_of, sort_rising
+from opweave.solvers.loops import loop
 
 
-@kernel
+@loop
 def sorted_items(key: FloatArray, items: IntArray) -> IntArray:
     """A loop that does nothing but sort."""
     found = items.copy()
@@ -25,13 +25,13 @@ def test_sorting_keeps_items_of_equal_keys_in_order(count: int, values: int) -> 
     key = rng.integers(values, size=2 * count + 1).astype(np.float64)
     items = rng.permutation(2 * count + 1)[:count]
     expected = items[np.argsort(key[items], kind="stable")]
-    assert sorted_items.plain(key, items).tolist() == expected.tolist()
-    assert sorted_items.compiled(key, items).tolist() == expected.tolist()
+    assert sorted_items.py_func(key, items).tolist() == expected.tolist()
+    assert sorted_items(key, items).tolist() == expected.tolist()
 
 
 def test_sorting_takes_infinite_keys() -> None:
     key = np.asarray([np.inf, 1.0, -np.inf, np.inf, 0.0])
-    assert sorted_items.plain(key, np.arange(5)).tolist() == [2, 4, 1, 0, 3]
+    assert sorted_items.py_func(key, np.arange(5)).tolist() == [2, 4, 1, 0, 3]
 
 
 def test_lengths_are_those_of_the_rows() -> None:

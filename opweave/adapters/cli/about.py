@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from opweave.adapters.cli.completion import problem_words
 from opweave.adapters.cli.output import print_rows, stdout
 from opweave.adapters.cli.settings import JsonOption
-from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
+from opweave.adapters.cli.solving import VERIFIED
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.views import view_for
 
@@ -59,27 +58,17 @@ def _kind(problem: str | None) -> str | None:
     return None if problem is None else view_for(problem).problem_type.kind
 
 
-def warm_command(
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes that compile.")] = 2,
-    *,
-    as_json: JsonOption = False,
-) -> int:
+def warm_command(*, as_json: JsonOption = False) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.report.progress_line import counted
     from opweave.problems.units import readable_seconds
-    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm
+    from opweave.solvers.loops import warm
 
-    console, missing = stdout(), missing_kernels()
-    if missing and not as_json:
-        least, most = map(readable_seconds, expected_seconds(missing, jobs))
-        console.print(f"{len(missing)} loops to compile, about {least} to {most} on {jobs} idle cores", highlight=False)
     with counted(Console(stderr=True), "compiling loops") as observer:
-        found = warm(jobs, observer)
+        seconds = warm(observer)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(found), default=str))
-        return NOTHING_FOUND if found.failed else VERIFIED
-    told = f"{len(found.compiled)} loops compiled in {readable_seconds(found.seconds)}, {found.ready} were ready"
-    console.print(plain(f"{told}: {found.folder}"), markup=False, highlight=False)
-    for name in found.failed:
-        console.print(plain(f"not compiled, will run slowly: {name}"), markup=False, highlight=False)
-    return NOTHING_FOUND if found.failed else VERIFIED
+        typer.echo(json.dumps(seconds))
+    else:
+        told = f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}"
+        stdout().print(plain(told), markup=False, highlight=False)
+    return VERIFIED

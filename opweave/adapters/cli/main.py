@@ -165,7 +165,7 @@ _register(
 _register(ABOUT, "demo", demo_command, "opweave demo --out page")
 _register(ABOUT, "solvers", solvers_command, "opweave solvers --problem pipeline", "opweave solvers --constraints")
 _register(ABOUT, "formulations", formulations_command, "opweave formulations --problem ordering")
-_register(ABOUT, "warm", warm_command, "opweave warm --jobs 2")
+_register(ABOUT, "warm", warm_command, "opweave warm")
 
 
 @functools.cache

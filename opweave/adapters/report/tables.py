@@ -17,6 +17,7 @@ from opweave.problems.constraints import BUILT_IN
 from opweave.problems.result import Result, Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.problems.words import counted
+from opweave.solvers.loops import LOAD_SECONDS
 
 if TYPE_CHECKING:
     from opweave.solvers.constraint_table import HonouredConstraints
@@ -58,6 +59,8 @@ def summary_rows(view: AnyView) -> list[Row]:
         ("solver", " ".join(filter(None, (result.solver, result.solver_version))) + f", seed {result.seed}"),
         ("time", readable_seconds(result.timings.total)),
     ]
+    if result.timings.compile >= LOAD_SECONDS:
+        rows.append(("compiling loops", readable_seconds(result.timings.compile)))
     if result.reason:
         rows.append(("reason", result.reason))
     rows += [("broken rule", violation.message) for violation in result.violations[:3]]

@@ -22,7 +22,7 @@ from opweave.solvers.batched_mapping.arrays import (
     overfull,
     play,
 )
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 DRAWS = 6
 """Random numbers drawn for each move."""
@@ -61,7 +61,7 @@ class Walk(NamedTuple):
     now: FloatArray
 
 
-@inlined
+@helper
 def _new_walk(operators: int, devices: int) -> Walk:
     ends = np.full(operators * devices, -1.0)
     return Walk(
@@ -74,7 +74,7 @@ def _new_walk(operators: int, devices: int) -> Walk:
     )
 
 
-@inlined
+@helper
 def _judge_from(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int, threshold: float
 ) -> float:
@@ -86,7 +86,7 @@ def _judge_from(
     return float(max(value, walk.most[first]))
 
 
-@inlined
+@helper
 def _keep(strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices = len(walk.now)
@@ -102,14 +102,14 @@ def _keep(strings: Strings, order: IntArray, tail: FloatCube, walk: Walk, first:
             walk.most[p + 1] = max(walk.most[p], ends + tail[i, u, strings.number[i, u]])
 
 
-@inlined
+@helper
 def _undo(order: IntArray, walk: Walk, first: int) -> None:
     """Give up the judged plan; the order is the current plan's again."""
     for p in range(first, len(order)):
         walk.ends[order[p]] = walk.kept[order[p]]
 
 
-@inlined
+@helper
 def _first_of(position: IntArray, i: int, devices: int) -> int:
     """The first position of a node of operator i."""
     first = position[i * devices]
@@ -118,7 +118,7 @@ def _first_of(position: IntArray, i: int, devices: int) -> int:
     return int(first)
 
 
-@inlined
+@helper
 def _judge(
     arrays: BatchArrays,
     strings: Strings,
@@ -133,14 +133,14 @@ def _judge(
     return play(arrays, strings, order, 0, len(order), free, end, tail, threshold)
 
 
-@inlined
+@helper
 def _shift(strings: Strings, position: IntArray, i: int, draw: FloatArray, devices: int) -> tuple[int, int]:
     """The position of a batch of operator i, and where it goes."""
     at = position[i * devices + strings.where[i, int(draw[2] * strings.where.shape[1])]]
     return at, max(0, min(len(position) - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
 
 
-@inlined
+@helper
 def _slide(order: IntArray, at: int, to: int) -> None:
     node = order[at]
     step = 1 if to > at else -1
@@ -151,14 +151,14 @@ def _slide(order: IntArray, at: int, to: int) -> None:
     order[to] = node
 
 
-@inlined
+@helper
 def _number(order: IntArray, position: IntArray, first: int, end: int) -> None:
     """Write the positions of the nodes at ``first`` to ``end - 1``."""
     for p in range(first, end):
         position[order[p]] = p
 
 
-@inlined
+@helper
 def _kind(moves: FloatArray, drawn: float) -> int:
     """The move that a random number stands for."""
     kind = 0
@@ -167,7 +167,7 @@ def _kind(moves: FloatArray, drawn: float) -> int:
     return kind
 
 
-@inlined
+@helper
 def _alike(one: IntArray, other: IntArray) -> bool:
     same = True
     for g in range(len(one)):
@@ -175,13 +175,13 @@ def _alike(one: IntArray, other: IntArray) -> bool:
     return same
 
 
-@inlined
+@helper
 def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
     for g in range(len(string)):
         move_granule(arrays, strings, i, g, string[g])
 
 
-@inlined
+@helper
 def _new_string(
     arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
 ) -> None:
@@ -211,7 +211,7 @@ def _new_string(
             string[:] = candidates[int(draw[3] * len(candidates))]
 
 
-@kernel
+@loop
 def anneal(
     arrays: BatchArrays,
     where: IntMatrix,
@@ -286,7 +286,7 @@ def anneal(
     return best, current
 
 
-@kernel
+@loop
 def climb(
     arrays: BatchArrays,
     where: IntMatrix,

@@ -13,8 +13,8 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import exceeds
+from opweave.solvers.kernels.sorting import exceeds
+from opweave.solvers.loops import helper, loop
 
 
 class BatchArrays(NamedTuple):
@@ -98,7 +98,7 @@ class Strings(NamedTuple):
     holders: IntArray
 
 
-@inlined
+@helper
 def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
     """Strings with all counts, from the device of every granule."""
     operators, granules = where.shape
@@ -119,7 +119,7 @@ def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
     return strings
 
 
-@inlined
+@helper
 def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
     """Count one granule of an operator more (step 1) or less (step -1) on a device, with its memory."""
     edge = max(step, 0)  # the number after the first has come or the last has gone
@@ -133,7 +133,7 @@ def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: i
                 strings.used[u] += step * arrays.parameter_bytes[p]
 
 
-@inlined
+@helper
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
     """Put one granule of an operator on a device and update all counts."""
     a = strings.where[i, g]
@@ -154,7 +154,7 @@ def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) 
     count_granule(arrays, strings, i, u, 1)
 
 
-@inlined
+@helper
 def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
     """Whether every count of an operator is a batch that can run (0 counts as one unless forbidden)."""
     possible = True
@@ -163,13 +163,13 @@ def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
     return possible
 
 
-@inlined
+@helper
 def overfull(arrays: BatchArrays, strings: Strings) -> bool:
     """Whether any device exceeds its memory."""
     return arrays.limited and exceeds(strings.used, arrays.capacity)
 
 
-@inlined
+@helper
 def play(
     arrays: BatchArrays,
     strings: Strings,
@@ -226,7 +226,7 @@ def play(
     return float(value)
 
 
-@kernel
+@loop
 def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMatrix) -> float:
     """Fill the ends of all batches (-1: none) of a plan; return the makespan, inf when the plan cannot run."""
     strings = new_strings(arrays, where)

@@ -25,7 +25,7 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.rules import CarryOut, NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
@@ -190,8 +190,7 @@ def inserted(
     operators, devices = arrays.seconds.shape[:2]
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
-    work = 8 * len(strings) * instance.granules * (operators + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, order, strings, busy_price, gaps, where, end)
+    stuck = insert_all(arrays, order, strings, busy_price, gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
@@ -202,7 +201,7 @@ def inserted(
     return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
 
 
-@kernel
+@loop
 def insert_all(
     arrays: BatchArrays,
     order: IntArray,
@@ -264,7 +263,7 @@ def insert_all(
     return -1
 
 
-@inlined
+@helper
 def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool:
     """Whether the counts are batches that can run and that fit into memory."""
     for u in range(len(count)):
@@ -280,7 +279,7 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool
     return True
 
 
-@inlined
+@helper
 def _arrivals(
     arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
 ) -> None:

@@ -50,7 +50,7 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
     done = 0
     while not search.run.should_stop() and (search.run.time_limit is not None or done < CHUNKS):
         best = where.copy()
-        climb.sized(STEPS * where.size)(
+        climb(
             search.arrays,
             where.copy(),
             plan.order.copy(),

@@ -24,10 +24,10 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
-from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.pace import PACE, chunks_within
 
 ROUND_WORK = 540_000_000
 """Nodes and flows of all moves in one annealing round, which takes one to three seconds: most of them are not decoded.
@@ -108,7 +108,7 @@ class BatchSearch:
     ) -> tuple[IntArray, IntArray]:
         """Make one move for every row of ``draws``, which changes strings and order; return the best of both."""
         best_where, best_order = where.copy(), order.copy()
-        anneal.sized(len(draws) * self.effort())(
+        anneal(
             self.arrays, where, order, self.tail, moves, self.strings, draws, heat, self.run.halt, best_where,
             best_order,
         )  # fmt: skip

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.patience import aside
-from opweave.solvers.run import at_work, patience
 
 if TYPE_CHECKING:
     import highspy
@@ -89,7 +88,7 @@ def with_highs(
     try:
         if highspy_fits():
             return aside(lambda: function(argument, should_stop))
-        grace = START_SECONDS if at_work() is None else patience()
+        grace = START_SECONDS
         limits = ChildLimits(None if seconds is None else seconds + grace)
         task = (function, argument)
         found: ResultT | None = run_in_child("highs", f"{__name__}:perform", task, limits, should_stop=should_stop)

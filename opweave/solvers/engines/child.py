@@ -110,6 +110,7 @@ def run_in_child(
     *,
     hear: Callable[[Any], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
+    pauses: bool = False,
 ) -> Any:
     """Call ``function(argument, send)`` in a child process and return what it returns.
 
@@ -127,6 +128,9 @@ def run_in_child(
         Called in this thread for every message of the child.
     should_stop
         Called often; True kills the child.
+    pauses
+        Whether ``should_stop`` may take long, because others work meanwhile: the child rests with its parent, so that
+        a solve with one thread uses one core.
 
     Returns
     -------
@@ -143,7 +147,8 @@ def run_in_child(
         try:
             inbox = _listen(child)
             _write(child, _Task(function, argument, limits.memory_bytes))
-            return _attend(engine, child, inbox, limits, hear, should_stop, log)
+            ask = (lambda: _resting(child, should_stop)) if pauses and os.name == "posix" else should_stop
+            return _attend(engine, child, inbox, limits, hear, ask, log)
         finally:
             kill_group(child)
 
@@ -226,6 +231,16 @@ def _attend(
         if frame.kind == "raised":
             raise EngineError(f"{engine} failed: {frame.content}")
         hear(frame.content)
+
+
+def _resting(child: subprocess.Popen[bytes], should_stop: Callable[[], bool]) -> bool:
+    """Ask whether to stop while the child's process group is halted."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGSTOP)
+    stop = should_stop()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGCONT)
+    return stop
 
 
 def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:

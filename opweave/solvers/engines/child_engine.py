@@ -17,6 +17,9 @@ from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"
 
+END_SECONDS = 1.0
+"""Seconds that a child gets to end by itself once its time is over."""
+
 SEEDS = 10**8
 """Seeds are taken modulo this; CBC takes no larger ones."""
 
@@ -38,7 +41,7 @@ class ChildEngine(Engine):
 
     def grace(self, run: Run, _seconds: float) -> float:
         """Seconds by which the child may exceed its time limit."""
-        return run.patience()
+        return END_SECONDS
 
     def solve(self, task: Task) -> Verdict:
         """Run the engine, and kill it if it exceeds its time limit.
@@ -60,6 +63,7 @@ class ChildEngine(Engine):
             ChildLimits(grace, memory_limit(task.run)),
             hear=lambda news: report(task, news),
             should_stop=lambda: _asked_to_stop(task),
+            pauses=task.run.shares_time,
         )
         return answer
 

@@ -8,7 +8,7 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.solvers.arguments import checked_whole
-from opweave.solvers.engines.child_engine import SEEDS, ChildEngine
+from opweave.solvers.engines.child_engine import END_SECONDS, SEEDS, ChildEngine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
@@ -49,4 +49,4 @@ class CpSat(ChildEngine):
 
     def grace(self, run: Run, seconds: float) -> float:
         """Few seconds are enough, because the child reports its findings at once."""
-        return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
+        return min(END_SECONDS, max(LEAST_GRACE, GRACE * seconds))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -42,9 +41,6 @@ from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
 _installed_version = cache(version)  # to read it from the disk takes as long as many a small solve
-
-LOADING_SECONDS = 0.8
-"""Seconds that loading Pyomo takes, once per process; it cannot be interrupted."""
 
 MOST_MODELS = 6
 COARSE = 3e-7
@@ -153,7 +149,7 @@ def run_engine(
     lacking: UnsupportedFeatureError | None = None
     for written in every:
         try:
-            return _Attempt(problem, run, engine, known, Refusals(problem, written, run.asked)).solve(written)
+            return _Attempt(problem, run, engine, known, Refusals(problem, written)).solve(written)
         except UnsupportedFeatureError as error:  # rows need handles that another formulation may have
             if lacking is None and not isinstance(error, MissingHandleError):
                 raise
@@ -195,9 +191,6 @@ class _Attempt:
     def solve(self, written: type[Formulation[Any, Any]]) -> Outcome:
         """Write and solve models until no smaller unit is needed."""
         run, outcome = self.run, None
-        if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
-            return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
-        self.refusals.learn([plan.solution for plan in run.offers], lambda: not run.should_stop())
         for _ in range(MOST_MODELS):
             if run.closed():
                 return Outcome(run.termination())
@@ -248,7 +241,8 @@ class _Attempt:
         if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
             termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
         left_out = verdict != "stopped" and formulation.restricts and self.refusals.exact and not run.closed()
-        return Outcome(termination, reason=_leaves_out(formulation) if left_out else None), None
+        final = verdict == "solved" and not formulation.restricts and self.refusals.exact
+        return Outcome(termination, reason=_leaves_out(formulation) if left_out else None, final=final), None
 
     def _without_solution(self, formulation: Formulation[Any, Any], reason: str = "") -> Outcome:
         """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
@@ -270,8 +264,7 @@ class _Attempt:
                 complaint = task.offer(known)
                 if complaint is not None and known is run.start and not task.program.exact:
                     raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
-            task.take(run.offers)
-        run.build_seconds += run.elapsed() - began
+        run.findings.build_seconds += run.elapsed() - began
         return task
 
     def _written(self, formulation: Formulation[Any, Any]) -> Task:
@@ -321,11 +314,6 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
 
 def _leaves_out(formulation: Formulation[Any, Any]) -> str:
     return f"formulation {formulation.name!r} leaves solutions out"
-
-
-def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
-    """Whether Pyomo has to be loaded."""
-    return "pyomo.environ" not in sys.modules and _speaks_pyomo(written, run)
 
 
 def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:

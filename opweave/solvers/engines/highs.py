@@ -22,7 +22,7 @@ from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, Deadline, News, Verdict, Work
 from opweave.solvers.engines.apart import highspy_fits, never
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, judge, report
+from opweave.solvers.engines.child_engine import END_SECONDS, MatrixEngine, judge, report
 from opweave.solvers.engines.highs_model import (
     begin,
     checked,
@@ -88,7 +88,7 @@ class Highs(MatrixEngine):
 
     def answer(self, task: Task, work: Work) -> Answer | None:
         """The answer of a thread, or of a child process; a head start on which HiGHS fails is left out."""
-        if not highspy_fits():
+        if not highspy_fits() or task.run.shares_time:  # a thread cannot rest
             return super().answer(task, work)
         try:
             return in_thread(task, work)
@@ -128,7 +128,7 @@ def in_thread(task: Task, work: Work) -> Answer | None:
         interrupted = error
     finally:
         stop.set()
-        worker.join(task.run.patience())
+        worker.join(END_SECONDS)
     answer = answer or _attend(task, inbox, inbox.empty)
     if interrupted is not None:
         raise interrupted

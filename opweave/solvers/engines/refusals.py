@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, expressible, expression
@@ -62,7 +61,7 @@ class Refusals:
     rules
         Those rules.
     asked
-        Rules about devices as rows, by the identity of the rule; it may be shared among engines.
+        Rules about devices as rows, by the identity of the rule.
     pending
         Whether the engine's latest plan was refused.
     exact
@@ -82,12 +81,6 @@ class Refusals:
 
     def __len__(self) -> int:
         return len(self._found)
-
-    def learn(self, plans: Iterable[Solution], keep_going: Callable[[], bool]) -> None:
-        """Ask the rules without an expression about plans from elsewhere; what they say of devices is remembered."""
-        for rule, plan in product(unexpressed(self.problem, self.formulation), plans):
-            if devices_read(rule, self.problem, plan) is not None:
-                self._remember(rule, plan, keep_going)
 
     def refuse(self, solution: Solution, keep_going: Callable[[], bool]) -> bool:
         """Whether a rule objects to an engine's plan; if so, it is remembered."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,6 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.refusals import Refusals
 from opweave.solvers.run import Run
-from opweave.solvers.side_by_side.exchange import Found
 
 CLAIM_TOLERANCE = 1e-6
 """Relative difference by which an engine's objective may lie below the referee's before it counts as a wrong claim."""
@@ -127,13 +125,6 @@ class Task:
         elif self.program.exact and self.start is None:
             self.start = values  # a hint may be off by a tick
         return complaint
-
-    def take(self, plans: Sequence[Found]) -> None:
-        """Offer the plans of other solvers that are better than the best so far, if the objective is our own."""
-        for plan in sorted(plans, key=lambda plan: plan.objective) if self.program.own_objective else ():
-            if self.run.objective is not None and plan.objective >= self.run.objective:
-                break
-            self.offer(plan.solution)
 
     def _decided(self, values: FloatArray) -> bool:
         """Whether a plan's values, which leave some columns open, obey every row that a user has added.

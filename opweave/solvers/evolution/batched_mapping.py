@@ -20,7 +20,6 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, inputs_of, order_by_start, solution_of
-from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.evolution.encoding import (
     Choices,
     Judged,
@@ -31,12 +30,13 @@ from opweave.solvers.evolution.encoding import (
     register_encoding,
 )
 from opweave.solvers.evolution.solver import register_pymoo
+from opweave.solvers.loops import helper, loop
 
 MOST_CELLS = 4_000_000
 """Granules and batches judged at once, which bounds the memory that judging takes."""
 
 
-@inlined
+@helper
 def nearest_counts(seconds: FloatArray, wanted: IntArray, count: IntArray, cost: FloatArray, choice: IntArray) -> bool:
     """Fill ``count`` with supported batches that add up to all granules, as near to the wanted ones as possible.
 
@@ -63,7 +63,7 @@ def nearest_counts(seconds: FloatArray, wanted: IntArray, count: IntArray, cost:
     return True
 
 
-@inlined
+@helper
 def make_batches(arrays: BatchArrays, where: IntArray) -> None:
     """Change strings in place so that every batch has a supported size, if that is possible."""
     operators, granules = where.shape
@@ -95,7 +95,7 @@ def make_batches(arrays: BatchArrays, where: IntArray) -> None:
                 count[lacking] -= 1
 
 
-@inlined
+@helper
 def order_batches(
     arrays: BatchArrays,
     follow_start: IntArray,
@@ -154,7 +154,7 @@ def order_batches(
                 last -= 1
 
 
-@kernel
+@loop
 def judge_strings(
     arrays: BatchArrays,
     follow_start: IntArray,
@@ -220,9 +220,7 @@ class BatchedEncoding:
         ends = np.full((count, self.instance.operators, devices), -1.0)
         makespans, used = np.zeros(count), np.zeros((count, devices), dtype=np.int64)
         keys = np.ascontiguousarray(rows[:, self._granules :])
-        work = 10 * (where.size + orders.size + count * len(self.arrays.source) * (devices**2 + where.shape[2]))
-        judging = judge_strings.sized(work)
-        judging(self.arrays, self._follow.start, self._follow.items, keys, where, orders, ends, makespans, used)
+        judge_strings(self.arrays, self._follow.start, self._follow.items, keys, where, orders, ends, makespans, used)
         return where, ends, makespans, used
 
     def decode(self, row: FloatArray) -> BatchedSchedule:

@@ -10,10 +10,10 @@ from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.constraints import Constraint
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.solvers.compiled import kernel
 from opweave.solvers.evolution.encoding import Judged, keys_of, knows_arcs_and, register_encoding
 from opweave.solvers.evolution.orders import order_by_keys
 from opweave.solvers.evolution.solver import register_pymoo
+from opweave.solvers.loops import loop
 from opweave.solvers.memory_ordering.arrays import (
     OrderingArrays,
     arrays_of,
@@ -25,7 +25,7 @@ from opweave.solvers.memory_ordering.arrays import (
 from opweave.solvers.memory_ordering.baselines import starting_orders
 
 
-@kernel
+@loop
 def judge_keys(
     arrays: OrderingArrays, keys: FloatMatrix, orders: IntMatrix, peaks: IntArray, totals: FloatArray
 ) -> None:
@@ -67,8 +67,7 @@ class OrderingEncoding:
         """Orders, their peaks and their totals."""
         count, operators = rows.shape
         found = (np.zeros((count, operators), dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count))
-        work = count * (10 * len(self.arrays.reads) + 12 * operators)
-        judge_keys.sized(work)(self.arrays, np.ascontiguousarray(rows), *found)
+        judge_keys(self.arrays, np.ascontiguousarray(rows), *found)
         return found
 
     def decode(self, row: FloatArray) -> Ordering:

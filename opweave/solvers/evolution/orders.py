@@ -7,10 +7,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 
 
-@inlined
+@helper
 def order_by_keys(
     before_start: IntArray, after_start: IntArray, after: IntArray, key: FloatArray, order: IntArray
 ) -> None:

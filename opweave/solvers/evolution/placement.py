@@ -14,7 +14,6 @@ from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.compiled import kernel
 from opweave.solvers.evolution.encoding import (
     Choices,
     Judged,
@@ -26,6 +25,7 @@ from opweave.solvers.evolution.encoding import (
 )
 from opweave.solvers.evolution.orders import order_by_keys
 from opweave.solvers.evolution.solver import register_pymoo
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations, makespan_below
 from opweave.solvers.placement.baselines import FIRST
 from opweave.solvers.placement.memory_state import Clusters, clusters_of, has_room, new_room, settle
@@ -33,7 +33,7 @@ from opweave.solvers.placement.plans import order_by_start, schedule_of, times_o
 from opweave.solvers.rules import plans_of
 
 
-@kernel
+@loop
 def judge_plans(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -57,7 +57,7 @@ def judge_plans(
         used[p][:] = room.used
 
 
-@kernel
+@loop
 def make_room(arrays: PlacementArrays, clusters: Clusters, member: IntArray, device: IntMatrix) -> None:
     """Move clusters that do not fit on their devices to those with the most room; plans that fit stay as they are."""
     for p in range(len(device)):
@@ -109,12 +109,11 @@ class PlacementEncoding:
         return np.ascontiguousarray(picked[:, self.instance.cluster])
 
     def _played(self, rows: FloatArray, device: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
-        count, operators = device.shape
+        count = len(device)
         orders, makespans = np.zeros_like(device), np.zeros(count)
         used = np.zeros((count, len(self.instance.devices)), dtype=np.int64)
         keys = np.ascontiguousarray(rows[:, len(self._first) :])
-        work = 30 * count * (operators + len(self.arrays.source))
-        judge_plans.sized(work)(self.arrays, self.clusters, self._member, keys, device, orders, makespans, used)
+        judge_plans(self.arrays, self.clusters, self._member, keys, device, orders, makespans, used)
         return orders, makespans, used
 
     def decode(self, row: FloatArray) -> Schedule:
@@ -150,8 +149,7 @@ class PlacementEncoding:
         if len(self.limits) == self._links:
             return rows
         device = self._devices(rows)
-        work = 10 * device.size * len(self.instance.devices)
-        make_room.sized(work)(self.arrays, self.clusters, self._member, device)
+        make_room(self.arrays, self.clusters, self._member, device)
         genes = np.asarray([self._choices.genes(each[self._first]) for each in device])
         kept = self._choices.pick(genes) == self._choices.pick(rows[:, : len(self._first)])
         return np.concatenate([np.where(kept, rows[:, : len(self._first)], genes), rows[:, len(self._first) :]], axis=1)

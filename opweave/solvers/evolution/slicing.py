@@ -56,7 +56,7 @@ class SlicingEncoding:
         modes = np.zeros((count, self.instance.operators), dtype=np.int64)
         cuts = np.repeat(self._blank[None], count, axis=0)
         genes = np.ascontiguousarray(rows)
-        decode.sized(12 * rows.size)(self.arrays, self.instance.first, genes, modes, cuts)
+        decode(self.arrays, self.instance.first, genes, modes, cuts)
         return modes, cuts, np.zeros(count)
 
     def plan(self, row: FloatArray) -> tuple[IntArray, IntArray]:

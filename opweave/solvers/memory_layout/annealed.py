@@ -52,8 +52,8 @@ class Annealed:
         self._number, self._stale, self._pace = 0, 0, PACE + PACE_MEETING * self._meets
 
     def applies(self) -> bool:
-        """Whether blocks may be moved, and the loop is compiled or so small that it does not matter."""
-        return self.blocks is not None and displace.is_fast(FIRST_MOVES * len(self.instance) * self._meets)
+        """Whether blocks may be moved."""
+        return self.blocks is not None
 
     def moves_all(self) -> bool:
         """Whether every block may be moved that has a choice between pools."""
@@ -87,7 +87,7 @@ class Annealed:
             heat = self._scale() * hot * (COLD / hot) ** ((chunk + np.arange(moves) / moves) / CHUNKS)
             draws, best_pool, best_offset = rng.random((moves, DRAWS)), pool.copy(), offset.copy()
             began = self.run.elapsed()
-            displace.sized(1)(blocks, draws, heat, self.run.halt, pool, offset, best_pool, best_offset)
+            displace(blocks, draws, heat, self.run.halt, pool, offset, best_pool, best_offset)
             self._pace = max(self.run.elapsed() - began, 1e-9) / moves
             self._report(best_pool, best_offset)
             if self.run.should_stop():

@@ -16,7 +16,7 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.greedy import NOWHERE, fastest_first
 
 DRAWS = 5
@@ -102,12 +102,12 @@ class Moved(NamedTuple):
     offset: IntArray
 
 
-@inlined
+@helper
 def _up(value: int, step: int) -> int:
     return (value + step - 1) // step * step
 
 
-@inlined
+@helper
 def _meeting_in(blocks: Blocks, j: int, p: int, pool: IntArray, offset: IntArray, near: IntArray) -> int:
     """Write the blocks that meet block j in a pool to ``near``, by offset; return their number."""
     used = 0
@@ -123,7 +123,7 @@ def _meeting_in(blocks: Blocks, j: int, p: int, pool: IntArray, offset: IntArray
     return used
 
 
-@inlined
+@helper
 def _first_gap(blocks: Blocks, j: int, p: int, offset: IntArray, near: IntArray, used: int) -> int:
     """The lowest offset at which block j fits between those near it; ``NOWHERE`` if there is none."""
     at, size, step = 0, blocks.size[j], blocks.step[j, p]
@@ -135,7 +135,7 @@ def _first_gap(blocks: Blocks, j: int, p: int, offset: IntArray, near: IntArray,
     return at if at + size <= blocks.capacity[p] else NOWHERE
 
 
-@inlined
+@helper
 def _beside(blocks: Blocks, j: int, p: int, luck: float, offset: IntArray, near: IntArray, used: int) -> int:
     """An offset of block j: the lowest, the highest, or right above or below one near it; it may be out of bounds."""
     size, step, chosen = blocks.size[j], blocks.step[j, p], int(luck * (2 * used + 2))
@@ -149,7 +149,7 @@ def _beside(blocks: Blocks, j: int, p: int, luck: float, offset: IntArray, near:
     return int((offset[i] - size) // step * step)
 
 
-@inlined
+@helper
 def _is_welcome(blocks: Blocks, j: int, p: int, pool: IntArray) -> bool:
     """Whether no block stands in a pool that block j must not share."""
     welcome = True
@@ -158,7 +158,7 @@ def _is_welcome(blocks: Blocks, j: int, p: int, pool: IntArray) -> bool:
     return welcome
 
 
-@inlined
+@helper
 def _lift(i: int, moved: Moved, count: int, pool: IntArray, offset: IntArray) -> None:
     """Take a block away from its place, which is kept."""
     moved.block[count] = i
@@ -167,7 +167,7 @@ def _lift(i: int, moved: Moved, count: int, pool: IntArray, offset: IntArray) ->
     pool[i] = NOWHERE
 
 
-@inlined
+@helper
 def _put(blocks: Blocks, j: int, pool: IntArray, offset: IntArray, near: IntArray) -> bool:
     """Put a lifted block into the first gap of the fastest pool with one; False if there is none."""
     for k in range(blocks.prefer.shape[1]):
@@ -186,7 +186,7 @@ def _put(blocks: Blocks, j: int, pool: IntArray, offset: IntArray, near: IntArra
     return False
 
 
-@inlined
+@helper
 def _take(
     blocks: Blocks, j: int, p: int, draws: FloatMatrix, move: int, moved: Moved, pool: IntArray, offset: IntArray,
     near: IntArray,
@@ -216,7 +216,7 @@ def _take(
     return count
 
 
-@inlined
+@helper
 def _resettle(
     blocks: Blocks, moved: Moved, count: int, most: float, pool: IntArray, offset: IntArray, near: IntArray
 ) -> float:
@@ -234,7 +234,7 @@ def _resettle(
     return change if change < most else np.inf
 
 
-@kernel
+@loop
 def displace(
     blocks: Blocks,
     draws: FloatMatrix,

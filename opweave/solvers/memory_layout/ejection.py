@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import earliest_from
 
@@ -159,14 +159,14 @@ def crowd_of(space: Space, offset: IntArray | None, height: int, seed: int, powe
     )
 
 
-@inlined
+@helper
 def _chance(now: Crowd) -> float:
     """A random number between 0 and 1, and neither of them."""
     now.scalars[LUCK] = (now.scalars[LUCK] * 1103515245 + 12345) & LARGEST_LUCK
     return float((now.scalars[LUCK] + 0.5) / (LARGEST_LUCK + 1))
 
 
-@inlined
+@helper
 def _sort(rows: IntArray, used: int, key: IntArray) -> None:
     """Sort rows that are nearly sorted."""
     for m in range(1, used):
@@ -178,7 +178,7 @@ def _sort(rows: IntArray, used: int, key: IntArray) -> None:
         rows[n] = j
 
 
-@inlined
+@helper
 def _step_at(now: Crowd, way: int, j: int, section: int) -> int:
     """Where the step of the skyline begins that has a section; tried first is where it began for storage j before."""
     start = now.known[way, j]
@@ -190,7 +190,7 @@ def _step_at(now: Crowd, way: int, j: int, section: int) -> int:
     return int(start)
 
 
-@inlined
+@helper
 def _latest_to(space: Space, j: int, end: int) -> int:
     """The highest offset that storage j may have to end at ``end`` or below: aligned, or the given one."""
     if space.fixed[j] >= 0:
@@ -199,7 +199,7 @@ def _latest_to(space: Space, j: int, end: int) -> int:
     return int(at) if unit == 1 else int(at // unit * unit)
 
 
-@inlined
+@helper
 def _push(space: Space, now: Crowd, height: int) -> None:
     """Work out the lowest and the highest offsets within the height.
 
@@ -241,7 +241,7 @@ def _push(space: Space, now: Crowd, height: int) -> None:
     _sort(now.by_highest, used, now.highest)
 
 
-@inlined
+@helper
 def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArray) -> int:
     """Write the storages of sorted rows that storage j may drive out to ``found``; return their number."""
     first, after, size = space.first[j], space.after[j], space.size[j]
@@ -254,7 +254,7 @@ def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArra
     return k
 
 
-@inlined
+@helper
 def _take_next(now: Crowd) -> int:
     """Take a waiting storage: the heaviest, or any one."""
     out = now.scalars[WAITING]
@@ -271,7 +271,7 @@ def _take_next(now: Crowd) -> int:
     return int(j)
 
 
-@inlined
+@helper
 def _disturbed(now: Crowd, cost: float, heat: float) -> float:
     """A cost such that the least of several is random at a temperature, by Boltzmann's law; else a bit of noise."""
     if heat == 0.0:
@@ -279,7 +279,7 @@ def _disturbed(now: Crowd, cost: float, heat: float) -> float:
     return cost + heat * math.log(-math.log(_chance(now)))
 
 
-@inlined
+@helper
 def _cheapest(
     space: Space, now: Crowd, j: int, near: int, height: int, heat: float, least: float, upward: int
 ) -> tuple[int, float]:
@@ -316,7 +316,7 @@ def _cheapest(
     return best, least
 
 
-@inlined
+@helper
 def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: float) -> None:
     """Drive out what can lie neither below storage j at an offset nor above it."""
     end = at + space.size[j]
@@ -331,7 +331,7 @@ def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: flo
             now.scalars[WAITING] += 1
 
 
-@inlined
+@helper
 def _insert(now: Crowd, j: int, at: int) -> None:
     """Drop what was driven out, and put storage j above everything that ends at an offset or below it."""
     used, low = 0, 0
@@ -356,7 +356,7 @@ def _insert(now: Crowd, j: int, at: int) -> None:
     now.scalars[STANDING] = used + 1
 
 
-@kernel
+@loop
 def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int) -> int:
     """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
     hot, cold, growth, patience, _ = temper
@@ -396,5 +396,4 @@ def ejected(
     if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
     now = crowd_of(space, offset, height, seed, temper.power)
-    search = eject.sized(50 * len(space.size) * min(steps, 1000))
-    return now.lowest if search(space, now, np.asarray(temper), height, steps) == 0 else None
+    return now.lowest if eject(space, now, np.asarray(temper), height, steps) == 0 else None

@@ -22,7 +22,7 @@ from opweave.solvers.memory_layout.baselines import QUICK
 from opweave.solvers.memory_layout.bounds.best import height_bound
 from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected, steps_of
 from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
-from opweave.solvers.memory_layout.growing import BACKTRACKS, FIRST_SHARES, grown, is_fast
+from opweave.solvers.memory_layout.growing import BACKTRACKS, FIRST_SHARES, grown
 from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
@@ -149,7 +149,7 @@ class Arena:
         """Grow every part of hundreds of storages once at its bound: mostly, this is faster than other rules."""
         for part in self.parts:
             there = LEAST_GROWN < len(part.rows) <= MOST_GROWN and part.bound < part.height
-            if there and is_fast(part.space) and not self.run.should_stop():
+            if there and not self.run.should_stop():
                 self._grow_within(part, part.bound, FIRST_SHARES[0], len(PORTFOLIO))
 
     def consider(self, offset: IntArray) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import at_work, never
 
@@ -70,7 +70,7 @@ def place(instance: LayoutInstance, order: IntArray, gap: int, prefer: IntMatrix
     earliest = np.minimum.accumulate(begins[::-1])[::-1].copy()
     run = at_work()
     halt = never() if run is None else run.halt
-    placed = fit.sized(3 * count * count)(
+    placed = fit(
         instance.begin, instance.end, size, step, instance.fixed, instance.capacity, instance.team, apart.start,
         apart.items, prefer, order, earliest, gap, halt, offset, pool,
     )  # fmt: skip
@@ -84,12 +84,12 @@ def fastest_first(instance: LayoutInstance) -> IntMatrix:
     return np.where(np.take_along_axis(instance.allowed, order, axis=1), order, NOWHERE).astype(np.int64)
 
 
-@inlined
+@helper
 def _rounded(value: int, step: int) -> int:
     return (value + step - 1) // step * step
 
 
-@inlined
+@helper
 def _gap(
     begin: IntArray,
     end: IntArray,
@@ -124,7 +124,7 @@ def _gap(
     return at if found < 0 else found
 
 
-@inlined
+@helper
 def _forget(end: IntArray, standing: IntArray, used: int, moment: int) -> int:
     """Drop what has ended; return how many are left."""
     left = 0
@@ -135,7 +135,7 @@ def _forget(end: IntArray, standing: IntArray, used: int, moment: int) -> int:
     return left
 
 
-@inlined
+@helper
 def _stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) -> None:
     """Put block j among those that stand in a pool, in the order of their offsets."""
     n = count
@@ -145,7 +145,7 @@ def _stand(offset: IntArray, standing: IntArray, count: int, j: int, at: int) ->
     standing[n] = j
 
 
-@kernel
+@loop
 def fit(
     begin: IntArray,
     end: IntArray,

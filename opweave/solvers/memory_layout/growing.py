@@ -17,9 +17,9 @@ import numpy as np
 
 from opweave.problems.arrays import IntArray
 from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.ejection import WEIGHING, eject, ejected, steps_of
+from opweave.solvers.memory_layout.ejection import WEIGHING, ejected, steps_of
 from opweave.solvers.memory_layout.ranks import PLAIN_TURNS, PORTFOLIO, Choice, choices
-from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack, stack
+from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
 from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, window_of
 
 FIRST_SHARES = (1.3, 2.0, 1.25, 1.5, 1.2, 1.1)
@@ -59,12 +59,6 @@ def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
     begun = np.searchsorted(np.sort(space.first), highs, side="left")
     ended = np.searchsorted(np.sort(space.after), lows, side="right")
     return lows, highs, begun - ended
-
-
-def is_fast(space: Space) -> bool:
-    """Whether the loops that layouts grow by run compiled."""
-    work = len(space.size) ** 2
-    return stack.is_fast(work) and eject.is_fast(work)
 
 
 def grown(space: Space, height: int, seed: int, share: float, tries: int = len(PORTFOLIO)) -> Decision:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.ranks import Choice
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import (
@@ -124,8 +124,7 @@ def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
     count = len(space.size)
     deep = 8 * (count + space.sections) + 2
     now, path = empty_stack(space, choice.blame), _empty_path(deep, min(LONGEST_POOL, deep * count + 1))
-    work = 20 * (len(space.members) + min(budget, count) * 50)
-    answer, states = stack.sized(work)(space, now, path, height, choice.rank, choice.branching, budget)
+    answer, states = stack(space, now, path, height, choice.rank, choice.branching, budget)
     return Decision(int(answer), now.offset if answer == FOUND else None, int(states))
 
 
@@ -155,7 +154,7 @@ def lowest(space: Space, least: int, most: int, budget: int) -> Decision:
     return best
 
 
-@inlined
+@helper
 def _part(space: Space, now: Stack) -> tuple[int, int]:
     """Sections of the independent part with the fewest unplaced storages: from, to before; empty if all are placed."""
     sections = len(space.members_start) - 1
@@ -171,7 +170,7 @@ def _part(space: Space, now: Stack) -> tuple[int, int]:
     return best_low, best_high
 
 
-@inlined
+@helper
 def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank: FloatArray) -> tuple[int, int]:
     """The section to branch on, and the storage that would be placed on the lowest ground first.
 
@@ -203,7 +202,7 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
     return chosen, best
 
 
-@inlined
+@helper
 def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray, used: int) -> int:
     """Write the storages that may lie on the ground of section t to ``pool[used:]``, by rank; return their number.
 
@@ -236,7 +235,7 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
     return added
 
 
-@inlined
+@helper
 def _next_offset(space: Space, now: Stack, t: int) -> int:
     """The least offset above the ground of section t at which the lowest of its unplaced storages can lie."""
     count = len(space.size)
@@ -259,7 +258,7 @@ def _next_offset(space: Space, now: Stack, t: int) -> int:
     return least
 
 
-@inlined
+@helper
 def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
     """Widen the refutation by what limited the possibilities at section t."""
     sections = len(space.members_start) - 1
@@ -286,7 +285,7 @@ def _empty_path(deep: int, possibilities: int) -> _Path:
     return _Path(np.empty(possibilities, dtype=np.int64), *nodes)
 
 
-@inlined
+@helper
 def _open(
     space: Space, now: Stack, path: _Path, depth: int, low: int, high: int, height: int, rank: FloatArray, way: int
 ) -> None:
@@ -304,7 +303,7 @@ def _open(
         path.low[depth], path.high[depth] = t, t + 1
 
 
-@inlined
+@helper
 def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
     """Nothing lies on the ground of the node's section: raise it."""
     sections = len(space.members_start) - 1
@@ -324,7 +323,7 @@ def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int
     return CHANGED
 
 
-@inlined
+@helper
 def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way: int) -> int:
     """Make the next decision of a node; if it has none left, explain that it is refuted."""
     sections = len(space.members_start) - 1
@@ -350,7 +349,7 @@ def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way:
     return EXHAUSTED
 
 
-@inlined
+@helper
 def _go_back(now: Stack, path: _Path, depth: int) -> int:
     """Undo decisions until one may be to blame for the refutation; return its depth, negative if there is none."""
     while depth >= 0:
@@ -363,7 +362,7 @@ def _go_back(now: Stack, path: _Path, depth: int) -> int:
     return depth
 
 
-@kernel
+@loop
 def stack(
     space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, way: int, budget: int
 ) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 from opweave.solvers.memory_layout.sections import Space, live_bytes
 
 FAR = 1 << 62
@@ -65,7 +65,7 @@ class Stack(NamedTuple):
     scalars: IntArray
 
 
-@inlined
+@helper
 def put(now: Stack, k: int, value: int) -> None:
     """Change a value; what it was is saved once for every node."""
     if now.values[k] != value:
@@ -78,7 +78,7 @@ def put(now: Stack, k: int, value: int) -> None:
         now.values[k] = value
 
 
-@inlined
+@helper
 def undo(now: Stack, top: int) -> None:
     """Restore what was changed since the trail had this length."""
     for k in range(now.scalars[TOP] - 1, top - 1, -1):
@@ -86,7 +86,7 @@ def undo(now: Stack, top: int) -> None:
     now.scalars[TOP] = top
 
 
-@inlined
+@helper
 def wake(now: Stack, t: int) -> None:
     """Queue a section whose ground has changed."""
     if now.waits[t] == 0:
@@ -95,7 +95,7 @@ def wake(now: Stack, t: int) -> None:
         now.scalars[QUEUED] += 1
 
 
-@inlined
+@helper
 def earliest_from(space: Space, j: int, height: int) -> int:
     """The least offset from ``height`` on that storage j may have: aligned, or the given one."""
     if space.fixed[j] >= 0:
@@ -104,7 +104,7 @@ def earliest_from(space: Space, j: int, height: int) -> int:
     return int(height) if unit == 1 else int((height + unit - 1) // unit * unit)
 
 
-@inlined
+@helper
 def refute(now: Stack, sections: int, t: int) -> bool:
     """Explain a refutation by what explains the ground of a section, and that section."""
     while now.scalars[QUEUED] > 0:
@@ -116,7 +116,7 @@ def refute(now: Stack, sections: int, t: int) -> bool:
     return False
 
 
-@inlined
+@helper
 def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, offset: int) -> None:
     """Raise a storage's earliest offset because of section t; sections whose ground rested on it are queued."""
     base = SECTION_ROWS * sections
@@ -137,7 +137,7 @@ def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, off
                 put(now, LOWEST * sections + s, now.values[LOWEST * sections + s] + 1)
 
 
-@inlined
+@helper
 def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
     """What explains the earliest offsets of the unplaced storages of section t."""
     count = len(space.size)
@@ -151,7 +151,7 @@ def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
     return low, high
 
 
-@inlined
+@helper
 def settle(space: Space, now: Stack, height: int) -> bool:
     """Carry changed grounds on until nothing changes; return whether the state is not refuted."""
     sections = len(space.members_start) - 1
@@ -198,7 +198,7 @@ def settle(space: Space, now: Stack, height: int) -> bool:
     return True
 
 
-@inlined
+@helper
 def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
     """What explains the grounds in all sections of storage j."""
     sections = len(space.members_start) - 1
@@ -209,7 +209,7 @@ def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
     return low, high
 
 
-@inlined
+@helper
 def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     """Storage j does not lie on the lowest ground: it lies upon one that is not placed yet. False if it cannot."""
     sections = len(space.members_start) - 1
@@ -238,7 +238,7 @@ def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     return True
 
 
-@inlined
+@helper
 def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     """Place storage j; its sections' grounds rise to its top."""
     sections = len(space.members_start) - 1

@@ -15,7 +15,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 from opweave.solvers.run import Run, never
 
 FORWARD = 1
@@ -85,7 +85,7 @@ def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> Orderi
     return arrays._replace(before_start=joined.start, before=joined.items, after_start=after.start, after=after.items)
 
 
-@inlined
+@helper
 def initial_left(arrays: OrderingArrays, sign: int) -> IntArray:
     """Readers of every storage that have not run: all at the front end, none at the back end. Shape (storages,)."""
     storages = len(arrays.size)
@@ -96,7 +96,7 @@ def initial_left(arrays: OrderingArrays, sign: int) -> IntArray:
     return left
 
 
-@inlined
+@helper
 def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
     """Live bytes at the end from which the direction starts."""
     if sign == 1:
@@ -108,7 +108,7 @@ def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
     return total
 
 
-@inlined
+@helper
 def step(arrays: OrderingArrays, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
     """Stable footprint of v's step, and the live bytes on its far side.
 
@@ -137,7 +137,7 @@ def step(arrays: OrderingArrays, v: int, live: int, left: IntArray, sign: int) -
     return front + arrays.stay[v] - saved, far
 
 
-@inlined
+@helper
 def pass_over(arrays: OrderingArrays, v: int, left: IntArray, sign: int) -> None:
     """Update the reader counts for running (+1) or undoing (-1) v."""
     for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):

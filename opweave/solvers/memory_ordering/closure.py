@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.problems.arrays import BoolArray, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import OrderingArrays
 
 INSIDE = 1
@@ -32,11 +32,11 @@ PATIENCE = 20
 def sides_around(arrays: OrderingArrays, v: int) -> SideArray:
     """Sides of the states in which v is the next operator: ancestors inside, v and its descendants outside."""
     side = np.zeros(len(arrays.made), dtype=np.int8)
-    spread_sides.sized(2 * (len(arrays.before) + len(arrays.made)))(arrays, v, side)
+    spread_sides(arrays, v, side)
     return side
 
 
-@kernel
+@loop
 def spread_sides(arrays: OrderingArrays, v: int, side: SideArray) -> None:
     """Mark the ancestors of v, then v and its descendants."""
     free = np.zeros(len(side), dtype=np.int8)
@@ -44,7 +44,7 @@ def spread_sides(arrays: OrderingArrays, v: int, side: SideArray) -> None:
     _spread(arrays.after_start, arrays.after, v, OUTSIDE, free, side)
 
 
-@inlined
+@helper
 def _spread(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, marked: SideArray) -> None:
     """Mark v and every operator reachable from it over operators that are FREE in ``side``."""
     stack = np.empty(len(side), dtype=np.int64)
@@ -70,8 +70,7 @@ def least_live(arrays: OrderingArrays, side: SideArray) -> tuple[int, SideArray,
     """
     smallest = np.zeros(len(side), dtype=np.int8)
     largest = np.zeros(len(side), dtype=np.int8)
-    free = int((side == FREE).sum())
-    value = minimum_closure.sized(8 * len(arrays.reads) + 100 * free)(arrays, side, smallest, largest)
+    value = minimum_closure(arrays, side, smallest, largest)
     return int(value), smallest, largest
 
 
@@ -94,7 +93,7 @@ NODES = 1
 CONSTANT = 2
 
 
-@inlined
+@helper
 def _link(flow: Flow, a: int, b: int, capacity: int) -> None:
     """Add an arc a -> b and its residual twin."""
     arc = flow.sizes[ARCS]
@@ -103,7 +102,7 @@ def _link(flow: Flow, a: int, b: int, capacity: int) -> None:
     flow.sizes[ARCS] = arc + 2
 
 
-@inlined
+@helper
 def _levels(flow: Flow, level: IntArray, queue: IntArray) -> bool:
     """Breadth-first levels from the source over arcs with room; whether the sink is reached."""
     level[:] = -1
@@ -126,7 +125,7 @@ def _levels(flow: Flow, level: IntArray, queue: IntArray) -> bool:
     return False
 
 
-@inlined
+@helper
 def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
     """Send as much as fits along a path of arcs; return the amount and the position of the first saturated arc."""
     amount = UNBOUNDED
@@ -141,7 +140,7 @@ def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
     return amount, filled
 
 
-@inlined
+@helper
 def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, halt: IntArray) -> int:
     """Saturate all shortest paths by an iterative depth-first search; return the added flow."""
     at[:] = flow.head[: len(at)]
@@ -171,7 +170,7 @@ def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, ha
             node = flow.to[path[depth] ^ 1]
 
 
-@inlined
+@helper
 def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
     """Mark the nodes that ``start`` reaches in the residual network (twin 0), or that reach ``start`` (twin 1)."""
     queue = np.empty(len(mark), dtype=np.int64)
@@ -189,7 +188,7 @@ def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
             e = flow.following[e]
 
 
-@inlined
+@helper
 def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
     """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``.
 
@@ -207,7 +206,7 @@ def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
     return total
 
 
-@inlined
+@helper
 def _add_storage(arrays: OrderingArrays, side: SideArray, node: IntArray, flow: Flow, s: int) -> int:
     """Write one storage's term of f into the network; return its constant part."""
     size = arrays.size[s]
@@ -240,7 +239,7 @@ def _add_storage(arrays: OrderingArrays, side: SideArray, node: IntArray, flow: 
     return 0
 
 
-@inlined
+@helper
 def build_flow(arrays: OrderingArrays, side: SideArray, node: IntArray, spare: int) -> Flow:
     """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
@@ -275,7 +274,7 @@ def build_flow(arrays: OrderingArrays, side: SideArray, node: IntArray, spare: i
     return flow
 
 
-@kernel
+@loop
 def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
     """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; return the minimum."""
     count = len(side)
@@ -291,7 +290,7 @@ def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray
     return value
 
 
-@kernel
+@loop
 def unavoidable(
     arrays: OrderingArrays, side: SideArray, room: int, rank: IntArray, budget: int, verdict: SideArray
 ) -> int:
@@ -351,7 +350,7 @@ def unavoidable(
     return flows
 
 
-@inlined
+@helper
 def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> None:
     """Record the operators outside the smallest minimum cut and inside the largest: columns 0 and 1 of ``can``."""
     nodes = flow.sizes[NODES]

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from opweave.problems.arrays import IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
     BACKWARD,
     FORWARD,
@@ -38,11 +38,11 @@ PORTFOLIO: tuple[tuple[int, int], ...] = (
 
 def greedy(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     """The order that a rule builds from one end; the first operator comes first."""
-    order = heap_order.sized(8 * (len(arrays.made) + len(arrays.reads)))(arrays, sign, rule)
+    order = heap_order(arrays, sign, rule)
     return order if sign == FORWARD else order[::-1].copy()
 
 
-@inlined
+@helper
 def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple[int, int, int]:
     """Sort key, least first. ``LEAST_PEAK``: footprint; other rules: memory freed, then position or recency."""
     delta = far - live
@@ -61,7 +61,7 @@ def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple
     return first, delta, tie
 
 
-@kernel
+@loop
 def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     """Repeatedly take the ready operator with the smallest key, in the given direction. Shape (operators,).
 

@@ -15,7 +15,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, with_arcs
 from opweave.solvers.memory_ordering.bounds.best import least_increase
-from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, sides_around, unavoidable
+from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, sides_around, unavoidable
 
 BUSIEST = 60
 """Operators whose steps are examined, by decreasing upper bound of their L2."""
@@ -54,8 +54,7 @@ def propagate(
             side = sides_around(arrays, v)
             room = target - least_increase(arrays, v, side)
             verdict = np.zeros(len(keys), dtype=np.int8)
-            work = 300 * int((side == FREE).sum()) + 8 * len(arrays.reads)
-            used = unavoidable.sized(work)(arrays, side, room, rank, left, verdict)
+            used = unavoidable(arrays, side, room, rank, left, verdict)
             if used < 0:
                 return None
             left -= used

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, initial_bytes, initial_left, pass_over, step
 
 UNDECIDED = 0
@@ -110,15 +110,14 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decis
     count = len(arrays.made)
     order = np.zeros(count, dtype=np.int64)
     mark = np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64)
-    work = 40 * count * min(budget, 50 + count)
-    answer, refused, states = explore.sized(work)(arrays, target, sign, budget, mark, order)
+    answer, refused, states = explore(arrays, target, sign, budget, mark, order)
     least = None if refused >= NOTHING_REFUSED else int(refused)
     if answer != FOUND:
         return Decision(int(answer), None, least, int(states))
     return Decision(FOUND, order if sign == FORWARD else order[::-1].copy(), None, int(states))
 
 
-@inlined
+@helper
 def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
     """Move over v; operators that become ready go to the end of the ready list."""
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
@@ -147,7 +146,7 @@ def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) ->
     now.scalars[HASH] ^= now.mark[v]
 
 
-@inlined
+@helper
 def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
     """Take back the last move."""
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
@@ -174,7 +173,7 @@ def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
     now.scalars[HASH] ^= now.mark[v]
 
 
-@inlined
+@helper
 def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
     """Run ready operators within the target that free at least what they add, until there are none."""
     any_run = False
@@ -191,7 +190,7 @@ def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search)
     return any_run
 
 
-@inlined
+@helper
 def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
     """Run the first chain found that ends with no more live bytes than now, all within the target."""
     base = now.scalars[LIVE]
@@ -219,7 +218,7 @@ def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> 
     return False
 
 
-@inlined
+@helper
 def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
     """Remember the current state; return False when it is already known."""
     slots = len(table)
@@ -241,7 +240,7 @@ def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
     return True
 
 
-@inlined
+@helper
 def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
     """The state at the end from which the direction starts."""
     count = len(arrays.made)
@@ -266,7 +265,7 @@ def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
     return now
 
 
-@inlined
+@helper
 def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; return whether there were any."""
     any_run = False
@@ -278,7 +277,7 @@ def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search
     return any_run
 
 
-@inlined
+@helper
 def _branches(
     arrays: OrderingArrays, target: int, sign: int, now: _Search, pool: IntArray, first: int
 ) -> tuple[int, int]:
@@ -307,7 +306,7 @@ def _branches(
     return used, refused
 
 
-@kernel
+@loop
 def explore(
     arrays: OrderingArrays, target: int, sign: int, budget: int, mark: IntArray, order: IntArray
 ) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
     OrderingArrays,
     arrays_of,
@@ -205,14 +205,14 @@ def shift(
         while at < len(order):
             if should_stop():
                 return better
-            at, more = shift_from.sized(min(20 * len(order) ** 2, SLICE))(arrays, better, ceiling, at, SLICE)
+            at, more = shift_from(arrays, better, ceiling, at, SLICE)
             gained += more
         if gained == 0:
             break
     return better
 
 
-@inlined
+@helper
 def _best_place(
     arrays: OrderingArrays, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
 ) -> tuple[int, int, int]:
@@ -262,7 +262,7 @@ def _best_place(
     return best_gain, best_at, moved
 
 
-@kernel
+@loop
 def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
     """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.run import never
 
 
@@ -125,13 +125,13 @@ def twins(instance: PipelineInstance) -> IntArray:
     return twin
 
 
-@inlined
+@helper
 def seconds_between(arrays: PipelineArrays, point: int, source: int, target: int) -> float:
     """Seconds to send the data that crosses a point over an existing link."""
     return float(arrays.latency[source, target] + arrays.sent[point] / arrays.rate[source, target])
 
 
-@kernel
+@loop
 def open_window(
     arrays: PipelineArrays, stage_limit: float, link_limit: float, end: IntMatrix, links: IntMatrix
 ) -> None:
@@ -162,7 +162,7 @@ def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> 
     """The window for limits on stages and on transfers."""
     devices, points = arrays.reach.shape
     window = Window(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
-    open_window.sized(8 * devices * points)(arrays, stage_limit, link_limit, window.end, window.links)
+    open_window(arrays, stage_limit, link_limit, window.end, window.links)
     return window
 
 

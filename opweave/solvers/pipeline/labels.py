@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix, WordMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
 from opweave.solvers.pipeline.priced_walks import Table, is_simple
 
@@ -123,7 +123,7 @@ def barriers(twin: IntArray) -> Words:
     return barrier
 
 
-@inlined
+@helper
 def counts_stages(arrays: PipelineArrays) -> bool:
     """Whether labels obey the largest number of stages.
 
@@ -133,7 +133,7 @@ def counts_stages(arrays: PipelineArrays) -> bool:
     return bool(arrays.most < len(arrays.twin))
 
 
-@inlined
+@helper
 def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
     """Whether label i is at least as good as label j in every respect."""
     if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
@@ -148,7 +148,7 @@ def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
     return subset
 
 
-@inlined
+@helper
 def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: IntArray) -> int:
     """Insert a label: 1 if inserted, 0 if dominated, 2 if it replaces another of a full beam, -1 if dropped."""
     b, w = labels.point[new], labels.device[new]
@@ -184,7 +184,7 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
     return 1
 
 
-@inlined
+@helper
 def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None:
     """Create one label for each device that may begin."""
     labels.head[:] = -1
@@ -199,7 +199,7 @@ def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None
             tally[TOP] += 1
 
 
-@inlined
+@helper
 def _blocked(labels: Labels, i: int, barrier: Words, w: int) -> bool:
     """Whether a device must not follow a label."""
     blocked = False
@@ -208,7 +208,7 @@ def _blocked(labels: Labels, i: int, barrier: Words, w: int) -> bool:
     return blocked
 
 
-@inlined
+@helper
 def _grow(
     arrays: PipelineArrays,
     window: Window,
@@ -253,7 +253,7 @@ def _grow(
     return True
 
 
-@kernel
+@loop
 def search_labels(
     arrays: PipelineArrays, window: Window, table: Table, hunt: Hunt, labels: Labels, stages: IntArray, ends: IntArray
 ) -> tuple[int, int, float, int]:
@@ -299,7 +299,7 @@ def search_labels(
     return FOUND, _trace(labels, best_label, points, stages, ends), best, tally[DROPPED]
 
 
-@inlined
+@helper
 def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntArray) -> int:
     """Write the walk that leads to a last stage; return its number of stages."""
     end, count = points - 1, labels.number[label]
@@ -310,7 +310,7 @@ def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntA
     return int(count)
 
 
-@kernel
+@loop
 def remember_repeats(arrays: PipelineArrays, memory: WordMatrix, stages: IntArray, count: int) -> bool:
     """For each repetition in a walk, make the devices between both visits remember it; return False for a plan."""
     if is_simple(arrays, stages, count):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatCube, IntArray, IntCube
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
 
 END = -1
@@ -84,7 +84,7 @@ def table_work(arrays: PipelineArrays) -> int:
     return 2 * (windows + int(points) * links)
 
 
-@inlined
+@helper
 def fill_table(
     arrays: PipelineArrays, window: Window, price: FloatArray, stage_weight: float, link_weight: float, table: Table
 ) -> bool:
@@ -147,7 +147,7 @@ def fill_table(
     return True
 
 
-@inlined
+@helper
 def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
     """Write the cheapest walk's devices and the ends of its stages; return the number of stages, 0 for no walk."""
     points = table.cost.shape[1]
@@ -169,7 +169,7 @@ def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
         came_from, v = v, following
 
 
-@inlined
+@helper
 def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
     """Whether a walk becomes a plan when each visit takes the next unused twin of its device; if so, it is changed."""
     settled = np.full(count, -1, dtype=np.int64)
@@ -190,7 +190,7 @@ def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
     return True
 
 
-@inlined
+@helper
 def _move(
     arrays: PipelineArrays, price: FloatArray, direction: FloatArray, stages: IntArray, count: int, length: float
 ) -> bool:
@@ -223,7 +223,7 @@ def _move(
     return True
 
 
-@kernel
+@loop
 def price_walks(
     arrays: PipelineArrays,
     window: Window,
@@ -282,7 +282,7 @@ def price_walks(
     return UNDECIDED, 0
 
 
-@kernel
+@loop
 def best_walk(
     arrays: PipelineArrays,
     window: Window,
@@ -303,7 +303,7 @@ def best_walk(
     return count, arrays.least <= count <= arrays.most and is_simple(arrays, stages, count)
 
 
-@kernel
+@loop
 def dive(
     arrays: PipelineArrays, window: Window, table: Table, tries: int, seed: int, stages: IntArray, ends: IntArray
 ) -> int:

@@ -65,20 +65,17 @@ class Workbench:
 
     def walk(self, price: FloatArray) -> tuple[int, bool]:
         """Fill the table at prices of visits: the stages of the cheapest walk, -1 if halted; whether it is a plan."""
-        walking = best_walk.sized(self.work)
-        return walking(
+        return best_walk(
             self.arrays, self._window, price, self.stage_weight, self.link_weight, self.table, self.stages, self.ends
         )
 
     def move_prices(self, price: FloatArray, rounds: int) -> tuple[int, int]:
         """Improve prices of visits and stages in place; the answer, and the length of the walk that proves it."""
-        pricing = price_walks.sized(rounds * self.work)
-        return pricing(self.arrays, self._window, price, rounds, self.table, self.stages, self.ends)
+        return price_walks(self.arrays, self._window, price, rounds, self.table, self.stages, self.ends)
 
     def dive(self) -> int:
         """Dive along the table; the number of stages of the plan found, or 0."""
-        diving = dive.sized(DIVES * self.work // 4)
-        return diving(self.arrays, self._window, self.table, DIVES, self.seed, self.stages, self.ends)
+        return dive(self.arrays, self._window, self.table, DIVES, self.seed, self.stages, self.ends)
 
     def label(
         self, price: FloatArray, budget: float, memory: Words, *, work: int, width: int = 0, noise: float = 0.0
@@ -87,15 +84,15 @@ class Workbench:
         weights = self.stage_weight, self.link_weight
         hunt = Hunt(price, *weights, budget, memory, self._barrier, width, noise, self.seed, work)
         while True:
-            searching, labels = search_labels.sized(4 * self.work), self._labels
-            found = searching(self.arrays, self._window, self.table, hunt, labels, self.stages, self.ends)
+            labels = self._labels
+            found = search_labels(self.arrays, self._window, self.table, hunt, labels, self.stages, self.ends)
             if found[0] != FULL or len(labels.point) >= MOST_LABELS:
                 return found
             self._labels = new_labels(4 * len(labels.point), *labels.head.shape)
 
     def repeats(self, count: int) -> bool:
         """Whether the walk found repeats a device; :attr:`memory` then grows, so that no later walk repeats it so."""
-        return remember_repeats.sized(10_000)(self.arrays, self.memory, self.stages, count)
+        return remember_repeats(self.arrays, self.memory, self.stages, count)
 
     def plan(self, count: int) -> Plan:
         """The walk found as a plan, if it repeats no device."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import exceeds, lengths_of, sort_rising
+from opweave.solvers.kernels.sorting import exceeds, lengths_of, sort_rising
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, makespan_below, sending
 from opweave.solvers.placement.plans import memory_used
 
@@ -70,7 +70,7 @@ def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, clu
     return CountedPlan(order.copy(), position, device.copy(), used, holders, cluster, members.start, members.items)
 
 
-@inlined
+@helper
 def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
     """Move an operator to a device and update the memory count."""
     a = plan.device[v]
@@ -87,13 +87,13 @@ def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
         plan.holders[p, k] += 1
 
 
-@inlined
+@helper
 def overfull(arrays: PlacementArrays, plan: CountedPlan) -> bool:
     """Whether any device exceeds its memory."""
     return exceeds(plan.used, arrays.capacity)
 
 
-@inlined
+@helper
 def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
     """The device of a random operator that v exchanges data with; its own when there is none."""
     incoming = arrays.in_start[v + 1] - arrays.in_start[v]
@@ -106,7 +106,7 @@ def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: f
     return int(plan.device[arrays.target[arrays.outgoing[arrays.out_start[v] + pick - incoming]]])
 
 
-@inlined
+@helper
 def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
     """The device of a random direct predecessor or successor; its own when there is none."""
     first = arrays.before_start[v + 1] - arrays.before_start[v]
@@ -119,7 +119,7 @@ def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float)
     return int(plan.device[v])
 
 
-@inlined
+@helper
 def slide(plan: CountedPlan, at: int, to: int) -> None:
     """Move the operator at one position of the order to another."""
     v = plan.order[at]
@@ -134,7 +134,7 @@ def slide(plan: CountedPlan, at: int, to: int) -> None:
     plan.position[v] = to
 
 
-@inlined
+@helper
 def window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
     """First and last position that an operator's neighbours allow."""
     low, high = 0, len(plan.order) - 1
@@ -145,7 +145,7 @@ def window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int
     return low, high
 
 
-@inlined
+@helper
 def last_touched(arrays: PlacementArrays, plan: CountedPlan, v: int, a: int, k: int) -> int:
     """The last position at which anything is sent otherwise when v moves from device a to k."""
     last = plan.position[v]
@@ -163,7 +163,7 @@ def last_touched(arrays: PlacementArrays, plan: CountedPlan, v: int, a: int, k: 
     return int(last)
 
 
-@inlined
+@helper
 def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray, mark: int) -> int:
     """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0
@@ -184,7 +184,7 @@ def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray
     return count
 
 
-@inlined
+@helper
 def deciding(arrays: PlacementArrays, plan: CountedPlan, taken: IntArray, mark: int, found: IntArray) -> int:
     """Write the operators that decide the makespan to ``found``, each once; return their number.
 
@@ -239,13 +239,13 @@ def deciding(arrays: PlacementArrays, plan: CountedPlan, taken: IntArray, mark: 
     return size
 
 
-@kernel
+@loop
 def order_for(arrays: PlacementArrays, device: IntArray, order: IntArray) -> None:
     """See :func:`fill_order`."""
     fill_order(arrays, device, order)
 
 
-@inlined
+@helper
 def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> None:
     """Fill ``order`` with the operators by decreasing upward rank, from the run and transfer times of an assignment.
 
@@ -283,7 +283,7 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     sort_rising(depth, order, stack)
 
 
-@inlined
+@helper
 def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: IntArray) -> int:
     """Write the operators that a move takes along to ``group``; return their number."""
     if kind == ALONE:
@@ -300,7 +300,7 @@ def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: I
     return size
 
 
-@kernel
+@loop
 def anneal_assignment(
     arrays: PlacementArrays,
     plan: CountedPlan,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.anneal import (
     CountedPlan,
     deciding,
@@ -55,7 +55,7 @@ LONGEST_STRETCH = 256
 logarithmic scale."""
 
 
-@inlined
+@helper
 def gather(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -116,7 +116,7 @@ def gather(
     return size
 
 
-@inlined
+@helper
 def nearby(plan: CountedPlan, decisive: IntArray, chosen: int, draw: float, near: IntArray) -> tuple[int, int]:
     """The first position of a block of moves, and how many deciding operators it holds; they go to ``near``."""
     count, size = len(plan.order), 0
@@ -128,7 +128,7 @@ def nearby(plan: CountedPlan, decisive: IntArray, chosen: int, draw: float, near
     return begin, size
 
 
-@inlined
+@helper
 def drawn_near(plan: CountedPlan, near: IntArray, size: int, begin: int, draw: float) -> int:
     """The operator with which a move of a block begins."""
     if size > 0:
@@ -138,7 +138,7 @@ def drawn_near(plan: CountedPlan, near: IntArray, size: int, begin: int, draw: f
     return int(plan.order[begin + int(draw * min(len(plan.order), NEARBY))])
 
 
-@inlined
+@helper
 def shifted(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float, longest: int) -> int:
     """A position for an operator that its neighbours allow, at most ``longest`` positions away."""
     at = plan.position[v]
@@ -147,7 +147,7 @@ def shifted(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float, lon
     return int(low + int(draw * (high - low + 1)))
 
 
-@inlined
+@helper
 def make_room(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -186,7 +186,7 @@ def make_room(
     return size, first
 
 
-@inlined
+@helper
 def make_move(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -244,7 +244,7 @@ def make_move(
     return first, last, at, size
 
 
-@inlined
+@helper
 def take_back(
     arrays: PlacementArrays, plan: CountedPlan, v: int, at: int, group: IntArray, old: IntArray, size: int
 ) -> None:
@@ -255,7 +255,7 @@ def take_back(
             settle(arrays, plan, group[i], old[i])
 
 
-@kernel
+@loop
 def anneal(
     arrays: PlacementArrays,
     plan: CountedPlan,

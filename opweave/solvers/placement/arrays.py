@@ -17,7 +17,7 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, TransferModel
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 DELAY = 0
 PORT_EDGE = 1
@@ -138,7 +138,7 @@ class Clock(NamedTuple):
     begins: FloatArray
 
 
-@inlined
+@helper
 def new_clock(arrays: PlacementArrays) -> Clock:
     """Time zero."""
     devices = arrays.seconds.shape[1]
@@ -152,7 +152,7 @@ def new_clock(arrays: PlacementArrays) -> Clock:
     )
 
 
-@inlined
+@helper
 def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
     """Seconds that flow f takes from device a to device b: 0 within a device, inf where nothing can be sent."""
     return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
@@ -163,7 +163,7 @@ def durations(arrays: PlacementArrays) -> FloatArray:
     return np.asarray(arrays.latency + arrays.size[:, None, None] * arrays.per_byte)
 
 
-@inlined
+@helper
 def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArray) -> float:
     """Schedule operator v on device k after everything scheduled so far; return its end."""
     ready = clock.free[k]
@@ -194,7 +194,7 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
     return float(clock.end[v])
 
 
-@inlined
+@helper
 def arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: int) -> float:
     """When the inputs of operator v could be on device k, sent as in :func:`place`; inf if a link is missing."""
     ready, cursor = 0.0, clock.receives[k]
@@ -220,7 +220,7 @@ def arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: 
     return float(ready)
 
 
-@inlined
+@helper
 def makespan_below(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
     """Makespan of a plan, or the first end above ``threshold`` if there is one."""
     clock = new_clock(arrays)
@@ -279,7 +279,7 @@ class Trial(NamedTuple):
     free: FloatArray
 
 
-@inlined
+@helper
 def new_times(arrays: PlacementArrays) -> Times:
     """Times before anything is timed."""
     count, devices = arrays.seconds.shape
@@ -291,7 +291,7 @@ def new_times(arrays: PlacementArrays) -> Times:
     )
 
 
-@inlined
+@helper
 def renewed(free: FloatArray, now: FloatArray) -> bool:
     """Write the times of devices and ports to one position's; return whether any differs."""
     changed = False
@@ -301,7 +301,7 @@ def renewed(free: FloatArray, now: FloatArray) -> bool:
     return changed
 
 
-@kernel
+@loop
 def run_plan(
     arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray
 ) -> float:
@@ -316,7 +316,7 @@ def run_plan(
     return makespan
 
 
-@kernel
+@loop
 def makespan_within(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
     """See :func:`makespan_below`."""
     return makespan_below(arrays, order, device, threshold)

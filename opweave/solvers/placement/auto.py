@@ -165,7 +165,7 @@ def set_grain(search: LocalSearch) -> None:
     """
     run, constraints = search.run, search.problem.constraints
     if run.objective is not None and run.extend is None and all(means(each, *UNTIMED_RULES) for each in constraints):
-        run.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
+        run.findings.grain = common_tick(search.instance, float(run.objective), MOST_GRAINS) or 0.0
 
 
 def _reinsert(search: LocalSearch, share: float, most: float = math.inf) -> bool:

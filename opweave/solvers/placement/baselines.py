@@ -19,7 +19,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
@@ -56,11 +56,10 @@ def fill_even(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
 
 def _filled(instance: PlacementInstance, arrays: PlacementArrays, soft: IntArray) -> Plan:
     order, clusters = order_of_graph(arrays), clusters_of(instance, arrays)
-    work = 20 * arrays.seconds.shape[1] * (len(order) + len(arrays.parameters))
     stuck = 0
     for candidate in (order, *_largest_first(arrays, clusters)):
         device = np.full(len(order), -1, dtype=np.int64)
-        stuck = int(fill_in_order.sized(work)(arrays, clusters, candidate, soft, device))
+        stuck = int(fill_in_order(arrays, clusters, candidate, soft, device))
         if stuck < 0:
             plan = plan_of(arrays, order, device)
             if np.isfinite(plan.makespan):
@@ -79,7 +78,7 @@ def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> Sequence[IntA
     return by_size, by_size[np.argsort(choices[by_size], kind="stable")]
 
 
-@kernel
+@loop
 def fill_in_order(
     arrays: PlacementArrays, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray
 ) -> int:

@@ -188,9 +188,7 @@ def _phase(
         done = chunk / UNTIMED_CHUNKS if whole is None else (run.elapsed() - began) / max(whole, 1e-9)
         heat = scale * phase.hot * (phase.cold / phase.hot) ** min(1.0, done)
         order, device = plan.order.copy(), plan.device.copy()
-        length, _ = anneal.sized(CHUNK_WORK)(
-            arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), run.halt, order, device
-        )
+        length, _ = anneal(arrays, plan, rng.random((moves, DRAWS)), np.full(moves, heat), run.halt, order, device)
         chunk += 1
         if length < best:
             best = length

@@ -19,8 +19,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, BoolMatrix, FloatArray, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PORT_TENSOR, Clock, PlacementArrays, arrival, new_clock, place
 from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, settle
@@ -70,10 +70,7 @@ def earliest_first(
         favourite = np.full(count, -1, dtype=np.int64)
     order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
-    work = 60 * devices * (count + len(arrays.source))
-    stuck = start_all.sized(work)(
-        arrays, clusters_of(instance, arrays), priority, allowed, favourite, order, device, start, begins
-    )
+    stuck = start_all(arrays, clusters_of(instance, arrays), priority, allowed, favourite, order, device, start, begins)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     end = start + arrays.seconds[np.arange(count), device]
@@ -109,7 +106,7 @@ class State(NamedTuple):
     stuck: IntArray
 
 
-@kernel
+@loop
 def start_all(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -165,7 +162,7 @@ def start_all(
     return int(state.stuck[0])
 
 
-@inlined
+@helper
 def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray) -> tuple[int, int]:
     """The operator and device that can start first, or (-1, -1).
 
@@ -185,7 +182,7 @@ def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray
     return chosen, best
 
 
-@inlined
+@helper
 def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: int) -> tuple[int, float]:
     """The operator that device k would run next, and its start; (-1, inf) if there is none."""
     free = state.clock.free[k]
@@ -225,7 +222,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
     return -1, np.inf
 
 
-@inlined
+@helper
 def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
     """Whether a heap entry is still valid; an operator whose preferred devices are full is offered to all devices."""
     if state.device[v] >= 0 or not state.open[v, k]:
@@ -240,7 +237,7 @@ def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
     return False
 
 
-@inlined
+@helper
 def _offer(state: State, later: list[Heap], v: int) -> None:
     """Put a ready operator into the heaps of its preferred devices, or else of all devices that can take it."""
     found = False
@@ -259,7 +256,7 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
         state.stuck[0] = v
 
 
-@inlined
+@helper
 def _tell_readers(state: State, heap: Heap, v: int, k: int) -> None:
     """Update the other ready readers of the tensors that v brought to device k, since they can start there sooner."""
     arrays = state.arrays

@@ -20,8 +20,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import sort_rising
+from opweave.solvers.kernels.sorting import sort_rising
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
 from opweave.solvers.placement.bounds.critical_path import device_tails
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
@@ -100,11 +100,10 @@ def inserted(instance: PlacementInstance, arrays: PlacementArrays, order: IntArr
     NoPlanError
         When an operator finds no device with room and links.
     """
-    count, devices = arrays.seconds.shape
+    count = len(arrays.seconds)
     device = np.full(count, -1, dtype=np.int64)
     start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
-    work = 40 * devices * (count + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, clusters_of(instance, arrays), order, bias, device, start, begins)
+    stuck = insert_all(arrays, clusters_of(instance, arrays), order, bias, device, start, begins)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     by_start = order[np.argsort(start[order], kind="stable")]
@@ -145,7 +144,7 @@ class State(NamedTuple):
     sent: FloatArray
 
 
-@kernel
+@loop
 def insert_all(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -183,7 +182,7 @@ def insert_all(
     return -1
 
 
-@inlined
+@helper
 def _by_producer_end(arrays: PlacementArrays, state: State, v: int) -> IntArray:
     """Incoming flows of an operator, by the end of their producers."""
     flows = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].copy()
@@ -193,7 +192,7 @@ def _by_producer_end(arrays: PlacementArrays, state: State, v: int) -> IntArray:
     return flows
 
 
-@inlined
+@helper
 def _best_device(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -223,7 +222,7 @@ def _best_device(
     return best, begin
 
 
-@inlined
+@helper
 def _ready(
     arrays: PlacementArrays, state: State, flows: IntArray, k: int, ordered: float, own: float, least: float
 ) -> float:
@@ -254,7 +253,7 @@ def _ready(
     return float(ready)
 
 
-@inlined
+@helper
 def _send_to(arrays: PlacementArrays, state: State, flows: IntArray, k: int) -> None:
     """Occupy the ports for the transfers that :func:`_ready` found for device k."""
     devices = arrays.seconds.shape[1]

@@ -23,7 +23,6 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.loops import PACE, chunks_within
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan, order_for
 from opweave.solvers.placement.anneal_orders import anneal
@@ -34,6 +33,7 @@ from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import named_solver
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.pace import PACE, chunks_within
 
 ROUND_WORK = 60_000_000
 """Operators and flows judged in one annealing round; takes about a second."""
@@ -85,7 +85,7 @@ class LocalSearch:
         """Keep a plan if it fits into memory and is the best so far."""
         if not fits(self.arrays, device):
             return
-        value = float(makespan_within.sized(self._work())(self.arrays, order, device, self.makespan))
+        value = float(makespan_within(self.arrays, order, device, self.makespan))
         if value < self.makespan:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
@@ -100,7 +100,7 @@ class LocalSearch:
         order = order_by_start(self.instance, starts)
         self.consider(order, device)
         again = np.empty_like(order)
-        order_for.sized(self._work())(self.arrays, device, again)
+        order_for(self.arrays, device, again)
         self.consider(again, device)
 
     def catch_up(self) -> None:
@@ -141,7 +141,7 @@ class LocalSearch:
             began = self.run.elapsed()
             self.catch_up()
             order, device = self.order.copy(), self.device.copy()
-            method.sized(CHUNK_WORK)(
+            method(
                 self.arrays,
                 plan,
                 rng.random((moves, DRAWS)),
@@ -285,12 +285,11 @@ def descend(
     order, device, makespan
         The best plan found; it fits into memory if the assignment ``device`` did.
     """
-    work = 40 * (len(arrays.seconds) + len(arrays.source))
     order = np.empty(len(device), dtype=np.int64)
 
     def judged(candidate: IntArray, threshold: float) -> float:
-        order_for.sized(work)(arrays, candidate, order)
-        return float(makespan_within.sized(work)(arrays, order, candidate, threshold))
+        order_for(arrays, candidate, order)
+        return float(makespan_within(arrays, order, candidate, threshold))
 
     device = device.copy()
     best = judged(device, np.inf)

@@ -12,7 +12,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 from opweave.solvers.placement.arrays import PlacementArrays
 
 
@@ -64,7 +64,7 @@ class Room(NamedTuple):
     home: IntArray
 
 
-@inlined
+@helper
 def new_room(arrays: PlacementArrays, clusters: Clusters) -> Room:
     """Nothing placed."""
     devices = arrays.seconds.shape[1]
@@ -75,7 +75,7 @@ def new_room(arrays: PlacementArrays, clusters: Clusters) -> Room:
     )
 
 
-@inlined
+@helper
 def roomy(arrays: PlacementArrays, clusters: Clusters) -> bool:
     """Whether only run times restrict the devices: no memory is limited, and no operators are tied together.
 
@@ -87,7 +87,7 @@ def roomy(arrays: PlacementArrays, clusters: Clusters) -> bool:
     return len(clusters.memory) == len(arrays.seconds)
 
 
-@inlined
+@helper
 def extra_bytes(arrays: PlacementArrays, clusters: Clusters, room: Room, c: int, k: int) -> int:
     """Bytes that cluster c would add to device k."""
     needed = clusters.memory[c]
@@ -98,7 +98,7 @@ def extra_bytes(arrays: PlacementArrays, clusters: Clusters, room: Room, c: int,
     return int(needed)
 
 
-@inlined
+@helper
 def has_room(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k: int) -> bool:
     """Whether operator v may go to device k."""
     if arrays.seconds[v, k] == np.inf:
@@ -109,7 +109,7 @@ def has_room(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k:
     return bool(room.used[k] + extra_bytes(arrays, clusters, room, c, k) <= arrays.capacity[k])
 
 
-@inlined
+@helper
 def settle(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k: int) -> None:
     """Assign the cluster of operator v to device k, unless it already has a device."""
     c = clusters.of[v]

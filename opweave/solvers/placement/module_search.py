@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
@@ -50,7 +50,7 @@ class Found(NamedTuple):
         return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
-@inlined
+@helper
 def settled_jobs(
     arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
 ) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
@@ -85,7 +85,7 @@ def settled_jobs(
     return jobs, head, last, tail, machines
 
 
-@inlined
+@helper
 def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
     """Critical path and one-machine bounds of a partial assignment."""
     count, devices = heads.shape
@@ -112,7 +112,7 @@ def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, 
     return best
 
 
-@inlined
+@helper
 def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
     """All jobs of a full assignment, with the arcs between them."""
     count, devices = arrays.seconds.shape
@@ -132,7 +132,7 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
-@inlined
+@helper
 def try_devices(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -169,7 +169,7 @@ def try_devices(
     return tried
 
 
-@inlined
+@helper
 def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> FloatArray:
     """Least cost of the operators from every position on, each on a device that may run it. Shape (operators + 1,)."""
     count, devices = arrays.seconds.shape
@@ -183,7 +183,7 @@ def dues_left(arrays: PlacementArrays, order: IntArray, cost: FloatMatrix) -> Fl
     return left
 
 
-@inlined
+@helper
 def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> None:
     """Write the starts of transfers, each at the first of its flows; -1 at all others."""
     listed = np.zeros(len(start), dtype=np.bool_)
@@ -194,7 +194,7 @@ def _list_transfers(start: FloatArray, job_of: IntArray, begins: FloatArray) -> 
             listed[job_of[f]] = True
 
 
-@kernel
+@loop
 def search_assignments(
     arrays: PlacementArrays,
     back: PlacementArrays,
@@ -299,10 +299,9 @@ def search_module(
     area = quick_area(arrays.seconds, ends)
     device = np.full(len(order), -1, dtype=np.int64)
     start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)
-    search = search_assignments.sized(100 * budget)
     # every end within a search is below this, and sums with it stay finite
     limit = min(upper, 1e300)
-    value, proved = search(
+    value, proved = search_assignments(
         arrays,
         reversed_net(arrays),
         order,

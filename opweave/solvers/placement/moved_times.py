@@ -10,7 +10,7 @@ are worked out as far ahead, and paths to the end as far back, as the next move 
 from __future__ import annotations
 
 from opweave.problems.arrays import IntMatrix
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 from opweave.solvers.placement.anneal import CountedPlan
 from opweave.solvers.placement.arrays import (
     DELAY,
@@ -24,7 +24,7 @@ from opweave.solvers.placement.arrays import (
 )
 
 
-@inlined
+@helper
 def time_between(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -98,7 +98,7 @@ def time_between(
     return float(longest)
 
 
-@inlined
+@helper
 def forget(arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
     """Forget which flows send tensors to devices for the operators at some positions."""
     if arrays.model != PORT_TENSOR:
@@ -113,7 +113,7 @@ def forget(arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, first: i
                     copy[t, b] = -1
 
 
-@inlined
+@helper
 def look_ahead(
     arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, reach: int, until: int
 ) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def look_ahead(
     return until + 1, reach
 
 
-@inlined
+@helper
 def look_back(
     arrays: PlacementArrays,
     plan: CountedPlan,

@@ -54,8 +54,7 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
         ends = np.cumsum(lasts)
         start[order] = ends - lasts
         return Plan(order, device, start, begins, float(ends[-1]))
-    work = 20 * (len(arrays.seconds) + len(arrays.source))
-    makespan = run_plan.sized(work)(arrays, order, device, start, begins)
+    makespan = run_plan(arrays, order, device, start, begins)
     return Plan(order, device, start, begins, float(makespan))
 
 

@@ -63,20 +63,9 @@ class Shadowed:
 
     def judged(self, device: IntArray, order: IntArray, most: float) -> float:
         """Length of an assignment in the order of its ranks, written to ``order``; or some value above ``most``."""
-        work = WORK_OF_A_RANK * (len(self.arrays.seconds) + len(self.arrays.source))
         everywhere = self.devices(device)
-        order_for.sized(work)(self.arrays, everywhere, order)
-        return float(makespan_within.sized(work)(self.arrays, order, everywhere, most))
-
-    def is_fast(self) -> bool:
-        """Whether a chunk of annealing takes a tenth of a second at most: the loop is compiled, or the network tiny."""
-        return anneal.is_fast(self._chunk()[1])
-
-    def _chunk(self) -> tuple[int, int]:
-        """Moves of a chunk, and the operators and flows that are judged in it."""
-        size = len(self.arrays.seconds) + len(self.arrays.source)
-        moves = max(1, min(CHUNK_WORK // size, MOST_MOVES * self.count))
-        return moves, moves * size
+        order_for(self.arrays, everywhere, order)
+        return float(makespan_within(self.arrays, order, everywhere, most))
 
     def annealed(
         self, order: IntArray, device: IntArray, cost: float, cooling: Cooling, halt: IntArray
@@ -93,20 +82,20 @@ class Shadowed:
             Ends a chunk as soon as it is raised.
         """
         arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
-        moves, work = self._chunk()
+        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * self.count))
         heats = cost * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
         plan = counted_plan(arrays, self.order(order), self.devices(device), self.ties(cooling.ties))
         best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
         for heat in np.split(heats, cooling.chunks):
             draws = rng.random((moves, DRAWS))
-            anneal.sized(work)(arrays, plan, draws, heat, halt, best_order, best_device)
+            anneal(arrays, plan, draws, heat, halt, best_order, best_device)
             yield best_order[best_order < count], best_device[:count]
 
 
 def ranked(arrays: PlacementArrays, device: IntArray) -> IntArray:
     """The operators by decreasing upward rank under an assignment."""
     order = np.empty(len(device), dtype=np.int64)
-    order_for.sized(WORK_OF_A_RANK * (len(arrays.seconds) + len(arrays.source)))(arrays, device, order)
+    order_for(arrays, device, order)
     return order
 
 

@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
 
 PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -57,7 +57,7 @@ def transfer_times(arrays: PlacementArrays, over: str) -> FloatArray:
 def rank_of(arrays: PlacementArrays, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
     """Longest path from every operator to an end, itself included, in given run and transfer times."""
     order = np.ascontiguousarray(order_of_graph(arrays)[::-1])
-    return seconds + depths.sized(_work(arrays))(reversed_net(arrays), order, seconds, transfer)
+    return seconds + depths(reversed_net(arrays), order, seconds, transfer)
 
 
 def upward_rank(arrays: PlacementArrays) -> FloatArray:
@@ -67,7 +67,7 @@ def upward_rank(arrays: PlacementArrays) -> FloatArray:
 
 def downward_rank(arrays: PlacementArrays) -> FloatArray:
     """Longest path from a beginning to every operator, itself excluded, in mean run and transfer times (CPOP)."""
-    return depths.sized(_work(arrays))(arrays, order_of_graph(arrays), mean_seconds(arrays), mean_transfer(arrays))
+    return depths(arrays, order_of_graph(arrays), mean_seconds(arrays), mean_transfer(arrays))
 
 
 def order_of_graph(arrays: PlacementArrays) -> IntArray:
@@ -83,14 +83,14 @@ def order_by(rank: FloatArray, arrays: PlacementArrays) -> IntArray:
     late = np.repeat(place, np.diff(arrays.before_start))
     if (place[arrays.before] < late).all():  # the usual case: ranks fall along every arc
         return order
-    return ready_order.sized(_work(arrays))(arrays, order, place)
+    return ready_order(arrays, order, place)
 
 
 def _work(arrays: PlacementArrays) -> int:
     return 4 * (len(arrays.seconds) + len(arrays.before) + len(arrays.source))
 
 
-@kernel
+@loop
 def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> IntArray:
     """Repeatedly take the ready operator that comes first in ``wanted``. Shape (operators,).
 
@@ -117,7 +117,7 @@ def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> I
     return order
 
 
-@kernel
+@loop
 def depths(arrays: PlacementArrays, order: IntArray, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
     """Longest path from a beginning to every operator, itself excluded. Shape (operators,)."""
     depth = np.zeros(len(seconds))

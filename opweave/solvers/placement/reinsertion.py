@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.anneal import CountedPlan, overfull, settle
 from opweave.solvers.placement.arrays import PlacementArrays, sending
 
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
     place: IntArray
 
 
-@kernel
+@loop
 def reinsert_many(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -139,7 +139,7 @@ def reinsert_many(
     return best
 
 
-@inlined
+@helper
 def _new_paths(count: int, devices: int) -> Paths:
     return Paths(
         end=np.zeros(count),
@@ -153,7 +153,7 @@ def _new_paths(count: int, devices: int) -> Paths:
     )
 
 
-@inlined
+@helper
 def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
     """Write the rows of operators by device, and the neighbours of every operator in its row."""
     count, devices = arrays.seconds.shape
@@ -175,7 +175,7 @@ def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArr
         fill[k] += 1
 
 
-@inlined
+@helper
 def _time(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, longest: FloatArray) -> float:
     """Fill the longest paths; ``longest`` gets the length of every beginning of the order. Returns the makespan."""
     count, makespan = len(plan.order), 0.0
@@ -194,7 +194,7 @@ def _time(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, longest: Flo
     return makespan
 
 
-@inlined
+@helper
 def _critical(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, makespan: float, path: IntArray) -> int:
     """Write the operators whose longest path is the makespan; return their number."""
     length = 0
@@ -205,7 +205,7 @@ def _critical(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, makespan
     return length
 
 
-@inlined
+@helper
 def _without(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, v: int, rest: float) -> float:
     """Fill the paths without operator v; return the longest, given the longest of all operators before it."""
     first = plan.position[v]
@@ -226,7 +226,7 @@ def _without(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, v: int, r
     return rest
 
 
-@inlined
+@helper
 def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool:
     """Whether operator v can run on device k, and fits there."""
     a = plan.device[v]
@@ -238,7 +238,7 @@ def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool
     return not full
 
 
-@inlined
+@helper
 def _judge(
     arrays: PlacementArrays,
     plan: CountedPlan,
@@ -294,7 +294,7 @@ def _judge(
         i += 1
 
 
-@inlined
+@helper
 def _carried_out(
     arrays: PlacementArrays, plan: CountedPlan, paths: Paths, place: IntArray, waiting: IntArray, order: IntArray
 ) -> bool:
@@ -315,7 +315,7 @@ def _carried_out(
     return True
 
 
-@inlined
+@helper
 def _ready(arrays: PlacementArrays, plan: CountedPlan, end: FloatArray, w: int, k: int, last: int) -> float:
     """Earliest start of operator w on device k after operator ``last`` there (-1: none), for given ends."""
     ready = 0.0 if last < 0 else end[last]
@@ -329,7 +329,7 @@ def _ready(arrays: PlacementArrays, plan: CountedPlan, end: FloatArray, w: int, 
     return ready
 
 
-@inlined
+@helper
 def _left(arrays: PlacementArrays, plan: CountedPlan, reach: FloatArray, u: int, k: int, first: int) -> float:
     """Time from the end of operator u on device k to the end of the schedule; ``first`` follows it there (-1: none)."""
     left = 0.0 if first < 0 else reach[first]
@@ -343,7 +343,7 @@ def _left(arrays: PlacementArrays, plan: CountedPlan, reach: FloatArray, u: int,
     return left
 
 
-@inlined
+@helper
 def _take_out(paths: Paths, v: int) -> None:
     """Take an operator out of the order of its device."""
     before, after = paths.last_before[v], paths.first_after[v]
@@ -353,7 +353,7 @@ def _take_out(paths: Paths, v: int) -> None:
         paths.last_before[after] = before
 
 
-@inlined
+@helper
 def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
     """Put an operator after another one of device k, or first (-1)."""
     if before >= 0:
@@ -371,7 +371,7 @@ def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
     paths.first_after[v] = after
 
 
-@inlined
+@helper
 def _sorted(arrays: PlacementArrays, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
     """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
     count = len(order)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 
 CLOSE = 1e-9
 """Relative improvement that is not worth searching for."""
@@ -41,7 +41,7 @@ class Jobs(NamedTuple):
     lag: FloatArray
 
 
-@inlined
+@helper
 def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, members: IntArray, count: int) -> float:
     """The largest least head + work + least tail over sets of jobs of one machine, chosen by head and by tail."""
     best = 0.0
@@ -59,7 +59,7 @@ def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, membe
     return best
 
 
-@inlined
+@helper
 def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
     """Raise the heads after a job whose head has changed; False when one passes the limit.
 
@@ -86,7 +86,7 @@ def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limi
     return True
 
 
-@inlined
+@helper
 def node_bound(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray) -> float:
     """Longest path and one-machine bounds."""
     best = 0.0
@@ -98,7 +98,7 @@ def node_bound(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArr
     return best
 
 
-@inlined
+@helper
 def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray) -> tuple[int, int]:
     """The overlapping pair that costs most to resolve, in its cheaper order; (-1, -1) when none overlaps."""
     first, second, worst = -1, -1, -1.0
@@ -119,7 +119,7 @@ def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArra
     return first, second
 
 
-@inlined
+@helper
 def sequence(
     jobs: Jobs, machines: int, upper: float, budget: int, halt: IntArray, starts: FloatArray
 ) -> tuple[float, int]:

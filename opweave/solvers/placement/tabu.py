@@ -21,7 +21,7 @@ from opweave.solvers.placement.guided import MOST_COLUMNS, shares_of
 from opweave.solvers.placement.local import FIRST_ROUNDS_OVER, UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans
 from opweave.solvers.placement.plans import Plan, ended
 from opweave.solvers.placement.ranks import upward_rank
-from opweave.solvers.placement.reinsertion import DRAWS, MOVE_WORK, reinsert_many
+from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
@@ -133,7 +133,7 @@ def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
         kicks = max(0, KICKS - done) if now.number > 1 else 0
         order, device = plan.order.copy(), plan.device.copy()
         draws = now.waiting if len(now.waiting) else now.draws.random((MOVES, DRAWS))
-        length = reinsert_many.sized(MOVES * MOVE_WORK)(
+        length = reinsert_many(
             arrays, plan, now.tabu, now.moved, draws, kicks, now.best, search.run.halt, order, device
         )
         done = int(now.moved[0]) - done

@@ -25,8 +25,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, Clock, PlacementArrays, arrival, new_clock, place
 from opweave.solvers.placement.bounds.critical_path import device_tails
 from opweave.solvers.placement.insertion import cpop_by, inserted, no_device
@@ -114,19 +114,16 @@ def chosen(instance: PlacementInstance, arrays: PlacementArrays, rule: Choice, h
     NoPlanError
         When an operator finds no device with room and links, or ``halt`` is raised.
     """
-    count, devices = arrays.seconds.shape
+    count = len(arrays.seconds)
     order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    work = 40 * devices * (count + len(arrays.source))
     shares = np.asarray([rule.run, rule.best, rule.second])
-    stuck = choose_all.sized(work)(
-        arrays, clusters_of(instance, arrays), rule.urgency, rule.bias, shares, halt, order, device
-    )
+    stuck = choose_all(arrays, clusters_of(instance, arrays), rule.urgency, rule.bias, shares, halt, order, device)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     return plan_of(arrays, order, device)
 
 
-@kernel
+@loop
 def choose_all(
     arrays: PlacementArrays,
     clusters: Clusters,
@@ -187,7 +184,7 @@ def choose_all(
     return -1
 
 
-@inlined
+@helper
 def _score(
     arrays: PlacementArrays,
     clusters: Clusters,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 
 MOST_GAPS = 256
 """Gaps remembered for every resource. The earliest are dropped first, which bounds the work per operator."""
@@ -32,7 +32,7 @@ class Timeline(NamedTuple):
     gaps: IntArray
 
 
-@inlined
+@helper
 def new_timeline(resources: int, operations: int) -> Timeline:
     """Everything is free from time zero on."""
     most = min(MOST_GAPS, operations + 2)
@@ -41,7 +41,7 @@ def new_timeline(resources: int, operations: int) -> Timeline:
     return Timeline(opens, closes, np.ones(resources, dtype=np.int64))
 
 
-@inlined
+@helper
 def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
     """Earliest time, not before ``ready``, at which resource r is free for ``lasts`` seconds."""
     low, high = 0, timeline.gaps[r] - 1
@@ -58,7 +58,7 @@ def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
         low += 1
 
 
-@inlined
+@helper
 def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -> float:
     """Earliest time, not before ``ready``, at which both resources are free for ``lasts`` seconds."""
     start = first_fit(timeline, r, ready, lasts)
@@ -71,7 +71,7 @@ def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -
             return start
 
 
-@inlined
+@helper
 def occupy(timeline: Timeline, r: int, start: float, end: float) -> None:
     """Occupy resource r from ``start`` to ``end``, a time that :func:`first_fit` returned."""
     opens, closes, gaps = timeline.opens[r], timeline.closes[r], timeline.gaps
@@ -105,7 +105,7 @@ def occupy(timeline: Timeline, r: int, start: float, end: float) -> None:
         gaps[r] -= 1
 
 
-@inlined
+@helper
 def _forget_first(opens: FloatArray, closes: FloatArray) -> None:
     for j in range(len(opens) - 1):
         opens[j] = opens[j + 1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.serving_flow.instance import Blocks, ServingInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 DRAWS = 8
 """Random numbers of a step: the kind of change, devices, choices, and whether a worse plan is taken."""
@@ -63,8 +63,7 @@ def limits_of(instance: ServingInstance, missing: float = 0.0) -> Limits:
 def flow_of(instance: ServingInstance, blocks: Blocks) -> float:
     """Tokens per second of a plan, up to rounding."""
     plan = np.asarray(blocks, dtype=np.int64).reshape(-1, 2)
-    work = 10 * len(plan) ** 2
-    return anneal.sized(work)(limits_of(instance), plan, plan.copy(), np.zeros((0, DRAWS)), np.zeros(0), 0.0)
+    return anneal(limits_of(instance), plan, plan.copy(), np.zeros((0, DRAWS)), np.zeros(0), 0.0)
 
 
 class Network(NamedTuple):
@@ -76,7 +75,7 @@ class Network(NamedTuple):
     begin: IntArray
 
 
-@inlined
+@helper
 def _speed(limits: Limits, device: int, first: int, end: int) -> float:
     """Tokens per second of a device with a block; 0 if it cannot hold it."""
     if end <= first or limits.place[end] - limits.place[first] > limits.memory[device]:
@@ -89,7 +88,7 @@ def _speed(limits: Limits, device: int, first: int, end: int) -> float:
     return float(most)
 
 
-@inlined
+@helper
 def _arc(network: Network, count: int, tail: int, head: int, rate: float) -> int:
     """Add an arc; return the number of arcs."""
     if rate <= 0.0:
@@ -101,7 +100,7 @@ def _arc(network: Network, count: int, tail: int, head: int, rate: float) -> int
     return count
 
 
-@inlined
+@helper
 def _build(limits: Limits, plan: IntMatrix, network: Network) -> None:
     """Write the network of a plan: devices are 2 k and 2 k + 1, the coordinator comes last."""
     devices, last = len(plan), len(limits.sizes) - 1
@@ -127,7 +126,7 @@ def _build(limits: Limits, plan: IntMatrix, network: Network) -> None:
                 count = _arc(network, count, 2 * k + 1, 2 * other, rate)
 
 
-@inlined
+@helper
 def _levels(network: Network, source: int, level: IntArray, queue: IntArray) -> None:
     """Number of arcs with room from the source to every node; -1 where none lead."""
     level[:] = -1
@@ -145,7 +144,7 @@ def _levels(network: Network, source: int, level: IntArray, queue: IntArray) -> 
             arc = network.after[arc]
 
 
-@inlined
+@helper
 def _flow(network: Network, source: int, sink: int, level: IntArray, at: IntArray, trail: IntArray) -> float:
     """The largest flow: along shortest paths as long as there are any, then along longer ones."""
     flow = 0.0
@@ -184,7 +183,7 @@ def _flow(network: Network, source: int, sink: int, level: IntArray, at: IntArra
                 node = network.head[trail[depth] ^ 1]
 
 
-@inlined
+@helper
 def _shift(plan: IntMatrix, place: int, step: int, last: int) -> bool:
     """Move all ends of blocks at a place between layers."""
     if place in (0, last):
@@ -196,7 +195,7 @@ def _shift(plan: IntMatrix, place: int, step: int, last: int) -> bool:
     return True
 
 
-@inlined
+@helper
 def _swap_stages(plan: IntMatrix, places: tuple[int, int, int]) -> bool:
     """All blocks between the first two of three places change sides with those between the last two."""
     low, high = min(places), max(places)
@@ -213,7 +212,7 @@ def _swap_stages(plan: IntMatrix, places: tuple[int, int, int]) -> bool:
     return bool(low < middle < high)
 
 
-@inlined
+@helper
 def _take_place(plan: IntMatrix, k: int, places: tuple[int, int], choice: float) -> bool:
     """A device begins or ends at a place of others, or both."""
     low, high = min(places[0], places[1]), max(places[0], places[1])
@@ -226,7 +225,7 @@ def _take_place(plan: IntMatrix, k: int, places: tuple[int, int], choice: float)
     return bool(plan[k, 1] > plan[k, 0])
 
 
-@inlined
+@helper
 def _change(plan: IntMatrix, draw: FloatArray, last: int) -> bool:
     """Change a plan in place; False if the change is not possible. Blocks may have become impossible."""
     devices = len(plan)
@@ -261,7 +260,7 @@ def _change(plan: IntMatrix, draw: FloatArray, last: int) -> bool:
     return True
 
 
-@inlined
+@helper
 def _possible(limits: Limits, plan: IntMatrix, now: IntMatrix) -> bool:
     """Whether a plan differs from the present one, and devices can hold the blocks that differ."""
     last, differs = len(limits.sizes) - 1, False
@@ -274,7 +273,7 @@ def _possible(limits: Limits, plan: IntMatrix, now: IntMatrix) -> bool:
     return differs
 
 
-@inlined
+@helper
 def _ease(limits: Limits, plan: IntMatrix, aim: float, carried: FloatArray) -> float:
     """What single places between layers let pass of a flow, on average; nothing is missing where all let it pass.
 
@@ -309,7 +308,7 @@ def _ease(limits: Limits, plan: IntMatrix, aim: float, carried: FloatArray) -> f
     return found / (last + 1)
 
 
-@kernel
+@loop
 def anneal(limits: Limits, plan: IntMatrix, best: IntMatrix, draws: FloatMatrix, heat: FloatArray, aim: float) -> float:
     """Anneal a plan in place; write the best plan on the way.
 

@@ -41,17 +41,14 @@ begins with what was given."""
 RAISED = 1.02
 """How far an aim is above the best plan, at least; else it is in the middle between that and the aim missed last."""
 
-AT_ONCE = (20, 2_000)
-"""Steps between two looks at the time, plain and compiled."""
+AT_ONCE = 2_000
+"""Steps between two looks at the time."""
 
 WIDE = 1e300
 """Bytes per second of a link without a limit."""
 
 ANY = 1e9
 """The heat with which every possible step is taken."""
-
-STEP_WORK = 500
-"""Elementary steps of a step, about."""
 
 MISSING = 1e-6
 """What a missing link carries during the search, as a share of the bound, so that every plan has some flow."""
@@ -85,8 +82,7 @@ def climb(instance: ServingInstance, blocks: Blocks, run: Run, rounds: int) -> N
         while done < kind.steps and not (aimed and reached >= aim * (1.0 - CLOSE)):
             if run.should_stop() or _close(run):
                 return
-            fast = anneal.is_fast(AT_ONCE[1] * STEP_WORK)
-            count = min(AT_ONCE[fast], kind.steps - done)
+            count = min(AT_ONCE, kind.steps - done)
             heat = kind.warm * (kind.cold / kind.warm) ** (np.arange(done, done + count) / kind.steps)
             draws = random.random((count, DRAWS))
             found, worth = (
@@ -110,25 +106,25 @@ def _close(run: Run) -> bool:
 def _free(limits: Limits, now: IntMatrix, draws: FloatMatrix, heat: FloatArray, aim: float) -> tuple[IntMatrix, float]:
     """Anneal; return the best plan and its tokens per second."""
     best = now.copy()
-    return best, anneal.sized(len(draws) * STEP_WORK)(limits, now, best, draws, heat, aim)
+    return best, anneal(limits, now, best, draws, heat, aim)
 
 
 def _judged(
     instance: ServingInstance, limits: Limits, now: IntMatrix, draws: FloatMatrix, heat: FloatArray
 ) -> tuple[IntMatrix, float]:
     """The same with side constraints, step by step: the flow is halved for every broken rule."""
-    problem, taken, flow = instance.problem, np.full(1, ANY), anneal.sized(STEP_WORK)
+    problem, taken = instance.problem, np.full(1, ANY)
 
     def worth(plan: IntMatrix, flow: float) -> float:
         solution = instance.solution(plan.tolist())
         return flow * 0.5 ** sum(times_broken(problem, rule, solution) for rule in problem.constraints)
 
-    value = worth(now, flow(limits, now, now.copy(), draws[:0], heat[:0], 0.0))
+    value = worth(now, anneal(limits, now, now.copy(), draws[:0], heat[:0], 0.0))
     best, highest = now.copy(), value
     for draw, warm in zip(draws, heat.tolist(), strict=True):
         other = now.copy()
-        flow(limits, other, other.copy(), draw[None], taken, 0.0)
-        reached = worth(other, flow(limits, other, other.copy(), draws[:0], heat[:0], 0.0))
+        anneal(limits, other, other.copy(), draw[None], taken, 0.0)
+        reached = worth(other, anneal(limits, other, other.copy(), draws[:0], heat[:0], 0.0))
         if reached >= value * (1.0 + warm * float(np.log(max(draw[-1], 1e-300)))):
             now[:], value = other, reached
             if value > highest:

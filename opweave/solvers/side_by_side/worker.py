@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import command, end_with_parent, own_pipes, read_frame, send_frame
+from opweave.solvers.loops import loops_of
 from opweave.solvers.run import Outcome
 from opweave.solvers.side_by_side.exchange import Exchange, Outbox
 from opweave.solvers.side_by_side.lane import Job
@@ -73,19 +74,17 @@ def serve() -> None:
 
 
 def get_ready(kind: str, is_idle: Callable[[], bool]) -> None:
-    """Import the solvers of a problem kind, then load its compiled loops as long as the process is idle."""
+    """Import the solvers of a problem kind, then load its loops, or compile them, as long as the process is idle."""
     try:
         importlib.import_module(f"opweave.solvers.{kind}")
     except ImportError:  # a problem kind defined by the user
         return
     if os.environ.get("OPWEAVE_COMPILE") == "never":
         return
-    from opweave.solvers.compiled import imported_kernels
-
-    for kernel in imported_kernels(f"opweave.solvers.{kind}."):
+    for each in loops_of(f"opweave.solvers.{kind}"):
         if not is_idle():
             return
-        kernel.load()
+        each.compile()
 
 
 def _hear(work: IO[bytes], tasks: queue.SimpleQueue[Task], exchange: Exchange, outbox: Outbox) -> None:

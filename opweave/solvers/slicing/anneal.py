@@ -14,7 +14,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
 from opweave.solvers.slicing.memory import Change, Sliced, accept, empty_memory, proposed_excess
 
@@ -32,7 +32,7 @@ class Span(NamedTuple):
     last: int
 
 
-@inlined
+@helper
 def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
     """Cut operator v by weights along a mode, or its only one; a whole operator goes to the largest weight."""
     total, heaviest = 0.0, 0
@@ -54,7 +54,7 @@ def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArra
     cuts[v, len(weights)] = length
 
 
-@inlined
+@helper
 def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
     """Move the cut before device k (1 or more) as far as its neighbours allow."""
     if ops[v, WHOLE] == 1:
@@ -64,13 +64,13 @@ def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
     cuts[v, k] = min(max(cuts[v, k] + delta, cuts[v, k - 1]), cuts[v, k + 1])
 
 
-@inlined
+@helper
 def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
     for k in range(len(weights)):
         weights[k] = float(cuts[v, k + 1] - cuts[v, k])
 
 
-@inlined
+@helper
 def _run_speeds(
     ops: IntArray, times: FloatArray, low: int, high: int, chosen: int, mode: IntArray, speeds: FloatArray
 ) -> None:
@@ -83,7 +83,7 @@ def _run_speeds(
         speeds[k] = 1.0 / seconds if (chosen >> k) & 1 == 1 else 0.0
 
 
-@inlined
+@helper
 def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray) -> None:
     """The speeds of the devices that operator v may use; equal weights of all of them if no such device has a speed."""
     total = 0.0
@@ -94,7 +94,7 @@ def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray)
         weights[k] = 1.0 if times[v, 0, k] < np.inf else 0.0
 
 
-@inlined
+@helper
 def _move(
     ops: IntArray,
     times: FloatArray,
@@ -142,7 +142,7 @@ def _move(
                 recut(ops, v, flipped, weights, mode, cuts)
 
 
-@inlined
+@helper
 def _affected(
     starts: IntArray, consumers: IntArray, low: int, high: int, move: int, stamp: IntArray, touched: IntArray
 ) -> int:
@@ -158,7 +158,7 @@ def _affected(
     return size
 
 
-@inlined
+@helper
 def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, low: int, high: int) -> None:
     """Copy the plan of the operators low to high - 1."""
     for v in range(low, high):
@@ -167,7 +167,7 @@ def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, 
             to_cuts[v, k] = cuts[v, k]
 
 
-@inlined
+@helper
 def _timed(
     arrays: SlicingArrays,
     touched: IntArray,
@@ -189,7 +189,7 @@ def _timed(
     return total
 
 
-@kernel
+@loop
 def anneal(
     arrays: SlicingArrays,
     span: Span,

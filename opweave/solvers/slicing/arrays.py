@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 LENGTH, _, WHOLE, FLOWS, FLOWS_END, WEIGHT, WORKSPACE, MOST, MADE, MADE_END, ENDS, ENDS_END = range(12)
 """Columns of ``SlicingArrays.ops``; LENGTH + mode is the length along a mode, the others are ranges and sizes."""
@@ -106,7 +106,7 @@ def arrays_of(instance: SlicingInstance) -> SlicingArrays:
     )
 
 
-@inlined
+@helper
 def need_of(flows: IntArray, e: int, mode_v: int, a: int, b: int) -> tuple[int, int]:
     """Positions [low, high) of a flow's tensor that a part [a, b) needs, along the mode's dimension."""
     if mode_v == ROWS:
@@ -118,7 +118,7 @@ def need_of(flows: IntArray, e: int, mode_v: int, a: int, b: int) -> tuple[int, 
     return low, max(low, high)
 
 
-@inlined
+@helper
 def missing_cells(ops: IntArray, flows: IntArray, e: int, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
     """Cells of a flow's tensor that device k needs for its part and does not hold."""
     low, high = need_of(flows, e, mode[v], cuts[v, k], cuts[v, k + 1])
@@ -134,7 +134,7 @@ def missing_cells(ops: IntArray, flows: IntArray, e: int, v: int, mode: IntArray
     return int((high - low - max(0, min(high, end) - max(low, first))) * across)
 
 
-@inlined
+@helper
 def _flow_seconds(
     ops: IntArray,
     flows: IntArray,
@@ -192,7 +192,7 @@ def _flow_seconds(
     return largest if together else added
 
 
-@inlined
+@helper
 def operator_seconds(
     ops: IntArray,
     flows: IntArray,
@@ -220,7 +220,7 @@ def operator_seconds(
     return airtime + slowest
 
 
-@inlined
+@helper
 def weight_bytes(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
     """Bytes of the weights that device k needs for its part of operator v."""
     part = cuts[v, k + 1] - cuts[v, k]
@@ -230,7 +230,7 @@ def weight_bytes(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) 
     return int(share)
 
 
-@inlined
+@helper
 def held_bytes(
     ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int
 ) -> int:
@@ -241,7 +241,7 @@ def held_bytes(
     return int(part * rows // ops[j, LENGTH] * channels * cell)
 
 
-@inlined
+@helper
 def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
     """Bytes that device k holds only while operator v runs: workspace, cells received, and weights if they leave."""
     ops, flows = arrays.ops, arrays.flows
@@ -256,7 +256,7 @@ def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray,
     return int(passing)
 
 
-@inlined
+@helper
 def surplus_parts(ops: IntArray, v: int, cuts: IntArray) -> int:
     """Parts of operator v beyond its limit."""
     parts = 0
@@ -265,7 +265,7 @@ def surplus_parts(ops: IntArray, v: int, cuts: IntArray) -> int:
     return int(max(0, parts - ops[v, MOST]))
 
 
-@inlined
+@helper
 def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntArray) -> float:
     """cv6 and cv7: bytes over the devices' memory, and surplus parts; 0 for a legal plan.
 
@@ -293,7 +293,7 @@ def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntAr
     return excess
 
 
-@kernel
+@loop
 def latencies(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, seconds: FloatArray) -> None:
     """Latency of every plan of a population."""
     ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
@@ -305,7 +305,7 @@ def latencies(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, seconds: F
         seconds[p] = total
 
 
-@kernel
+@loop
 def excesses(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, excess: FloatArray, peaks: IntMatrix) -> None:
     """Excess of every plan of a population, and its peaks, shape (plans, devices)."""
     for p in range(len(modes)):
@@ -332,10 +332,9 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     """
     count, devices = len(modes), arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
-    work = 15 * count * devices * (modes.shape[1] + len(arrays.flows))
-    latencies.sized(work)(arrays, modes, cuts, judged.seconds)
+    latencies(arrays, modes, cuts, judged.seconds)
     if memory:
-        excesses.sized(work)(arrays, modes, cuts, judged.excess, judged.peaks)
+        excesses(arrays, modes, cuts, judged.excess, judged.peaks)
     return judged
 
 

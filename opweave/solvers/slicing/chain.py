@@ -17,7 +17,7 @@ from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, low
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
@@ -33,7 +33,7 @@ MOST_ASKED = 3_000
 CUT_SHORT = "the time was up before the last operator was cut"
 
 
-@kernel
+@loop
 def _step(
     arrays: SlicingArrays,
     v: int,
@@ -119,7 +119,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
         after, back = np.full(len(cuts), np.inf), np.zeros(len(cuts), dtype=np.int64)
         both = np.zeros((2, max(len(modes), len(old_modes))), dtype=np.int64)
         both[0, : len(old_modes)], both[1, : len(modes)] = old_modes, modes
-        stepped = _step.sized(40 * len(old) * len(cuts))(arrays, v, before, old, cuts, both, run.halt, after, back)
+        stepped = _step(arrays, v, before, old, cuts, both, run.halt, after, back)
         if not stepped:
             return Outcome(run.termination(), reason=CUT_SHORT)
         tables.append((modes, cuts, back))

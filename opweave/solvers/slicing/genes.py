@@ -11,7 +11,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.slicing.anneal import recut
 from opweave.solvers.slicing.arrays import SlicingArrays
 
@@ -24,7 +24,7 @@ def gene_count(instance: SlicingInstance) -> int:
     return len(instance.names) * (len(instance.devices) + 1)
 
 
-@kernel
+@loop
 def decode(arrays: SlicingArrays, first: int, genes: FloatMatrix, modes: IntMatrix, cuts: IntCube) -> None:
     """Fill modes and cuts of a population from its genes, shape (plans, operators * (devices + 1)).
 
@@ -68,5 +68,5 @@ def scattered(
     genes[:, width - 1 :: width] = rng.random((count, len(instance.names)))
     modes = np.zeros((count, instance.operators), dtype=np.int64)
     cuts = np.repeat(instance.blank_cuts()[None], count, axis=0)
-    decode.sized(12 * genes.size)(arrays, instance.first, genes, modes, cuts)
+    decode(arrays, instance.first, genes, modes, cuts)
     return modes, cuts

@@ -141,7 +141,7 @@ class LocalSearch:
             began = self.run.elapsed()
             moves = self._moves_within(self._moves() // CHUNKS, CHUNKS - chunk)
             best_mode, best_cuts = mode.copy(), cuts.copy()
-            found = anneal.sized(60 * moves * len(self.instance.devices))(
+            found = anneal(
                 self.arrays,
                 span,
                 penalty * soft ** (1.0 - chunk / (CHUNKS - 1)),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import IntArray, IntMatrix
-from opweave.solvers.compiled import inlined
+from opweave.solvers.loops import helper
 from opweave.solvers.slicing.arrays import (
     ENDS,
     ENDS_END,
@@ -86,7 +86,7 @@ class Memory(NamedTuple):
     most: IntArray
 
 
-@inlined
+@helper
 def empty_memory(arrays: SlicingArrays, count: int, devices: int) -> Memory:
     """Memory of a plan in which no device has a part."""
     leaves = 1
@@ -107,7 +107,7 @@ def empty_memory(arrays: SlicingArrays, count: int, devices: int) -> Memory:
     )
 
 
-@inlined
+@helper
 def _held_until(arrays: SlicingArrays, count: int) -> IntArray:
     ops, ends = arrays.ops, arrays.ends
     until, kept = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -123,7 +123,7 @@ def _held_until(arrays: SlicingArrays, count: int) -> IntArray:
     return until
 
 
-@inlined
+@helper
 def _end_of(memory: Memory, change: Change) -> int:
     """One more than the last operator during which a device may need other bytes than before."""
     end = change.high
@@ -132,7 +132,7 @@ def _end_of(memory: Memory, change: Change) -> int:
     return int(end)
 
 
-@inlined
+@helper
 def proposed_excess(arrays: SlicingArrays, memory: Memory, change: Change, old: Sliced, new: Sliced) -> float:
     """Bytes over the devices' memory, and surplus parts, of the plan after a change; 0 for a legal plan."""
     end = _end_of(memory, change)
@@ -145,7 +145,7 @@ def proposed_excess(arrays: SlicingArrays, memory: Memory, change: Change, old: 
     return excess
 
 
-@inlined
+@helper
 def _weigh(arrays: SlicingArrays, memory: Memory, change: Change, old: Sliced, new: Sliced) -> None:
     """Count weights and surplus parts."""
     ops, resident = arrays.ops, arrays.reading & RESIDENT != 0
@@ -158,7 +158,7 @@ def _weigh(arrays: SlicingArrays, memory: Memory, change: Change, old: Sliced, n
             memory.new_weights[k] += weight_bytes(ops, v, new.mode, new.cuts, k) - before
 
 
-@inlined
+@helper
 def _look_outside(memory: Memory, low: int, end: int) -> None:
     """Write the largest number of bytes at all operators that are not among ``low`` to ``end - 1``."""
     used, most = memory.used, memory.most
@@ -173,7 +173,7 @@ def _look_outside(memory: Memory, low: int, end: int) -> None:
         left, right = left >> 1, right >> 1
 
 
-@inlined
+@helper
 def _play(arrays: SlicingArrays, memory: Memory, change: Change, end: int, old: Sliced, new: Sliced) -> None:
     """Count the bytes during the operators from the first that changes to ``end - 1``."""
     ops, made, ends, leaves = arrays.ops, arrays.made, arrays.ends, len(memory.used) // 2
@@ -197,14 +197,14 @@ def _play(arrays: SlicingArrays, memory: Memory, change: Change, end: int, old: 
                     more[k] -= _growth(ops, ends[i, 1], ends[i, 2], ends[i, 3], ends[i, 0], old, new, k)
 
 
-@inlined
+@helper
 def _growth(ops: IntArray, rows: int, channels: int, cell: int, j: int, old: Sliced, new: Sliced, k: int) -> int:
     """Bytes of a tensor that device k holds more than before."""
     before = held_bytes(ops, rows, channels, cell, j, old.mode, old.cuts, k)
     return int(held_bytes(ops, rows, channels, cell, j, new.mode, new.cuts, k) - before)
 
 
-@inlined
+@helper
 def accept(memory: Memory, change: Change) -> None:
     """Make the proposed plan the current one."""
     used, low, end = memory.used, change.low, _end_of(memory, change)

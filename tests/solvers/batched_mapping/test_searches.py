@@ -65,7 +65,7 @@ def test_annealing_knows_the_length_of_its_plans(problem, seed):
     def annealed(where, order, draws, heat):
         best = where.copy(), order.copy()
         fixed = search.arrays, where, order, search.tail, SEARCH_MOVES, search.strings
-        return best, anneal.plain(*fixed, draws, heat, never(), *best)
+        return best, anneal.py_func(*fixed, draws, heat, never(), *best)
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))

@@ -53,7 +53,7 @@ def test_the_change_that_a_move_reports_is_the_change_of_the_objective(seed: int
     assert start is not None
     rng, pool, offset = np.random.default_rng(seed), start.pool.copy(), start.offset.copy()
     best_pool, best_offset = pool.copy(), offset.copy()
-    gain = displace.plain(
+    gain = displace.py_func(
         blocks, rng.random((3_000, DRAWS)), np.linspace(20.0, 0.0, 3_000), never(), pool, offset, best_pool, best_offset
     )
     best = Places(best_offset, best_pool)

@@ -187,10 +187,10 @@ def test_compiled_and_plain_versions_agree(seed: int) -> None:
     instance = lower(ow.MemoryOrdering(graph=layered_dag(30, 4, seed), in_place="any"))
     arrays = arrays_of(instance)
     for sign, rule in PORTFOLIO:
-        assert (heap_order.plain(arrays, sign, rule) == heap_order.compiled(arrays, sign, rule)).all()
+        assert (heap_order.py_func(arrays, sign, rule) == heap_order(arrays, sign, rule)).all()
     side = sides_around(arrays, 15)
     answers = []
-    for version in (minimum_closure.plain, minimum_closure.compiled):
+    for version in (minimum_closure.py_func, minimum_closure):
         smallest, largest = np.zeros(30, np.int8), np.zeros(30, np.int8)
         answers.append((version(arrays, side, smallest, largest), smallest.tolist(), largest.tolist()))
     assert answers[0] == answers[1]

@@ -33,7 +33,7 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     best_order, best_device = order.copy(), device.copy()
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
-    best, current = method.plain(arrays, plan, draws, shares, never(), best_order, best_device)
+    best, current = method.py_func(arrays, plan, draws, shares, never(), best_order, best_device)
     assert best <= current
     assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
     assert plan_of(arrays, plan.order, plan.device).makespan == pytest.approx(current, rel=1e-9)
@@ -130,7 +130,7 @@ def test_the_order_of_an_assignment_follows_its_longest_paths(seed: int) -> None
     arrays = arrays_of(instance, problem)
     device = arrays.seconds.argmin(axis=1).astype(np.int64)
     order = np.empty(len(device), dtype=np.int64)
-    order_for.plain(arrays, device, order)
+    order_for.py_func(arrays, device, order)
     left = [left_from(arrays, device, v) for v in order.tolist()]
     assert all(one >= other - 1e-9 for one, other in pairwise(left))
     position = np.argsort(order)
@@ -254,6 +254,6 @@ def test_a_start_over_a_missing_link_is_no_reason_to_overfill(method) -> None:
         plan = counted_plan(arrays, order, device, instance.cluster)
         best_order, best_device = order.copy(), device.copy()
         draws = np.random.default_rng(seed).random((50, DRAWS))
-        method.plain(arrays, plan, draws, np.full(50, 0.1), never(), best_order, best_device)
+        method.py_func(arrays, plan, draws, np.full(50, 0.1), never(), best_order, best_device)
         assert fits(arrays, best_device)
         assert fits(arrays, plan.device)

@@ -150,7 +150,7 @@ def test_a_plan_of_the_chains_is_a_plan_of_the_operators(seed: int, light: float
         return
     device = np.where(able, chains.arrays.seconds, np.inf).argmin(axis=1).astype(np.int64)
     order = np.empty(len(device), dtype=np.int64)
-    order_for.plain(chains.arrays, device, order)
+    order_for.py_func(chains.arrays, device, order)
     together = plan_of(chains.arrays, order, device)
     apart = plan_of(arrays, *chains.expanded(order, device))
     assert apart.makespan <= together.makespan * (1 + 1e-9)

@@ -78,7 +78,7 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     order, device = plan.order.copy(), plan.device.copy()
     halt = np.zeros(1, dtype=np.int64)
     for kicks in (0, 20, 0):
-        length = reinsert_many.plain(
+        length = reinsert_many.py_func(
             arrays, plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, halt, order, device
         )
         assert sorted(plan.order.tolist()) == list(range(len(plan.order)))

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from opweave.solvers.loops import chunks_within
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.pace import chunks_within
 from tests.solvers.placement.instances import small_problem
 
 

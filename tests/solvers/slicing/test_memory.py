@@ -20,7 +20,7 @@ from tests.strategies.slicing import slicings
 def random_plan(instance: SlicingInstance, rng: np.random.Generator) -> Sliced:
     modes = np.zeros((1, instance.operators), dtype=np.int64)
     cuts = np.repeat(instance.blank_cuts()[None], 1, axis=0)
-    decode.plain(arrays_of(instance), instance.first, rng.random((1, gene_count(instance))), modes, cuts)
+    decode.py_func(arrays_of(instance), instance.first, rng.random((1, gene_count(instance))), modes, cuts)
     return Sliced(modes[0], cuts[0])
 
 

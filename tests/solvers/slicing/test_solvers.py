@@ -97,7 +97,7 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
     span = Span(search.instance.first, search.instance.first + len(search.instance.names))
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
     draws = rng.random((200, DRAWS))
-    found = anneal.plain(search.arrays, span, penalty, draws, heat, never(), mode, cuts, best_mode, best_cuts)
+    found = anneal.py_func(search.arrays, span, penalty, draws, heat, never(), mode, cuts, best_mode, best_cuts)
     if np.isfinite(found):
         plan = judged(search.arrays, best_mode, best_cuts)
         assert plan.legal
@@ -114,7 +114,7 @@ def test_genes_stand_for_their_plan(case: tuple[ow.Slicing, ow.Slices]) -> None:
     modes, decoded = mode[None].copy(), cuts[None].copy()
     decoded[0, instance.first : instance.first + len(instance.names), 1:-1] = 0
     genes = encode(instance, mode, cuts)[None]
-    decode.plain(arrays_of(instance), instance.first, genes, modes, decoded)
+    decode.py_func(arrays_of(instance), instance.first, genes, modes, decoded)
     assert instance.solution(modes[0], decoded[0]) == plan
 
 
@@ -125,7 +125,7 @@ def test_any_genes_are_a_plan(problem: ow.Slicing, seed: int) -> None:
     genes = np.random.default_rng(seed).random((1, gene_count(instance)))
     modes = np.zeros((1, instance.operators), dtype=np.int64)
     cuts = np.zeros((1, instance.operators, len(instance.devices) + 1), dtype=np.int64)
-    decode.plain(arrays_of(instance), instance.first, genes, modes, cuts)
+    decode.py_func(arrays_of(instance), instance.first, genes, modes, cuts)
     assert problem.evaluate(instance.solution(modes[0], cuts[0])).objective is not None
 
 

@@ -30,8 +30,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix
 from opweave.solvers.batched_mapping.bounds.reach import Reach
-from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import LinearProgram, column_alone, minimise
+from opweave.solvers.loops import loop
 
 CUTS = 60
 """Most rounds of cutting planes over the prices."""
@@ -56,7 +56,7 @@ class Area(NamedTuple):
     price: FloatArray
 
 
-@kernel
+@loop
 def cheapest_cuts(seconds: FloatCube, price: FloatArray, need: int, work: FloatMatrix) -> FloatArray:
     """Like :func:`cheapest`, exactly; fills ``work``."""
     operators, devices, columns = seconds.shape
@@ -106,7 +106,7 @@ def cheapest(seconds: FloatArray, price: FloatArray, need: int) -> tuple[FloatAr
     """
     work, sizes = np.zeros(seconds.shape[:2]), seconds.shape[2] - 1
     if sizes <= FINE:
-        return cheapest_cuts.sized(seconds.size * (need + 1))(seconds, price, need, work), work
+        return cheapest_cuts(seconds, price, need, work), work
     each = (seconds[:, :, 1:] / np.arange(1, sizes + 1)).reshape(len(seconds), -1)
     able = np.isfinite(each)
     priced = np.where(able, np.repeat(price, sizes) * np.where(able, each, 0.0), np.inf)

@@ -18,7 +18,7 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import FloatArray, FloatCube, IntArray
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.modules import reversed_in_time
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 
 class Reach(NamedTuple):
@@ -48,7 +48,7 @@ def by_inputs(instance: BatchedInstance) -> FloatArray:
     return seconds
 
 
-@inlined
+@helper
 def share_out(arrival: FloatArray, most: int, best: FloatArray) -> None:
     """Write to ``best`` the least time by which 1 to ``most`` inputs have arrived.
 
@@ -70,7 +70,7 @@ def share_out(arrival: FloatArray, most: int, best: FloatArray) -> None:
         best[c] = latest
 
 
-@inlined
+@helper
 def _cheapest(longest: FloatArray, lasts: FloatArray, ends: FloatArray) -> None:
     """Fill ``ends`` with the sums, and replace every entry by the least from there on (entry 0 excepted)."""
     last = ends.shape[1] - 1
@@ -81,7 +81,7 @@ def _cheapest(longest: FloatArray, lasts: FloatArray, ends: FloatArray) -> None:
                 ends[u, c] = min(ends[u, c], ends[u, c + 1])
 
 
-@kernel
+@loop
 def fill_longest(arrays: BatchArrays, order: IntArray, granule: int, seconds: FloatCube, longest: FloatCube) -> None:
     """Raise ``longest``, the least time before every batch, to the values that its predecessors require.
 
@@ -111,7 +111,7 @@ def fill_longest(arrays: BatchArrays, order: IntArray, granule: int, seconds: Fl
                     longest[i, u, c] = max(longest[i, u, c], best[columns - 1])
 
 
-@kernel
+@loop
 def longest_cut(before: FloatCube, rest: FloatCube) -> float:
     """The largest, over operators, of the least time of any cut of the whole batch; both times are added."""
     _, devices, columns = before.shape
@@ -129,10 +129,9 @@ def reach_of(instance: BatchedInstance, arrays: BatchArrays) -> Reach:
     heads, tails = np.zeros(seconds.shape), np.zeros(seconds.shape)
     if seconds.size > MOST_ENTRIES:
         return Reach(heads, tails, seconds)
-    work = (len(arrays.source) + 1) * len(instance.devices) ** 2 * (instance.batch + 1)
     turned = reversed_in_time(instance)
     for way, flat, longest in ((instance, arrays, heads), (turned, arrays_of(turned), tails)):
-        fill_longest.sized(work)(flat, way.order, instance.granule, seconds, longest)
+        fill_longest(flat, way.order, instance.granule, seconds, longest)
     return Reach(heads, tails, seconds)
 
 
@@ -140,7 +139,7 @@ def critical_path(reach: Reach) -> float:
     """Length of the critical path in seconds: the largest head + run time + tail over the operators."""
     if not reach.seconds.size:
         return 0.0
-    return float(longest_cut.sized(reach.seconds.size)(reach.heads + reach.seconds, reach.tails))
+    return float(longest_cut(reach.heads + reach.seconds, reach.tails))
 
 
 def granule_tails(instance: BatchedInstance, reach: Reach) -> FloatArray:

@@ -11,7 +11,7 @@ from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Schedule
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 
 MOST_CALLS = 64
 """Most calls in all that a search tells apart where accelerators may have any number."""
@@ -70,7 +70,7 @@ def arrays_of(instance: CallInstance) -> CallArrays:
     )
 
 
-@inlined
+@helper
 def overfull(arrays: CallArrays, where: IntArray) -> bool:
     """Whether a device holds more than it can; a parameter counts once on each device."""
     calls, host = len(arrays.on), len(arrays.capacity) - 1
@@ -92,7 +92,7 @@ def overfull(arrays: CallArrays, where: IntArray) -> bool:
     return over
 
 
-@inlined
+@helper
 def loads_of(arrays: CallArrays, where: IntArray, load: FloatArray, waits: IntArray) -> None:
     """Seconds of every step, and how many inputs from other steps it waits for.
 
@@ -123,7 +123,7 @@ def loads_of(arrays: CallArrays, where: IntArray, load: FloatArray, waits: IntAr
             load[count + c] += arrays.give[t, arrays.on[c]]
 
 
-@inlined
+@helper
 def chosen_call(arrays: CallArrays, ready: IntArray, found: int, begin: FloatArray, free: FloatArray) -> int:
     """Position of the ready call that can begin first."""
     count = len(begin) - len(arrays.on)
@@ -136,7 +136,7 @@ def chosen_call(arrays: CallArrays, ready: IntArray, found: int, begin: FloatArr
     return best
 
 
-@inlined
+@helper
 def first_steps(
     where: IntArray, waits: IntArray, head: IntArray, follows: IntArray, stack: IntArray, ready: IntArray
 ) -> tuple[int, int, int]:
@@ -164,7 +164,7 @@ def first_steps(
     return left, steps, found
 
 
-@inlined
+@helper
 def take_core(begin: FloatArray, load: FloatArray, cores: FloatArray, stack: IntArray, last: int) -> None:
     """Move the ready operator that can begin first to the end of the stack, and give it the core that is free first."""
     for i in range(last):
@@ -178,7 +178,7 @@ def take_core(begin: FloatArray, load: FloatArray, cores: FloatArray, stack: Int
     cores[core] = begin[v] + load[v]
 
 
-@inlined
+@helper
 def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
     """End of the last step, and when steps begin; inf if an assignment does not fit, or a call waits for itself."""
     count, calls = len(where), len(arrays.on)
@@ -237,7 +237,7 @@ def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float
     return last if left == 0 else math.inf
 
 
-@kernel
+@loop
 def time_calls(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
     """The makespan of an assignment; ``begin`` receives the start of every step."""
     return makespan_of(arrays, where, begin)
@@ -247,7 +247,7 @@ def judged(arrays: CallArrays, where: IntArray) -> tuple[float, FloatArray]:
     """The makespan of an assignment, and the start of every operator."""
     count, calls = len(where), len(arrays.on)
     begin = np.zeros(count + calls)
-    value = time_calls.sized(30 * (count + len(arrays.readers)))(arrays, where, begin)
+    value = time_calls(arrays, where, begin)
     return float(value), np.where(where < calls, begin[count + np.minimum(where, calls - 1)], begin[:count])
 
 

@@ -19,6 +19,7 @@ from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.solvers.loops import clock
 from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.placement.blocking.arrays import CallArrays, arrays_of, in_order, judged, schedule_of
 from opweave.solvers.placement.blocking.bounds import carrying, heaviest, prove
@@ -27,7 +28,7 @@ from opweave.solvers.placement.blocking.search import DRAWS, anneal_calls
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import go_on_with, is_available, named_solver
 from opweave.solvers.rules import NoPlanError, register_rule
-from opweave.solvers.run import Outcome, Run, clock
+from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
 
@@ -159,12 +160,12 @@ class CallSearch:
         members = Adjacency.from_pairs(units, self.unit, np.arange(len(self.unit)))
         near, now, best = self._near(units), self.best.copy(), self.best.copy()
         work = 40 * (self.instance.operators + len(self.arrays.readers))
-        done, chunk = 0, max(16, 20_000_000 // work if anneal_calls.is_fast(work * 1000) else 2_000_000 // work)
+        done, chunk = 0, max(16, 20_000_000 // work)
         while done < moves and not run.should_stop():
             count = min(chunk, moves - done)
             ends = [HOT * self.value * (COLD / HOT) ** (at / moves) for at in (done, done + count)]
             began = clock()
-            value = anneal_calls.sized(work * count)(
+            value = anneal_calls(
                 self.arrays,
                 order,
                 members.start,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.blocking.arrays import CallArrays, makespan_of
 
 DRAWS = 5
@@ -20,7 +20,7 @@ ALONE = 0.5
 """Share of moves of a single unit; others move all units of a place within a stretch of the order."""
 
 
-@inlined
+@helper
 def drawn_place(draw: FloatArray, near: IntArray, members_start: IntArray, members: IntArray, where: IntArray) -> int:
     """The place of a random neighbour; -1 if any place will do."""
     if len(near) == 0 or draw[1] >= NEARBY:
@@ -29,7 +29,7 @@ def drawn_place(draw: FloatArray, near: IntArray, members_start: IntArray, membe
     return int(where[members[members_start[other]]])
 
 
-@inlined
+@helper
 def move(
     draw: FloatArray,
     order: IntArray,
@@ -51,7 +51,7 @@ def move(
                 where[members[e]] = target
 
 
-@kernel
+@loop
 def anneal_calls(
     arrays: CallArrays,
     order: IntArray,

@@ -19,8 +19,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix
-from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import LinearProgram, column_alone, minimise, sum_below
+from opweave.solvers.loops import loop
 
 PRICES = "prices of memory"
 """What a run keeps: the search for prices that has begun on its problem."""
@@ -66,7 +66,7 @@ def memory_of(instance: PlacementInstance) -> Memory | None:
     return Memory(taken, np.where(instance.capacity == NO_LIMIT, np.inf, instance.capacity.astype(np.float64)))
 
 
-@kernel
+@loop
 def ascend(
     seconds: FloatMatrix, count: FloatArray, idle: FloatArray, price: FloatArray, rounds: int
 ) -> tuple[float, FloatArray]:
@@ -126,7 +126,7 @@ def quick_area(seconds: FloatArray, idle: FloatArray, count: FloatArray | None =
         How many operators each row stands for.
     """
     weights = np.ones(len(seconds)) if count is None else count
-    value, price = ascend.sized(ROUNDS * seconds.size // 2)(seconds, weights, idle, first_prices(seconds), ROUNDS)
+    value, price = ascend(seconds, weights, idle, first_prices(seconds), ROUNDS)
     return Area(max(0.0, float(value)), price, np.zeros(len(idle)))
 
 

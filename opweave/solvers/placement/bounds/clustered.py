@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, sending
 
 HALVINGS = 12
@@ -93,7 +93,7 @@ class Cluster(NamedTuple):
     rate: FloatArray
 
 
-@inlined
+@helper
 def new_cluster(arrays: PlacementArrays, largest: int) -> Cluster:
     """Space for clusters of at most so many operators."""
     count = len(arrays.seconds)
@@ -116,7 +116,7 @@ def new_cluster(arrays: PlacementArrays, largest: int) -> Cluster:
     )
 
 
-@inlined
+@helper
 def add_job(cluster: Cluster, jobs: int, head: float, seconds: float, tail: float) -> int:
     """Add a job to the one-machine problem; return their number."""
     j = jobs
@@ -128,7 +128,7 @@ def add_job(cluster: Cluster, jobs: int, head: float, seconds: float, tail: floa
     return jobs + 1
 
 
-@inlined
+@helper
 def note_entrant(arrays: PlacementArrays, cluster: Cluster, entrants: int, test: int, f: int, rest: float) -> int:
     """List the source of a flow into a cluster, one for every tensor; return their number."""
     u, tensor = arrays.source[f], arrays.tensor[f]
@@ -141,7 +141,7 @@ def note_entrant(arrays: PlacementArrays, cluster: Cluster, entrants: int, test:
     return entrants
 
 
-@inlined
+@helper
 def port_value(
     arrays: PlacementArrays, front: Front, cluster: Cluster, size: int, entrants: int, test: int, k: int, t: float
 ) -> float:
@@ -171,7 +171,7 @@ def port_value(
     return best
 
 
-@inlined
+@helper
 def shared_excess(
     arrays: PlacementArrays, front: Front, cluster: Cluster, size: int, kept: int, k: int, most: float, due: float
 ) -> float:
@@ -204,7 +204,7 @@ def shared_excess(
     return max(-spare, -room, 0.0)
 
 
-@inlined
+@helper
 def preemptive_value(cluster: Cluster, jobs: int) -> float:
     """Jackson's value: at every moment the job with the longest tail runs. Jobs are sorted by head."""
     best, now, known = 0.0, 0.0, 0
@@ -232,7 +232,7 @@ def preemptive_value(cluster: Cluster, jobs: int) -> float:
     return float(best)
 
 
-@inlined
+@helper
 def cluster_value(
     arrays: PlacementArrays,
     order: IntArray,
@@ -286,7 +286,7 @@ def cluster_value(
     return max(best, preemptive_value(cluster, size))
 
 
-@inlined
+@helper
 def plain_head(arrays: PlacementArrays, heads: FloatArray, away: FloatArray, v: int, k: int) -> float:
     """The head that single predecessors require; each takes its best device."""
     devices, ready = arrays.seconds.shape[1], heads[v, k]
@@ -303,7 +303,7 @@ def plain_head(arrays: PlacementArrays, heads: FloatArray, away: FloatArray, v: 
     return float(ready)
 
 
-@inlined
+@helper
 def clustered_head(
     arrays: PlacementArrays,
     order: IntArray,
@@ -335,7 +335,7 @@ def clustered_head(
     return low, test
 
 
-@inlined
+@helper
 def send_on(arrays: PlacementArrays, front: Front, marked: BoolArray, v: int) -> None:
     """Pass the head of an operator on to ``away`` and ``gone``; mark the operators that it may delay."""
     devices = arrays.seconds.shape[1]
@@ -359,7 +359,7 @@ def send_on(arrays: PlacementArrays, front: Front, marked: BoolArray, v: int) ->
                 front.away[f, k], marked[arrays.target[f]] = least, True
 
 
-@kernel
+@loop
 def raise_marked(
     arrays: PlacementArrays,
     order: IntArray,

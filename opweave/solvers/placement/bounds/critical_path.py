@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.loops import lengths_of
+from opweave.solvers.kernels.sorting import lengths_of
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.clustered import Front, raise_marked
 
@@ -32,7 +32,7 @@ class Reach(NamedTuple):
     tails: FloatArray
 
 
-@kernel
+@loop
 def sorted_operators(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first. Shape (operators,)."""
     count = len(arrays.seconds)
@@ -56,7 +56,7 @@ def sorted_operators(arrays: PlacementArrays) -> IntArray:
     return order
 
 
-@inlined
+@helper
 def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
     """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
     devices = seconds.shape[1]
@@ -84,7 +84,7 @@ def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, h
             heads[v, k] = start
 
 
-@kernel
+@loop
 def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> None:
     """Like :func:`raise_heads`, with the run times of the arrays."""
     raise_heads(arrays, arrays.seconds, order, heads)
@@ -92,7 +92,7 @@ def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> 
 
 def operator_order(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first."""
-    return sorted_operators.sized(len(arrays.seconds) + len(arrays.before))(arrays)
+    return sorted_operators(arrays)
 
 
 def device_tails(arrays: PlacementArrays) -> FloatArray:
@@ -102,8 +102,7 @@ def device_tails(arrays: PlacementArrays) -> FloatArray:
 
 def _heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
     heads = np.zeros(arrays.seconds.shape)
-    steps = (len(arrays.source) + len(arrays.before) + len(arrays.seconds)) * arrays.seconds.shape[1] ** 2
-    fill_heads.sized(steps)(arrays, order, heads)
+    fill_heads(arrays, order, heads)
     return heads
 
 
@@ -165,6 +164,5 @@ def passed_on(
 
     Heads of operators and devices that a plan of that length cannot use become inf.
     """
-    steps = (len(arrays.source) + len(arrays.before) + 3 * len(arrays.seconds)) * arrays.seconds.shape[1] ** 2
     largest = LARGEST if len(arrays.seconds) <= LARGE else SMALLEST_CLUSTER
-    return bool(raise_marked.sized(4 * steps)(arrays, order, *front, marked, tails, most, largest))
+    return bool(raise_marked(arrays, order, *front, marked, tails, most, largest))

@@ -22,7 +22,7 @@ import numpy as np
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import helper, loop
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
@@ -35,7 +35,7 @@ REFINED = 3
 """Number of times that the prices are fitted to the best set and the thresholds searched again."""
 
 
-@inlined
+@helper
 def last_within(ascending: FloatArray, limit: float) -> int:
     """Position of the last value that is at most ``limit``; -1 if there is none."""
     low, high = 0, len(ascending)
@@ -48,7 +48,7 @@ def last_within(ascending: FloatArray, limit: float) -> int:
     return low - 1
 
 
-@kernel
+@loop
 def best_thresholds(
     heads: FloatArray, tails: FloatArray, work: FloatArray, early: FloatArray, late: FloatArray
 ) -> tuple[float, float, float]:
@@ -94,8 +94,7 @@ class Thresholds(NamedTuple):
         """The largest bound of a set at prices of time, and the set; an operator counts on its cheapest device."""
         usable = np.isfinite(seconds)
         work = np.where(usable, np.where(usable, seconds, 0.0) * price, np.inf).min(axis=1)
-        sized = best_thresholds.sized(len(self.early) * len(self.late) + 10 * len(self.heads))
-        value, h, t = sized(self.heads, self.tails, work, self.early, self.late)
+        value, h, t = best_thresholds(self.heads, self.tails, work, self.early, self.late)
         return float(value), (self.heads >= h) & (self.tails >= t)
 
 

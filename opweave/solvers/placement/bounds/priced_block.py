@@ -27,7 +27,7 @@ from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.priced_child import PricedWindow
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.module_search import search_assignments, search_module
+from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.placement.priced_plans import Cooling, ranked, with_shadows
 from opweave.solvers.rounding import SUMMATION
@@ -39,7 +39,7 @@ MOST_SOLVED = 12
 WEIGHTY = 0.97
 """Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
-LARGEST_SEARCHED, NODES_PER_SECOND, WORK_OF_A_NODE, UNCOMPILED = 16, 150_000, 100, 500
+LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
 """Most operators of a window that is searched after its integer program, approximate speed of the search and steps of a
 node, and how much slower the search is while it is not compiled."""
 
@@ -330,8 +330,6 @@ class PricedBlock:
         if known >= ceiling * (1.0 - TIGHT):
             return known
         budget = 1 + int(seconds * NODES_PER_SECOND)
-        if not search_assignments.is_fast(WORK_OF_A_NODE * budget):
-            budget = 1 + budget // UNCOMPILED
         found = search_module(arrays, ceiling, least, budget, cost=cost)
         if found.device[0] >= 0:
             order = np.argsort(found.start, kind="stable").astype(np.int64)
@@ -339,13 +337,11 @@ class PricedBlock:
         return min(found.makespan, ceiling) if found.proved else 0.0
 
     def search(self, a: int, b: int, price: FloatArray, halt: IntArray) -> None:
-        """Search a cheaper plan of the pair at some prices by annealing, if that is fast; ``halt`` ends the search."""
+        """Search a cheaper plan of the pair at some prices by annealing; ``halt`` ends the search."""
         arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
         least, count = known.cost(price), len(known.device)
         cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
         net = with_shadows(arrays, self.bytes[:, None] * price)
-        if not net.is_fast():
-            return
         for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling, halt):
             length = plan_of(arrays, order, device).makespan
             cost = length + float((self.bytes * price[device]).sum())

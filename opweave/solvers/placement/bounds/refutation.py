@@ -20,7 +20,7 @@ from time import perf_counter
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
@@ -31,7 +31,7 @@ FIRST_STEP, LAST_STEP = 0.005, 0.001
 """Relative increase of the first length that is tried, and the relative distance at which bisection ends."""
 
 
-@kernel
+@loop
 def settled_bound(arrays: PlacementArrays, device: IntArray, heads: FloatMatrix, tails: FloatMatrix) -> float:
     """See :func:`~opweave.solvers.placement.module_search.partial_bound`; ``device`` is -1 where none is settled."""
     return partial_bound(arrays, device, heads, tails)
@@ -68,8 +68,7 @@ class _Refuter:
             arrays = arrays._replace(seconds=seconds)
         open_ = np.isfinite(arrays.seconds).sum(axis=1)
         device = np.where(open_ == 1, np.isfinite(arrays.seconds).argmax(axis=1), -1).astype(np.int64)
-        work = len(device) * len(device)
-        if settled_bound.sized(work)(arrays, device, known.heads, known.tails) > most:
+        if settled_bound(arrays, device, known.heads, known.tails) > most:
             return True
         if energetic(arrays, known, longest(arrays, known)) > most:
             return True

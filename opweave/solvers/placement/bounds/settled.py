@@ -283,8 +283,7 @@ def annealed_length(arrays: PlacementArrays, each: int = MOVES) -> float:
     plan = counted_plan(arrays, order, alone[first], np.arange(len(order)))
     draws, heat = np.random.default_rng(0).random((moves, DRAWS)), lengths[first] * np.geomspace(HOT, COLD, moves)
     never = np.zeros(1, dtype=np.int64)
-    sized = anneal.sized(moves * (len(order) + len(arrays.source)))
-    best, _ = sized(arrays, plan, draws, heat, never, order.copy(), alone[first].copy())
+    best, _ = anneal(arrays, plan, draws, heat, never, order.copy(), alone[first].copy())
     return min(float(best), lengths[first])
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.slicing.arrays import (
     ALL_CHANNELS,
     ALL_ROWS,
@@ -185,7 +185,7 @@ Boxes = tuple[IntArray, IntMatrix, IntMatrix]
 """Modes, lowest and highest cuts of cells."""
 
 
-@kernel
+@loop
 def pair_seconds(
     arrays: SlicingArrays, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatMatrix, found: FloatCube
 ) -> None:
@@ -285,5 +285,5 @@ def _pairs(
     own, held = cells[v], cells[int(instance.producer[e])]
     found = np.zeros((2, len(own.mode), len(held.mode)))
     reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
-    pair_seconds.sized(found.size * 10 * weights.shape[1])(arrays, v, e, reader, producer, weights, found)
+    pair_seconds(arrays, v, e, reader, producer, weights, found)
     return found

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import loop
 from opweave.solvers.run import never
 
 
-@kernel
+@loop
 def _product(left: FloatMatrix, right: FloatMatrix, halt: IntArray, found: FloatMatrix) -> bool:
     """found[a, b] = min over i of left[i, a] + right[i, b]; False when halted before the last a."""
     for a in range(found.shape[0]):
@@ -76,7 +76,7 @@ class Elimination:
     def _joined(self, i: int, first: FloatArray, second: FloatArray) -> FloatArray | None:
         found = np.full((first.shape[1], second.shape[1]), np.inf)
         left, right = np.ascontiguousarray(first + self.single[i][:, None]), np.ascontiguousarray(second)
-        finished = _product.sized(first.size * second.shape[1])(left, right, self.halt, found)
+        finished = _product(left, right, self.halt, found)
         return found if finished else None
 
     def _forget(self, i: int, j: int) -> None:

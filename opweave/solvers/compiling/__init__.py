@@ -1,1 +1,0 @@
-"""Compiling loops beside the solve, storing and loading them; the entry point is :mod:`opweave.solvers.compiled`."""

@@ -1,0 +1,293 @@
+"""Lanes: the same portfolio several times side by side, in processes that exchange plans and bounds.
+
+The first lane works in the calling process. Each of the others works in rounds: a task gets the best plan and bound
+that are known, works for a while, and returns what it has found and proved. A process keeps its portfolio between two
+rounds; where a task ends up in another process, as may happen on a cluster, its workers begin anew from the best plan.
+A task that fails, or whose process dies, is handed out again.
+
+Every lane begins with workers of its own, so that no two lanes prove the same bound, and then takes the others, with
+another seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import pickle
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from opweave.problems.problem import Problem
+from opweave.solvers.portfolio import SLICE, Portfolio
+from opweave.solvers.run import Found, Outcome, Run
+from opweave.solvers.workers import Worker
+
+logger = logging.getLogger("opweave")
+
+Workers = Callable[[Any, Run], Sequence[Worker]]
+"""Makes the workers of a problem; a function of a module, so that other processes can import it."""
+
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
+"""Seconds of the first round of a lane, and of the longest; they double in between."""
+
+TRIES = 3
+"""Failures in a row after which a lane is given up."""
+
+MOST_HELD = 8
+"""Portfolios that a process keeps."""
+
+SEEDS_APART = 7919
+UNKNOWN_PLACES = 2
+"""Lanes on an executor that does not say how many calls it carries out at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a lane is given for a round."""
+
+    solve: str
+    problem: bytes
+    workers: Workers
+    lane: int
+    lanes: int
+    seed: int
+    gap: float
+    seconds: float
+    left: float
+    found: Found | None
+    bound: tuple[int | float, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a lane found and proved in a round; ``more`` says whether something is left to do."""
+
+    found: Found | None
+    worker: str
+    bound: tuple[int | float, str] | None
+    outcome: Outcome | None
+    more: bool
+
+
+_HELD: OrderedDict[tuple[str, int], tuple[Run, Portfolio]] = OrderedDict()
+
+
+def play(given: Round) -> Report:
+    """Work on a lane for a round; runs in another process."""
+    key = (given.solve, given.lane)
+    if key not in _HELD:
+        run = Run(time_limit=given.left, gap=given.gap, seed=given.seed + SEEDS_APART * given.lane)
+        workers = given.workers(pickle.loads(given.problem), run)  # pickled by the process that hands out the rounds
+        _HELD[key] = run, Portfolio(own_first(workers, given.lane, given.lanes))
+    while len(_HELD) > MOST_HELD:
+        _HELD.popitem(last=False)[1][1].close()
+    run, portfolio = _HELD[key]
+    run.worker = "elsewhere"
+    if given.found is not None:
+        run.found(given.found.solution, given.found.objective)
+    if given.bound is not None:
+        run.proved(*given.bound)
+    more = portfolio.work(run, run.elapsed() + given.seconds)
+    if not more:
+        del _HELD[key]
+        portfolio.close()
+    found = run.candidates[-1] if run.candidates else None
+    who = next((each.worker for each in reversed(run.incumbents) if each.worker != "elsewhere"), "")
+    bound = None if run.bound is None else (run.bound, run.bound_source or "")
+    return Report(found, who, bound, portfolio.outcome, more)
+
+
+def own_first(workers: Sequence[Worker], lane: int, lanes: int) -> list[Worker]:
+    """The first worker, which finds a plan, then the lane's own, then the others.
+
+    Examples
+    --------
+    >>> own_first("abcdef", 1, 2)
+    ['a', 'b', 'd', 'f', 'c', 'e']
+    """
+    rest = list(enumerate(workers[1:], start=1))
+    own = [worker for place, worker in rest if place % lanes == lane]
+    return [*workers[:1], *own, *(worker for place, worker in rest if place % lanes != lane)]
+
+
+@dataclass(eq=False)
+class Lane:
+    """A lane elsewhere: the executor that carries it out, and the round that is under way."""
+
+    number: int
+    executor: Executor
+    future: Future[Report] | None = None
+    rounds: int = 0
+    failures: int = 0
+
+
+@dataclass(eq=False)
+class Lanes:
+    """All lanes of one solve but the first.
+
+    Parameters
+    ----------
+    make
+        Makes an executor for a lane, again after a failure.
+    """
+
+    problem: Problem[Any, Any]
+    workers: Workers
+    count: int
+    make: Callable[[], Executor]
+    _solve: str = field(default_factory=lambda: uuid4().hex)
+    _packed: bytes = b""
+    _left: list[Lane] = field(default_factory=list)
+
+    def start(self, run: Run) -> None:
+        """Hand out the first rounds; if the problem cannot be sent, this process works alone."""
+        try:
+            self._packed = pickle.dumps(self.problem)
+        except Exception as error:  # a user's class may raise anything
+            logger.warning("the problem cannot be sent to other processes: %s", error)
+            return
+        self._left = [Lane(number, self.make()) for number in range(1, self.count)]
+        for lane in self._left:
+            self._hand_out(lane, run)
+
+    def exchange(self, run: Run) -> Outcome | None:
+        """Take in what lanes report and hand out their next rounds; how the solve ended, if one has ended it."""
+        for lane in list(self._left):
+            if lane.future is None or not lane.future.done():
+                continue
+            try:
+                report = lane.future.result()
+            except BaseException as error:  # a killed worker, a cancelled task: each executor has its own exceptions
+                self._failed(lane, error, run)
+                continue
+            lane.rounds, lane.failures = lane.rounds + 1, 0
+            mine = run.as_worker(report.worker)
+            if report.found is not None:
+                mine.found(report.found.solution, report.found.objective)
+            if report.bound is not None:
+                mine.proved(*report.bound)
+            if report.outcome is not None:
+                return report.outcome
+            if report.more:
+                self._hand_out(lane, run)
+            else:
+                self._give_up(lane)
+        return None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a lane is still at work."""
+        return bool(self._left)
+
+    def close(self) -> None:
+        """End the lanes."""
+        for lane in list(self._left):
+            self._give_up(lane)
+
+    def _failed(self, lane: Lane, error: BaseException, run: Run) -> None:
+        lane.failures += 1
+        logger.warning("a lane failed (%d of %d): %s", lane.failures, TRIES, error)
+        if lane.failures == TRIES:
+            self._give_up(lane)
+            return
+        self._release(lane)
+        lane.executor = self.make()
+        self._hand_out(lane, run)
+
+    def _hand_out(self, lane: Lane, run: Run) -> None:
+        left = run.remaining()
+        assert left is not None
+        seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**lane.rounds, left)
+        found = run.candidates[-1] if run.candidates else None
+        bound = None if run.bound is None else (run.bound, run.bound_source or "")
+        given = Round(
+            self._solve,
+            self._packed,
+            self.workers,
+            lane.number,
+            self.count,
+            run.seed,
+            run.gap,
+            seconds,
+            left,
+            found,
+            bound,
+        )
+        try:
+            lane.future = lane.executor.submit(play, given)
+        except Exception as error:  # a broken executor may raise anything
+            logger.warning("a lane cannot be handed out: %s", error)
+            self._give_up(lane)
+
+    def _give_up(self, lane: Lane) -> None:
+        if lane.future is not None:
+            lane.future.cancel()
+        self._left.remove(lane)
+        self._release(lane)
+
+    def _release(self, lane: Lane) -> None:
+        """End an executor of our own."""
+        from opweave.solvers.processes import Process
+
+        if isinstance(lane.executor, Process):
+            lane.executor.shutdown()
+
+
+def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Outcome:
+    """Run a portfolio to its end, in several lanes if the run asks for threads or brings an executor.
+
+    Without a time limit there is one lane, because the exchange would make the run depend on the clock.
+    """
+    lanes = _lanes_of(problem, workers, run)
+    mine = workers(problem, run)
+    portfolio = Portfolio(mine if lanes is None else own_first(mine, 0, lanes.count))
+    try:
+        if lanes is not None:
+            lanes.start(run)
+        more = True
+        while (more or (lanes is not None and lanes.busy)) and not run.should_stop():
+            until = run.elapsed() + SLICE
+            more = more and portfolio.work(run, until if lanes is not None else math.inf)
+            if portfolio.outcome is not None:
+                break
+            if lanes is not None:
+                if not more:
+                    _pause(until - run.elapsed())
+                ended = lanes.exchange(run)
+                if ended is not None:
+                    return ended
+        return portfolio.ended(run)
+    finally:
+        portfolio.close()
+        if lanes is not None:
+            lanes.close()
+
+
+def _lanes_of(problem: Problem[Any, Any], workers: Workers, run: Run) -> Lanes | None:
+    if run.time_limit is None or (run.threads == 1 and run.executor is None):
+        return None
+    executor = run.executor
+    if executor is not None:
+        return Lanes(problem, workers, 1 + _places_of(executor), lambda: executor)
+    from opweave.solvers.processes import Process
+
+    return Lanes(problem, workers, run.threads, Process)
+
+
+def _places_of(executor: Executor) -> int:
+    """How many calls an executor carries out at once, as far as it says so."""
+    known = getattr(executor, "_max_workers", None)
+    if isinstance(known, int) and known > 0:
+        return known
+    client = getattr(executor, "_client", None)  # Dask's
+    return UNKNOWN_PLACES if client is None else max(1, len(client.nthreads()))
+
+
+def _pause(seconds: float) -> None:
+    if seconds > 0:
+        time.sleep(seconds)

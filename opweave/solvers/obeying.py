@@ -1,0 +1,2 @@
+"""TODO"""
+def solve_obeying(*a): raise NotImplementedError

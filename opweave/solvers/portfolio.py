@@ -1,0 +1,142 @@
+"""The portfolio: how ``auto`` shares time among the workers of a problem. It is the same for all problems.
+
+The workers of a problem are listed in the order in which a sensible person would try them. The first one works until
+there is a plan. From then on everyone works in turn, for a short slice each. Whoever closed more of the gap per second
+of late gets more of the time, and a fixed share is divided equally, because a worker may need long until it gains, or
+may wait for a better plan or bound of another. It ends when plan and bound meet, when a worker has searched everything,
+when nobody has anything left to do, or when the time is up.
+
+Without a time limit, slices would make a run depend on the speed of the machine. So every worker works until it has
+done, one after the other, and the same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opweave.problems.result import Termination
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.workers import Worker
+
+SLICE = 0.1
+"""Seconds of a slice: long beside what changing takes, short beside any time limit."""
+
+EQUAL = 0.4
+"""Share of the time that is divided equally; the rest follows what the workers gain."""
+
+MEMORY = 0.5
+"""A gain counts half after a worker has used this share of its time again."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker's place in the portfolio: the time that it has used and what it has gained.
+
+    Attributes
+    ----------
+    spent, turn
+        Seconds that it has worked, and the same divided by its share of the time: whoever has the least is next.
+    gain, during
+        How much of the gap it has closed of late, and in how many seconds.
+    """
+
+    worker: Worker
+    spent: float = 0.0
+    turn: float = 0.0
+    gain: float = 0.0
+    during: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """How much of the gap it closes per second."""
+        return self.gain / self.during if self.during else 0.0
+
+    def book(self, seconds: float, gain: float) -> None:
+        """Note a slice."""
+        self.spent += seconds
+        fading = 0.5 ** (seconds / (MEMORY * self.spent)) if self.spent else 1.0
+        self.gain, self.during = fading * self.gain + gain, fading * self.during + seconds
+
+
+class Portfolio:
+    """Workers that share the time of one run.
+
+    Parameters
+    ----------
+    workers
+        In the order in which a sensible person would try them.
+    """
+
+    def __init__(self, workers: Iterable[Worker]) -> None:
+        self._seats = [Seat(worker) for worker in workers]
+        self._left = list(self._seats)
+        self.outcome: Outcome | None = None
+
+    def work(self, run: Run, until: float = math.inf) -> bool:
+        """Share the time until ``until``, in seconds of the run; False once nothing is left to do."""
+        while self.outcome is None and self._left and not run.should_stop():
+            if run.elapsed() >= until:
+                return True
+            self._slice(self._next(run), run, until)
+        return False
+
+    def close(self) -> None:
+        """End all workers."""
+        for seat in self._seats:
+            seat.worker.close()
+
+    def ended(self, run: Run) -> Outcome:
+        """How the portfolio ended."""
+        if self.outcome is not None:
+            return self.outcome
+        if self._left or run.closed():
+            return Outcome(run.termination())
+        reasons = [seat.worker.outcome.reason for seat in self._seats if seat.worker.outcome is not None]
+        reason = next((each for each in reversed(reasons) if each), None) if run.best is None else None
+        return Outcome(Termination.BUDGET if run.best is not None else run.termination(), reason=reason)
+
+    def _next(self, run: Run) -> Seat:
+        """The worker whose turn it is."""
+        if run.time_limit is None or (run.objective is None and self._left[0] is self._seats[0]):
+            return self._left[0]
+        return min(self._left, key=lambda seat: seat.turn)
+
+    def _slice(self, seat: Seat, run: Run, until: float) -> None:
+        """Let a worker work for a slice, and book what it gained."""
+        began, gap = run.elapsed(), _gap(run)
+        left = seat.worker.work(run, math.inf if run.time_limit is None else min(began + SLICE, until))
+        seconds = max(run.elapsed() - began, 1e-6)
+        seat.book(seconds, max(0.0, gap - _gap(run)))
+        seat.turn += seconds / self._share(seat)
+        if not left:
+            self._left.remove(seat)
+            outcome = seat.worker.outcome or Outcome()
+            if outcome.infeasible or (outcome.final and run.best is not None):
+                self.outcome = outcome
+
+    def _share(self, seat: Seat) -> float:
+        """A worker's share of the time, from what all have gained of late."""
+        rates = sum(each.rate for each in self._left)
+        equal = 1.0 / len(self._left)
+        return equal if rates == 0.0 else EQUAL * equal + (1.0 - EQUAL) * seat.rate / rates
+
+
+def _gap(run: Run) -> float:
+    """The gap as a share of the objective: 1 without a plan or a bound."""
+    if run.objective is None:
+        return 1.0 + (0.0 if run.bound is None else -1e-3)
+    if run.bound is None or run.objective == 0:
+        return 1.0
+    return max(0.0, (run.objective - run.bound) / abs(run.objective))
+
+
+def work_off(workers: Sequence[Worker], run: Run) -> Outcome:
+    """Run a portfolio to its end."""
+    portfolio = Portfolio(workers)
+    try:
+        portfolio.work(run)
+        return portfolio.ended(run)
+    finally:
+        portfolio.close()
