@@ -8,15 +8,14 @@ import signal
 
 import numpy as np
 import pytest
+from opweave.solvers.allowance import WATCH
 
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import lower as lower_batched
 from opweave.formulations.memory_ordering.instance import lower as lower_ordering
-from opweave.formulations.pipeline.instance import lower as lower_pipeline
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.formulations.slicing.instance import lower as lower_slicing
 from opweave.problems.graph_arrays import topological_order
-from opweave.solvers.allowance import WATCH
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
@@ -29,10 +28,6 @@ from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.search import UNDECIDED, decide
 from opweave.solvers.memory_ordering.totals import shift
-from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
-from opweave.solvers.pipeline.plans import Best
-from opweave.solvers.pipeline.sums import SumSearch
-from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.placement.anneal import DRAWS, anneal_assignment, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import arrays_of as placement_net
@@ -46,7 +41,6 @@ from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
 from tests.problems.batched_mapping.test_spec import two
-from tests.problems.pipeline.test_spec import four
 from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -135,21 +129,6 @@ def test_halted_state_search_and_flows_prove_nothing_false() -> None:
     assert (verdict == FREE).all()
     assert (shift(halted, order, MANY, 1, iter([False, True]).__next__) == order).all()
     assert peak(free, improve(halted, order, MANY)) <= peak(free, order)
-
-
-@pytest.mark.parametrize("limit", [0.0, 1.0, math.inf])
-def test_halted_tests_of_a_threshold_stay_open(limit: float) -> None:
-    tester = Thresholds(pipeline_net(lower_pipeline(four()), raised()))
-    answers = [tester.quick(limit), tester.priced(limit, 4), tester.exact(limit, MANY)]
-    assert answers == [Answer.OPEN] * 3
-
-
-def test_a_halted_search_of_sums_bounds_by_nothing() -> None:
-    problem = four()
-    instance, run = lower_pipeline(problem), Run(time_limit=1e-9)
-    search = SumSearch(problem, instance, pipeline_net(instance, raised()), run, Best(instance, run), 0.0, 1.0)
-    least = search.least(math.inf, math.inf)
-    assert (least.plan, least.bound, least.settled) == (None, 0.0, False)
 
 
 def test_halted_annealing_of_cuts_keeps_the_plan_that_it_was_given() -> None:

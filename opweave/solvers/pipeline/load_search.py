@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-from opweave.solvers.pipeline.baselines import joint_greedy
-from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
-from opweave.solvers.pipeline.plans import Best, Plan, attempt
+from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits
 from opweave.solvers.pipeline.sets import Sets, Steps
-from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
-PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
-"""Share of the time for plans, before walks bound them, and seconds when there is no time limit."""
+PLAN_SHARE = 0.6
+"""Share of the time for plans, before walks bound them."""
+
+UNTIMED_TESTS = 3_000
+"""Sequences of devices that are tested where there is no time limit."""
 
 MOST_CHANGES = 4
 """Most changes of a sequence at once."""
@@ -39,7 +38,7 @@ class LoadSearch:
     best: Best
 
     def __post_init__(self) -> None:
-        self._loads = Loads(self.instance, Steps(self.instance))
+        self._loads, self._tested = Loads(self.instance, Steps(self.instance)), 0
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -96,7 +95,7 @@ class LoadSearch:
         """Improve the sequence of devices, bound it, and improve it by larger changes in the time left."""
         self.run.enter("sequences of devices")
         rng = np.random.default_rng(self.run.seed)
-        with self.run.share(PLAN_SHARE, PLAN_SECONDS):
+        with self.run.share(PLAN_SHARE):
             self._improve(rng)
         if self.problem.max_replicas == 1:
             self.run.enter("walks along the pipeline")
@@ -122,9 +121,7 @@ class LoadSearch:
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
 
     def _improve(self, rng: np.random.Generator) -> None:
-        """Begin with simple plans and orders, then change the best sequence of devices."""
-        with suppress(NoPlanError):
-            self.best.consider(attempt(joint_greedy, self.instance, self.run.seed))
+        """Begin with simple orders, then change the best sequence of devices."""
         starts = [list(self.best.plan.devices)] if self.best.plan is not None else []
         starts += [np.argsort(key, kind="stable").tolist() for key in self._orders()]
         for start in starts:
@@ -162,6 +159,7 @@ class LoadSearch:
         if not max(1, self.instance.least) <= len(devices) <= min(self.instance.most, self.instance.most_devices):
             return False
         test, better = SequenceLoads(self._loads, devices).test, False
+        self._tested += 1
         low, high = 0.0, self.best.value
         limit = high * (1.0 - WORTH) if high < math.inf else ANY
         while not self._over():
@@ -202,7 +200,8 @@ class LoadSearch:
             yield changed
 
     def _over(self) -> bool:
-        return self.run.should_stop() or is_too_long(self.run)
+        self.best.look()
+        return self.run.should_stop() or (self._tested > UNTIMED_TESTS and self.run.remaining() is None)
 
 
 def found_all(low: float, value: float) -> bool:

@@ -144,18 +144,11 @@ class Steps:
 
 @dataclass(eq=False)
 class CheapestSums:
-    """The least sum of stages and transfers, by sets of devices.
-
-    Attributes
-    ----------
-    link_weight
-        Cost of a second of sending.
-    """
+    """The least sum of stages and transfers, by sets of devices."""
 
     instance: PipelineInstance
     sets: Sets
     steps: Steps
-    link_weight: float
     should_stop: Callable[[], bool]
 
     def __post_init__(self) -> None:
@@ -186,7 +179,7 @@ class CheapestSums:
             rows = sets.rows[before, source]
             known = rows >= 0
             if known.any():
-                sending = self.link_weight * seconds_by_point(self.instance, *sets.pair(source, team))
+                sending = seconds_by_point(self.instance, *sets.pair(source, team))
                 begun[known] = np.minimum(begun[known], self._ended[rows[known]] + sending)
         return begun
 
@@ -202,8 +195,7 @@ class CheapestSums:
                 break
             cuts.append(point)
             arriving = [
-                self._ended[row, point]
-                + self.link_weight * seconds_by_point(self.instance, *sets.pair(source, team))[point]
+                self._ended[row, point] + seconds_by_point(self.instance, *sets.pair(source, team))[point]
                 if (row := sets.rows[state, source]) >= 0
                 else math.inf
                 for source in range(len(sets.turns))

@@ -21,7 +21,7 @@ from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_u
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
 from opweave.solvers.pipeline import sets, sums, threshold, workbench
 from opweave.solvers.pipeline.arrays import Times, arrays_of, twins
-from opweave.solvers.pipeline.exact import BottleneckSearch
+from opweave.solvers.pipeline.bottleneck import BottleneckSearch
 from opweave.solvers.pipeline.labels import FOUND
 from opweave.solvers.pipeline.plans import Best, value_of
 from opweave.solvers.pipeline.sums import SumSearch
@@ -78,7 +78,7 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
     factor = data.draw(st.sampled_from([0.5, 0.9, 1.0, 1.1, 2.0]))
     limit = (3.0 if optimum is None else optimum) * factor
     for look in ("quick", "priced", "exact"):
-        tester = Thresholds(arrays_of(instance))
+        tester = Thresholds(arrays_of(instance), lambda: False)
         answer = {
             "quick": lambda tester=tester: tester.quick(limit),
             "priced": lambda tester=tester: tester.priced(limit, 2),
@@ -122,7 +122,7 @@ def test_labels_decide_without_prices(monkeypatch: pytest.MonkeyPatch) -> None:
         arrays = arrays_of(lower(problem))
         values = (1.0, 3.0) if optimum is None else (optimum * 0.999, optimum, optimum * 1.2)
         for limit, look in product(values, ("exact", "beam")):
-            loops = threshold.Thresholds(arrays)
+            loops = threshold.Thresholds(arrays, lambda: False)
             answer = loops.exact(limit, 10**9) if look == "exact" else loops.priced(limit, 64, (1,))
             keeps = optimum is not None and optimum <= limit
             if look == "exact":
@@ -259,7 +259,7 @@ def test_search_without_a_plan_says_so() -> None:
     problem = four(cluster=cluster, device_order=["c", "b"], min_stages=2)  # nothing leads from c to b
     instance = lower(problem)
     run = Run()
-    outcome = BottleneckSearch(problem, instance, arrays_of(instance), run, Best(instance, run)).search()
+    outcome = BottleneckSearch(problem, instance, run, Best(instance, run)).search()
     assert outcome.infeasible
     assert ow.solve(problem, solver="highs").status is ow.Status.INFEASIBLE
 
@@ -287,10 +287,10 @@ def test_walks_with_more_stages_than_devices_prove_nothing() -> None:
     optimum = best_pipeline(problem)[0]
     assert optimum == pytest.approx(5.1)
     instance, run = lower(problem), Run()
-    search = SumSearch(problem, instance, arrays_of(instance), run, Best(instance, run), 0.0, 1.0)
+    search = SumSearch(problem, instance, run, Best(instance, run))
     search._bench.open(math.inf, math.inf)
     search._walked()
-    happened, _, cost = search._labelled(math.inf, search._bench.memory, 0, 10**9)
+    happened, cost = search._labelled(math.inf, search._bench.memory, 0, 10**9)
     assert happened == FOUND
     assert cost <= optimum + 1e-9
 
@@ -305,7 +305,7 @@ def test_a_search_cut_short_proves_no_more_than_it_knows(monkeypatch: pytest.Mon
     problem = weighted_chain([1, 3, 2, 3, 1], [4, 2, 2], links, **fields)
     assert best_pipeline(problem)[0] == 2.0
     result = ow.solve(problem, solver="exact")
-    assert result.objective == 36.0
+    assert result.objective == 18.0  # a simple split
     assert result.bound <= 2.0
 
 
@@ -324,7 +324,35 @@ def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbench, "FIRST_LABELS", 1)
     arrays = arrays_of(lower(four()))
-    assert len(workbench.Workbench(arrays, 0)._labels.point) >= 2 * len(arrays.twin)
+    assert len(workbench.Workbench(arrays, lambda: False)._labels.point) >= 2 * len(arrays.twin)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0, math.inf])
+def test_tests_of_a_threshold_that_are_cut_short_stay_open(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "SLICE", 1)
+    tester = Thresholds(arrays_of(lower(four())), lambda: True)
+    answers = [tester.quick(limit), tester.priced(limit, 4), tester.exact(limit, 10**7)]
+    assert answers == [Answer.OPEN] * 3
+
+
+def test_a_search_of_sums_that_is_cut_short_bounds_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "SLICE", 1)
+    problem = four()
+    instance, run = lower(problem), Run(time_limit=1e-9)
+    least = SumSearch(problem, instance, run, Best(instance, run)).least(math.inf, math.inf)
+    assert (least.bound, least.settled) == (0.0, False)
+
+
+@pytest.mark.parametrize("objective", ["bottleneck", "latency"])
+def test_searches_go_on_where_they_left_off(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = heterogeneous(random_chain(14, 3), 8, 1.05e7, 3, computing=True, matrix=True)
+    problem = problem.model_copy(update={"objective": objective})
+    monkeypatch.setattr(sets, "MOST_SETS", 0)
+    whole = ow.solve(problem, solver="exact")
+    monkeypatch.setattr(workbench, "SLICE", 30)
+    sliced = ow.solve(problem, solver="exact")
+    assert whole.status is sliced.status is ow.Status.OPTIMAL
+    assert sliced.objective == whole.objective
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "highs"])
