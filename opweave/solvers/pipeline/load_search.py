@@ -49,6 +49,8 @@ class LoadSearch:
         table = SetLoads(self._loads, sets, self.run.should_stop)
         low, proves = 0.0, self._counts_stages(sets)
         while (limit := next_threshold(low, self.best.value)) is not None:
+            if not proves and limit <= low:
+                break
             found = table.test(limit)
             if found is None or (found[0] is None and limit == ANY and not proves):
                 break
@@ -66,7 +68,7 @@ class LoadSearch:
     def _counts_stages(self, sets: Sets) -> bool:
         """Whether every set of devices has the number of stages that the table assumes, or any number will do."""
         instance = self.instance
-        return bool((sets.turns == 1).all()) or (instance.least <= 1 and instance.most >= len(instance.devices))
+        return bool((sets.turns == 1).all()) or (instance.least <= 1 and instance.most >= instance.most_devices)
 
     def _take(self, crew: Crew, limit: float) -> None:
         """Report a plan that keeps a limit."""

@@ -61,6 +61,32 @@ def test_replicas_agree_with_brute_force(problem: Pipeline) -> None:
         assert result.bound <= optimum * (1 + 1e-9)
 
 
+def test_devices_that_a_constraint_tells_apart_still_take_turns() -> None:
+    """P takes 3 s on any device and Q 2 s on any but b, so a and b share P, and c runs Q."""
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], rates=[5.0] * 3)
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="p", bytes=1)],
+        operators=[ow.Operator(id="P", outputs=["p"]), ow.Operator(id="Q", inputs=["p"])],
+    )
+    costs = ow.Costs.from_table({"P": dict.fromkeys("abc", 3.0), "Q": dict.fromkeys("abc", 2.0)})
+    forbidden = [ow.Forbid(op="Q", device="b")]
+    problem = Pipeline(graph=graph, cluster=cluster, costs=costs, constraints=forbidden, max_replicas=2)
+    result = ow.solve(problem)
+    assert (
+        (result.status, result.objective) == (ow.Status.OPTIMAL, best_pipeline(problem)[0]) == (ow.Status.OPTIMAL, 2.0)
+    )
+
+
+def test_limits_on_stages_beside_replicas_end_without_a_proof() -> None:
+    problem = four(
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], shared=1.0),
+        min_stages=2,
+        costs=ow.Costs.from_table({name: dict.fromkeys("abc", 1.0) for name in "PQRS"}),
+        max_replicas=2,
+    )
+    assert ow.solve(problem).objective == pytest.approx(best_pipeline(problem)[0])
+
+
 @settings(max_examples=30)
 @given(problem=pipelines(6, 5, goal="bottleneck"), data=st.data())
 def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObject) -> None:
