@@ -1,7 +1,7 @@
 """Dynamic programming over the sets of devices that are used up: exact for a dozen devices.
 
 Interchangeable devices are counted, not told apart, so a server of many equal devices has few sets. A *team* takes
-turns in a stage: numbers of devices of each class, one in all unless replicas are allowed. Devices that side constraints
+turns in a stage: numbers of devices of each class, one in all unless replicas are allowed. Devices that constraints
 tell apart are of different classes, and still form teams. A row of the table belongs to a set and the team of its last
 stage, and has an entry for every point where that stage may end.
 """
