@@ -92,7 +92,7 @@ SUBJECTS = {
             "pipeline",
             pipelines(5, 4),
             lambda problem: best_pipeline(problem)[0],
-            ("one_device", "by_memory", "filling", "greedy", "random", "sorting", "kpath"),
+            ("one_device", "by_memory", "greedy", "random", "kpath"),
         ),
         Subject(
             "slicing",

@@ -19,7 +19,7 @@ from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevice
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, sorting
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
 from opweave.solvers.pipeline.plans import Plan, attempt, value_of
 from opweave.solvers.rules import plans_of
 
@@ -102,7 +102,7 @@ class PipelineEncoding(Encoding):
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' plans."""
-        rules = (one_device, joint_greedy, by_memory, sorting) if self.instance.names else ()
+        rules = (one_device, joint_greedy, by_memory) if self.instance.names else ()
         for plan in plans_of(partial(attempt, rule, self.instance, 0) for rule in rules):
             lengths = np.diff([0, *plan.cuts, self.instance.last])
             yield self._row(np.asarray(plan.devices, dtype=np.int64), lengths)
