@@ -8,16 +8,18 @@ consumer's turn comes, its inputs from other devices are sent as soon as they ex
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.spec import Placement, TransferModel
 from opweave.solvers.loops import helper, loop
+
+if TYPE_CHECKING:  # a child process needs only the arrays
+    from opweave.formulations.placement.instance import PlacementInstance
+    from opweave.problems.placement.spec import Placement, TransferModel
 
 DELAY = 0
 PORT_EDGE = 1

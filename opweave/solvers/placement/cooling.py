@@ -23,7 +23,7 @@ from opweave.solvers.placement.anneal import DRAWS, counted_plan
 from opweave.solvers.placement.anneal_orders import anneal
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.local import LocalSearch, search_from_best
+from opweave.solvers.placement.local import LocalSearch, descend_from_several, search_from_best
 from opweave.solvers.placement.plans import ended, fits
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
@@ -31,7 +31,7 @@ from opweave.solvers.run import Outcome, Run
 UNTIMED_CHUNKS = 150
 """Chunks of moves of a cooling when there is no time limit."""
 
-FIRST_SHARE, LONGER = 0.05, 2.0
+FIRST_SHARE, LONGER = 0.1, 2.0
 """Seconds of moves of the first cooling, as a share of the time limit, and how many times longer each next one is."""
 
 
@@ -75,21 +75,26 @@ Start = tuple[IntArray, IntArray]
 
 @named_solver(
     Placement,
-    "cooling",
-    "one slow simulated annealing from the best list schedule: trees and chains first, then operators",
+    "local",
+    "hub descent, then slow simulated annealing: trees and chains first, then operators",
     supports=SUPPORTS,
 )
-def solve_cooling(problem: Placement, run: Run) -> Outcome:
-    """Coolings from the best plan, each longer than the last; the one at work when the time is up ends cold.
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Hub descent, and coolings from the best plan, each longer than the last; solver "local".
 
-    Solver "cooling".
+    The cooling at work when the time is up ends cold.
     """
     search = search_from_best(problem, run)
+    if not search.instance.operators:
+        run.proved(0.0, "trivial")
+    elif math.isfinite(search.makespan):
+        descend_from_several(search)
     seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
     number = 0
     while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
         search.catch_up()
         cool_down(search, seconds, number)
+        search.descend_from(search.device)
         if seconds is None:
             break
         number, seconds = number + 1, LONGER * seconds

@@ -1,8 +1,4 @@
-"""Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
-
-A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
-start cooler, and after the first few they grow longer.
-"""
+"""The best plan of a problem, which searches share, and hub descent: groups of operators change device together."""
 
 from __future__ import annotations
 
@@ -13,43 +9,30 @@ from itertools import tee
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
-from opweave.solvers.placement.anneal_orders import anneal
+from opweave.solvers.placement.anneal import order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
-from opweave.solvers.registry import named_solver
+from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Run
 
-CHUNK_WORK, CHUNKS = 2_000_000, 30
-"""Operators and flows judged in a chunk of moves, and chunks of an annealing round, which takes about a second."""
+CHUNK_WORK = 2_000_000
+"""Operators and flows judged in a chunk of moves, which takes a few hundredths of a second."""
 
 MOST_MOVES = 100
 """Moves of a chunk per operator, so that small problems are not searched for too long."""
-
-FIRST_HEAT = 0.004
-HOT_OPERATORS = 500
-"""The initial temperature of a round, as a share of the makespan. It is higher in smaller problems, where one operator
-is a larger part of the whole."""
-
-LAST_HEAT = 0.00002
-UNTIMED_ROUNDS = 8
-
-LONGEST_ROUND = 8
-"""Length of a late round as a multiple of a first round's."""
 
 
 @dataclass(eq=False)
 class LocalSearch:
     """The best plan of one instance and the moves that improve it.
 
-    ``rounds`` annealing rounds have run. ``seen`` is the last plan that was taken over from another search.
+    ``seen`` is the last plan that was taken over from another search.
     """
 
     problem: Placement
@@ -59,7 +42,6 @@ class LocalSearch:
     order: IntArray
     device: IntArray
     makespan: float = math.inf
-    rounds: int = 0
     seen: Solution | None = None
 
     def consider(self, order: IntArray, device: IntArray) -> None:
@@ -100,47 +82,15 @@ class LocalSearch:
         self.run.enter("hub descent")
         self.consider(*descend(self.arrays, self.instance.cluster, device, self.run.should_stop)[:2])
 
-    def anneal_round(self) -> None:
-        """Run the next annealing round from the best plan."""
-        self.run.enter("annealing")
-        number, moves = self.rounds, self.moves(self.arrays)
-        self.rounds = number + 1
-        rng = np.random.default_rng((self.run.seed, number))
-        longer = max(0, number - UNTIMED_ROUNDS) // 2
-        chunks = CHUNKS * min(LONGEST_ROUND, 2**longer)
-        first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
-        shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
-        self.catch_up()
-        plan = counted_plan(self.arrays, self.order, self.device, self.instance.cluster)
-        scale = self.makespan
-        for heat in np.split(scale * shares, chunks):
-            if self.run.should_stop():
-                return
-            order, device = self.order.copy(), self.device.copy()
-            anneal(self.arrays, plan, rng.random((moves, DRAWS)), heat, order, device)
-            self.consider(order, device)
 
-
-def search_from(search: LocalSearch, *, rounds: int | None) -> None:
-    """Hub descent from the best plan, then more annealing rounds (None: until stopped).
-
-    Before the first round, hub descent starts from good single devices too. Without operators there is nothing to
-    search: no plan takes less than 0 seconds.
-    """
-    if not search.instance.operators:
-        search.run.proved(0.0, "trivial")
-        return
-    if search.rounds == 0:
-        seconds = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, 1e15)
-        for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
-            alone = np.full(search.instance.operators, k, dtype=np.int64)
-            if np.isfinite(search.arrays.seconds[:, k]).all() and fits(search.arrays, alone):
-                search.descend_from(alone)
-    if math.isfinite(search.makespan):
-        search.descend_from(search.device)
-    last = None if rounds is None else search.rounds + rounds
-    while math.isfinite(search.makespan) and search.rounds != last and not search.run.should_stop():
-        search.anneal_round()
+def descend_from_several(search: LocalSearch) -> None:
+    """Hub descent from the best plan, and from good single devices."""
+    seconds = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, 1e15)
+    for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
+        alone = np.full(search.instance.operators, k, dtype=np.int64)
+        if np.isfinite(search.arrays.seconds[:, k]).all() and fits(search.arrays, alone):
+            search.descend_from(alone)
+    search.descend_from(search.device)
 
 
 def empty_search(problem: Placement, run: Run) -> LocalSearch:
@@ -172,13 +122,6 @@ def list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
         if search.run.over():
             return
-
-
-@named_solver(Placement, "local", "hub descent and simulated annealing over order and assignment", supports=SUPPORTS)
-def solve_local(problem: Placement, run: Run) -> Outcome:
-    """Local search from the best plan so far, or from the list schedulers' plans; solver "local"."""
-    search_from(search_from_best(problem, run), rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
-    return ended(problem, run)
 
 
 MOST_HUBS = 400

@@ -13,7 +13,7 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.anneal import CountedPlan, counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, search_from_best
+from opweave.solvers.placement.local import LocalSearch, search_from_best
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked
@@ -21,6 +21,8 @@ from opweave.solvers.run import Outcome, Run
 
 MOVES = 50
 """Moves in one call of the loop."""
+
+UNTIMED_ROUNDS = 8
 
 KICKS = 12
 """Moves at random from the best plan with which a round begins, from the third round on."""

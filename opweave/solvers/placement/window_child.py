@@ -220,7 +220,11 @@ def blocks_of(plan: Timed, chain: Sequence[int]) -> list[Block]:
 
 
 def improve(work: Work, send: Send) -> None:
-    """Send every shorter plan."""
+    """Send None once the engine is there, and then every shorter plan."""
+    with without_pandas():
+        from ortools.sat.python import cp_model  # noqa: F401
+
+    send(None)
     net, draw, chain = Net(work.arrays, work.cluster), random.Random(work.seed), work.chain.tolist()
     plan, size, fruitless, last = timed_from(net, work.plan), FIRST_SIZE, 0, list[float]()
     blocks = blocks_of(plan, chain)

@@ -10,14 +10,17 @@ import logging
 import math
 from time import time
 
+import numpy as np
+
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.errors import EngineError
-from opweave.problems.placement.spec import Placement
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.placement.arrays import DELAY, PORT_EDGE
 from opweave.solvers.placement.cooling import contraction_of
 from opweave.solvers.placement.local import LocalSearch, search_from_best
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.window_child import Times, Work
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
@@ -45,19 +48,23 @@ def solve_windows(problem: Placement, run: Run) -> Outcome:
     run.enter("windows decided anew")
     while available() and search.instance.operators >= LEAST and not run.should_stop():
         search.catch_up()
-        if not 0.0 < search.makespan < known * (1.0 - ELSEWHERE) or math.isinf(search.makespan):
+        plan = _best(search)
+        if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
             break
-        known = _in_child(search)
+        known = _in_child(search, plan)
     return ended(problem, run)
 
 
-def _in_child(search: LocalSearch) -> float:
+def _in_child(search: LocalSearch, plan: Times) -> float:
     """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, left = search.run, search.run.remaining()
-    known = search.makespan
+    known, begun = plan.makespan, False
 
-    def hear(found: Times) -> None:
-        nonlocal known
+    def hear(found: Times | None) -> None:
+        nonlocal known, begun
+        begun = True
+        if found is None:
+            return
         known = found.makespan
         if fits(search.arrays, found.device):
             order = order_by_start(search.instance, found.start)
@@ -65,15 +72,14 @@ def _in_child(search: LocalSearch) -> float:
             run.found(solution_of(search.instance, search.arrays, better), found.makespan)
 
     def should_stop() -> bool:
-        stop = run.should_stop()
+        stop = run.should_stop() if begun else run.over()  # the child starts in one go
         return stop or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
 
-    plan = plan_of(search.arrays, search.order, search.device)
     work = Work(
         search.arrays,
         search.instance.cluster,
         contraction_of(search.arrays, search.instance.cluster).chain,
-        Times(plan.makespan, plan.device, plan.start, plan.begins),
+        plan,
         run.seed,
         UNTIMED_WINDOWS if left is None else WINDOWS,
         math.inf if left is None else time() + left,
@@ -83,3 +89,31 @@ def _in_child(search: LocalSearch) -> float:
     except EngineError as error:  # the plans that were heard before still hold
         logger.info("windows end early: %s", error)
     return known
+
+
+def _best(search: LocalSearch) -> Times | None:
+    """The best plan of the search, or of its run if that is shorter."""
+    plan = plan_of(search.arrays, search.order, search.device)
+    known = [Times(plan.makespan, plan.device, plan.start, plan.begins), _times_in(search, search.run.best)]
+    usable = [each for each in known if each is not None and 0.0 < each.makespan < math.inf]
+    return min(usable, key=lambda each: each.makespan, default=None)
+
+
+def _times_in(search: LocalSearch, schedule: object) -> Times | None:
+    """The times of a schedule; None if it is none, or lacks a transfer."""
+    if not isinstance(schedule, Schedule):
+        return None
+    instance, arrays = search.instance, search.arrays
+    start, device = times_of(instance, schedule)
+    begins = np.full(len(arrays.source), -1.0)
+    if arrays.model != DELAY:
+        sent = {(each.tensor, each.consumer, each.target): each.start for each in schedule.transfers}
+        for f in np.flatnonzero(device[arrays.source] != device[arrays.target]).tolist():
+            v, tensor = arrays.target[f], instance.tensors[arrays.tensor[f]]
+            reader = instance.names[v] if arrays.model == PORT_EDGE else None
+            begin = sent.get((tensor, reader, instance.devices[device[v]]))
+            if begin is None:
+                return None
+            begins[f] = begin
+    ends = start + arrays.seconds[np.arange(len(device)), device]
+    return Times(float(ends.max(initial=0.0)), device, start, begins)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from opweave.formulations.placement import calls_program, cp, milp  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
@@ -14,9 +15,9 @@ from opweave.solvers.language.layers import solve_layers
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.blocking.auto import solve_calls
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.cooling import solve_cooling
+from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
-from opweave.solvers.placement.local import empty_search, list_plans, solve_local
+from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.stages import solve_staged
 from opweave.solvers.placement.tabu import solve_tabu
@@ -32,8 +33,8 @@ MOST_GRAINS = 10_000_000
 UNTIMED_RULES: tuple[type[Constraint], ...] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 """Constraints that a schedule still obeys when everything in it starts earlier, in the same order."""
 
-MOST_PROGRAMMED = 200
-"""Operators up to which a model of the whole problem is written, which takes seconds for larger ones."""
+MOST_PROGRAMMED = 60
+"""Operators up to which constraint programming proves problems as a whole."""
 
 
 def solve_baselines(problem: Placement, run: Run) -> Outcome:
@@ -73,11 +74,10 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
         Steps("quick bounds", solve_quick_bounds, problem),
         Steps("layers", solve_layers, problem),
         Steps("stages", solve_staged, problem),
-        Steps("decompose", partial(solve_decompose, chained=chained), problem),
-        Steps("prices", partial(solve_prices, chained=chained), problem),
         Steps("local", solve_local, problem),
-        Steps("cooling", solve_cooling, problem),
         Steps("windows", solve_windows, problem),
+        Steps("prices", partial(solve_prices, chained=chained), problem),
+        Steps("decompose", partial(solve_decompose, chained=chained), problem),
     ]
     if problem.transfers == "delay":
         steps.append(Steps("tabu", solve_tabu, problem))

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
-from opweave.problems.errors import UnsupportedConstraintError
-from opweave.solvers.arguments import check_abilities
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES, etf, fill, heft, one_device
 from opweave.solvers.placement.plans import fits, solution_of
@@ -105,29 +103,6 @@ def test_too_little_memory_gets_a_reason(name):
     problem = layered(30, memory=50)
     with pytest.raises(ContradictionError, match="bytes short"):
         find_solver(problem, name).run(problem, Run())
-
-
-class Inexpressible(Separate):
-    """A rule with a meaning of its own, which nobody was told."""
-
-    def violations(self, problem, solution):
-        return ()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_operators_are_kept_apart_and_unknown_rules_are_refused(name):
-    bare = topcuoglu()
-    solver = find_solver(bare, name)
-    problem = bare.model_copy(update={"constraints": (Separate(ops=["1", "2", "3"]),)})
-    run = Run()
-    check_abilities(problem, solver, run)
-    outcome = solver.run(problem, run)
-    if name == "one_device":
-        assert "Separate" in outcome.reason
-    else:
-        assert problem.evaluate(run.best).feasible
-    with pytest.raises(UnsupportedConstraintError):
-        check_abilities(bare.model_copy(update={"constraints": (Inexpressible(ops=["1", "2"]),)}), solver, Run())
 
 
 def test_fill_follows_the_file():

@@ -17,8 +17,8 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.blocking.arrays import CallArrays, arrays_of, in_order, judged, schedule_of
-from opweave.solvers.placement.blocking.bounds import carrying, heaviest, prove
-from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, orders, units_of, with_branches_apart
+from opweave.solvers.placement.blocking.bounds import prove
+from opweave.solvers.placement.blocking.cuts import blocks_of, cut, ordered, units_of
 from opweave.solvers.placement.blocking.search import DRAWS, anneal_calls
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import named_solver
@@ -60,7 +60,6 @@ class CallSearch:
     def __post_init__(self) -> None:
         self.instance = lower_calls(self.problem)
         self.arrays, self.unit = arrays_of(self.instance), units_of(self.instance)
-        self._took = 0.0
 
     @property
     def host(self) -> int:
@@ -92,32 +91,13 @@ class CallSearch:
         self.consider(np.where(call >= 0, call // most * each + call % most, self.host))
 
     def cuts(self) -> None:
-        """Cut some orders of the operators, and the order of the best plan, as long as that helps."""
-        if not self.instance.operators:
-            return
-        for order in orders(self.instance, self.unit):
-            self._cut(order)
-        self.again()
-        path = np.array(heaviest(self.instance, carrying(self.instance)), dtype=np.int64)
-        value = math.inf
-        while self.best is not None and self.value < value and not self.run.should_stop():
-            value = self.value
-            for order in with_branches_apart(self.instance, self.unit, self._order(), path):
-                self._cut(order)
+        """Cut the operators depth first, and then in the order of the best plan, as long as that helps."""
+        if self.instance.operators:
+            self._cut(ordered(self.instance, self.unit, None))
             self.again()
 
     def _cut(self, order: IntArray) -> None:
-        """Cut an order of units: all of it one after the other, and all but a heavy path beside."""
-        block = blocks_of(self.unit, order)
-        path = np.zeros(self.instance.operators, dtype=bool)
-        path[heaviest(self.instance, carrying(self.instance))] = True
-        for counts in (np.ones_like(path), path):
-            left = self.run.remaining()
-            if self.run.should_stop() or (left is not None and left < self._took):
-                return
-            began = clock()
-            self.consider(cut(self.instance, self.arrays, block, counts))
-            self._took = clock() - began
+        self.consider(cut(self.instance, self.arrays, blocks_of(self.unit, order)))
 
     def again(self) -> None:
         """Cut the order of the best plan, as long as that helps."""
@@ -163,7 +143,6 @@ class CallSearch:
                 max(ends[0], 1e-300),
                 max(ends[1], 1e-300),
                 rng.random((count, DRAWS)),
-                run.halt,
             )
             if value < self.value:
                 self.consider(best)

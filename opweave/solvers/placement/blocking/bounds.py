@@ -6,10 +6,9 @@ operator before the stretch, because then it would also run the one in between. 
 least the computing of everything between i and j, the transfers of tensors made before i and read between them, and the
 transfers of tensors made between them and read behind j. It needs the memory of everything between. Operators
 of the path that run on the host take their time there. Calls and host operators of the path follow each other, so
-a shortest walk over stretches is a lower bound of the makespan. Where every accelerator has one call, ``Colocate``
-brings all of its operators into a stretch that has one of them.
+a shortest walk over stretches is a lower bound of the makespan.
 
-A long path is cut into pieces, whose bounds add up; there ``Colocate`` is left out.
+A long path is cut into pieces, whose bounds add up.
 
 Where the host has a limited number of cores, no accelerator and no core is at work for longer than the makespan; a
 linear program shares operators out among them.
@@ -26,40 +25,26 @@ from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
-from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest, own_bytes
+from opweave.solvers.placement.blocking.stretches import Stretches, cheapest, numbers
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
 LONGEST = 600
 """Most operators of a path, or of a piece of it, that are looked at together."""
 
-MOST_STATES = 256
-"""Most combinations of numbers of calls, by class of accelerators; beyond that, their number does not count."""
-
-MOST_EXACT = 60_000
-"""Most positions in all rounds in which the stretches of the best walk get an exact choice of what is brought in."""
-
 SOURCE = "paths"
 
 
 def prove(instance: CallInstance, run: Run) -> None:
-    """Report the best bound over some heavy paths."""
-    best, seen = Best(run), set[tuple[int, ...]]()
+    """Report the best bound over two heavy paths, and what the devices' work requires."""
+    best = Best(run)
     if not instance.operators:
         best.report(0.0, SOURCE)
         return
-    for weigh in (_compute, _bytes, carrying, _length):
-        path = heaviest(instance, weigh(instance))
-        if tuple(path) in seen or (seen and run.should_stop()):
-            continue
-        seen.add(tuple(path))
-        total = 0.0
-        pieces = [path[i : i + LONGEST] for i in range(0, len(path), LONGEST)]
-        for piece in pieces:
-            if run.should_stop():
-                total += float(_compute(instance)[piece].sum())
-            else:
-                total += walk(instance, piece, run, ties=len(pieces) == 1 and instance.most == 1)
+    for weights in (_compute(instance), carrying(instance)):
+        path, total = heaviest(instance, weights), 0.0
+        for piece in (path[i : i + LONGEST] for i in range(0, len(path), LONGEST)):
+            total += float(_compute(instance)[piece].sum()) if run.should_stop() else walk(instance, piece)
         if math.isfinite(total):
             best.report(total, SOURCE)
     if instance.cores < instance.operators and not run.should_stop():
@@ -90,20 +75,12 @@ def _compute(instance: CallInstance) -> FloatArray:
     return np.asarray(instance.whole.seconds.min(axis=1), dtype=np.float64)
 
 
-def _bytes(instance: CallInstance) -> FloatArray:
-    return own_bytes(instance) + 1.0
-
-
 def carrying(instance: CallInstance) -> FloatArray:
     """Computing and giving away what each operator makes."""
     give = instance.give.min(axis=1, initial=np.inf)
     weights = _compute(instance)
     np.add.at(weights, instance.producer, np.where(np.isfinite(give), give, 0.0))
     return weights
-
-
-def _length(instance: CallInstance) -> FloatArray:
-    return np.ones(instance.operators)
 
 
 def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
@@ -122,38 +99,16 @@ def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
     return path[::-1]
 
 
-def walk(instance: CallInstance, path: list[int], run: Run, *, ties: bool) -> float:
-    """Least seconds from the begin of a path's first operator to the end of its last.
-
-    Parameters
-    ----------
-    path
-        Operators, each an input of the next.
-    ties
-        Whether operators of a ``Colocate`` are in one call.
-    """
+def walk(instance: CallInstance, path: list[int]) -> float:
+    """Least seconds from the begin of a path's first operator to the end of its last; each is an input of the next."""
     whole, length = instance.whole, len(path)
     order = topological_order(whole.after).tolist()
     below = _spread(path, order, whole.before.lists(), -1, max)
     above = _spread(path, order[::-1], whole.after.lists(), length, min)
-    stretches = Stretches(instance, length, below, above, whole.cluster if ties else None)
-    bare = [stretches.seconds(group[0]) for group in instance.classes]
-    tables = [table + stretches.beside(group[0]) for group, table in zip(instance.classes, bare, strict=True)]
-    calls = [len(group) * instance.most for group in instance.classes]
-    most = [None if number >= length else number for number in calls]
-    host, exact = instance.host_seconds[path], set[Stretch]()
-    if math.prod(number + 1 for number in most if number is not None) > MOST_STATES:
-        most = [None] * len(most)
-    for _ in range(max(1, MOST_EXACT // length)):
-        value, found = cheapest(tables, most, host)
-        new = set(found) - exact
-        if not new or run.should_stop():
-            break
-        for c, i, end in new:
-            paid = bare[c][i, end - 1] + stretches.beside_exactly(instance.classes[c][0], i, end - 1)
-            tables[c][i, end - 1] = max(tables[c][i, end - 1], paid)
-        exact |= new
-    return value
+    stretches = Stretches(instance, length, below, above)
+    tables = [stretches.seconds(group[0]) for group in instance.classes]
+    most = numbers([len(group) * instance.most for group in instance.classes], length)
+    return cheapest(tables, most, instance.host_seconds[path])[0]
 
 
 def _spread(

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from opweave.formulations.placement.calls import CallInstance
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.blocking.arrays import CallArrays
-from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest, own_bytes
+from opweave.solvers.placement.blocking.stretches import Stretch, Stretches, cheapest
 
 MOST_BLOCKS = 300
 """Most blocks of operators between which an order may be cut."""
 
 MOST_STATES = 128
 """Most combinations of numbers of calls, by class of accelerators."""
-
-MOST_APART, MOST_BRANCH = 24, 50
-"""Most branches that are run apart, one in each order, and most units of one."""
 
 
 def units_of(instance: CallInstance) -> IntArray:
@@ -43,72 +39,12 @@ def units_of(instance: CallInstance) -> IntArray:
     return np.argsort(np.argsort(first))[unit].astype(np.int64)  # in the order in which the graph lists them
 
 
-def orders(instance: CallInstance, unit: IntArray) -> Iterator[IntArray]:
-    """Some orders of the units that data allow: depth first, as listed, by the paths from and to each unit."""
-    count = int(unit.max(initial=-1)) + 1
-    yield ordered(instance, unit, None)
-    yield as_listed(instance, unit)
-    behind = _between(instance, unit)
-    yield ordered(instance, unit, -_longest(instance, unit, behind))
-    yield ordered(instance, unit, _longest(instance, unit, behind.reversed(count), ahead=True))
-
-
-def as_listed(instance: CallInstance, unit: IntArray) -> IntArray:
-    """Units as the graph lists their first operators, as far as data allow."""
-    first = np.full(int(unit.max(initial=-1)) + 1, instance.operators)
-    np.minimum.at(first, unit, np.arange(instance.operators))
-    return ordered(instance, unit, first.astype(np.float64))
-
-
-def with_branches_apart(instance: CallInstance, unit: IntArray, listed: IntArray, path: IntArray) -> Iterator[IntArray]:
-    """An order that begins with one branch that leads into a path, or ends with one that leaves it, the largest first.
-
-    Parameters
-    ----------
-    listed
-        The order of the other units.
-    path
-        Operators.
-    """
-    count = int(unit.max(initial=-1)) + 1
-    size = np.zeros(count)
-    np.add.at(size, unit, own_bytes(instance) + 1.0)
-    behind, found = _between(instance, unit), list[tuple[float, tuple[int, ...], float]]()
-    rank = np.empty(count)
-    rank[listed] = np.arange(count)
-    on = set(unit[path].tolist())
-    for near, side in ((behind.reversed(count), -1.0), (behind, 1.0)):
-        rows = near.lists()
-        for u in range(count):
-            branch, waiting = {u}, [u]
-            while waiting and len(branch) <= MOST_BRANCH and not branch & on:
-                new = [other for other in rows[waiting.pop()] if other not in branch]
-                branch.update(new)
-                waiting += new
-            if not waiting and not branch & on:
-                found.append((-float(size[list(branch)].sum()), tuple(sorted(branch)), side * count))
-    for _, members, shift in sorted(set(found))[:MOST_APART]:
-        key = rank.copy()
-        key[list(members)] += shift
-        yield ordered(instance, unit, key)
-
-
 def _between(instance: CallInstance, unit: IntArray) -> Adjacency:
     """Units directly behind each unit."""
     after = instance.whole.after
     heads, tails = unit[after.heads()], unit[after.items]
     apart = heads != tails
     return Adjacency.from_pairs(int(unit.max(initial=-1)) + 1, heads[apart], tails[apart])
-
-
-def _longest(instance: CallInstance, unit: IntArray, near: Adjacency, *, ahead: bool = False) -> FloatArray:
-    """Seconds of the longest path over ``near`` units: before each one (``ahead``), or from it on. Shape (units,)."""
-    order, own = ordered(instance, unit, None), np.zeros(len(near))
-    np.add.at(own, unit, instance.whole.seconds.min(axis=1))
-    left = np.zeros(len(near))
-    for u in (order if ahead else order[::-1]).tolist():
-        left[u] = (left[near[u]] + (own[near[u]] if ahead else 0.0)).max(initial=0.0)
-    return left if ahead else left + own
 
 
 def ordered(instance: CallInstance, unit: IntArray, key: FloatArray | None) -> IntArray:
@@ -145,25 +81,13 @@ def blocks_of(unit: IntArray, order: IntArray) -> IntArray:
     return place[unit]
 
 
-def cut(instance: CallInstance, arrays: CallArrays, block: IntArray, counts: BoolArray) -> IntArray | None:
-    """The places of operators for the best cuts between blocks; None if no cuts fit. Shape (operators,).
-
-    Parameters
-    ----------
-    block
-        The block of every operator.
-    counts
-        Operators whose calls and host times count; what has none of them may run beside. Shape (operators,).
-    """
+def cut(instance: CallInstance, arrays: CallArrays, block: IntArray) -> IntArray | None:
+    """The places of operators for the best cuts between blocks; None if no cuts fit. Shape (operators,)."""
     length = int(block.max(initial=-1)) + 1
     stretches = Stretches(instance, length, block, block)
-    host = np.where(counts | ~np.isfinite(instance.host_seconds), instance.host_seconds, 0.0)
-    host = np.bincount(block, host, minlength=length).astype(np.float64)
+    host = np.bincount(block, instance.host_seconds, minlength=length).astype(np.float64)
     each = len(arrays.on) // max(1, len(instance.accelerators))
     tables = [stretches.seconds(group[0]) for group in instance.classes]
-    counted = np.concatenate([[0], np.cumsum(np.bincount(block, counts, minlength=length))])
-    beside = counted[1:] - counted[:-1, None] == 0
-    tables = [np.where(beside & np.isfinite(table), 0.0, table) for table in tables]
     most = _numbers([min(length, len(group) * each) for group in instance.classes])
     value, found = cheapest(tables, most, host)
     return _places(instance, arrays, block, found) if math.isfinite(value) else None
