@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
@@ -15,7 +14,6 @@ from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue
 from opweave.problems.rows import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
@@ -250,10 +248,6 @@ def register_auto(
     register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
 
 
-def run_side_by_side(problem: str, name: str, lanes: object) -> None:
-    """TRANSITION."""
-
-
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
@@ -280,10 +274,7 @@ def load_own(kind: str | None, *modules: str) -> None:
     for each in _KINDS:
         for module in modules or ("workers", "registered"):
             if kind in (None, each):
-                where = f"opweave.solvers.{each}"
-                if module == "workers" and find_spec(f"{where}.workers") is None:  # TRANSITION
-                    module = "default"
-                importlib.import_module(f"{where}.{module}")
+                importlib.import_module(f"opweave.solvers.{each}.{module}")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -364,34 +355,6 @@ def _found(kind: str, name: str) -> Solver | None:
         if (kind, name) in _SOLVERS:
             return _SOLVERS[kind, name]
     return None
-
-
-def is_available(problem: Problem[Any, Any], name: str) -> bool:
-    """Whether the problem has a solver of that name that can run on this machine."""
-    solver = _found(problem.kind, name)
-    return solver is not None and solver.missing() is None and problem.reading in solver.readings
-
-
-def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: OptionValue) -> Outcome:
-    """Let another registered solver continue a run, as a stage of a plan.
-
-    Parameters
-    ----------
-    problem
-        The problem, or another one that the run is about.
-    name
-        The solver; see :func:`find_solver`.
-    run
-        The run; it has the limits and the findings so far, and receives reports.
-    options
-        Options of that solver, instead of those of the run.
-    """
-    solver, own = find_solver(problem, name), run.options
-    run.options = options
-    try:
-        return solver.run(problem, run)
-    finally:
-        run.options = own
 
 
 def rounds_asked(run: Run, option: str, untimed: int) -> int | None:

@@ -46,9 +46,7 @@ def instances(row: HonouredConstraints) -> list[ow.Problem]:
     again = [name for name in row.honoured if name not in OPPOSED.values() and name != "MaxDevices"] if opposed else []
     again = [name for name in again if name not in ("Pin", "Share")]
     return [
-        with_rules(bare(row.problem), [CONSTRAINTS[name] for name in names])
-        for names in (together, again)
-        if names
+        with_rules(bare(row.problem), [CONSTRAINTS[name] for name in names]) for names in (together, again) if names
     ]
 
 

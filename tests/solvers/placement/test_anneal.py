@@ -17,7 +17,6 @@ from opweave.solvers.placement.anneal import DRAWS, counted_plan, deciding, orde
 from opweave.solvers.placement.anneal_orders import FEEDERS, NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.run import never
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -33,7 +32,7 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     best_order, best_device = order.copy(), device.copy()
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
-    best, current = method.py_func(arrays, plan, draws, shares, never(), best_order, best_device)
+    best, current = method.py_func(arrays, plan, draws, shares, best_order, best_device)
     assert best <= current
     assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
     assert plan_of(arrays, plan.order, plan.device).makespan == pytest.approx(current, rel=1e-9)
@@ -246,6 +245,6 @@ def test_a_start_over_a_missing_link_is_no_reason_to_overfill(method) -> None:
         plan = counted_plan(arrays, order, device, instance.cluster)
         best_order, best_device = order.copy(), device.copy()
         draws = np.random.default_rng(seed).random((50, DRAWS))
-        method.py_func(arrays, plan, draws, np.full(50, 0.1), never(), best_order, best_device)
+        method.py_func(arrays, plan, draws, np.full(50, 0.1), best_order, best_device)
         assert fits(arrays, best_device)
         assert fits(arrays, plan.device)
