@@ -12,12 +12,10 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, counted_plan, deciding, order_for
 from opweave.solvers.placement.anneal_orders import FEEDERS, NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.run import never
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -33,7 +31,7 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     best_order, best_device = order.copy(), device.copy()
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
-    best, current = method.py_func(arrays, plan, draws, shares, never(), best_order, best_device)
+    best, current = method.py_func(arrays, plan, draws, shares, best_order, best_device)
     assert best <= current
     assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
     assert plan_of(arrays, plan.order, plan.device).makespan == pytest.approx(current, rel=1e-9)
@@ -179,16 +177,6 @@ def test_an_operator_takes_along_all_that_only_it_needs() -> None:
     assert sorted(group[:size].tolist()) == [1, 2, 3, 4]
 
 
-def test_where_time_is_short_tiny_problems_go_to_the_engine_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[object] = []
-    monkeypatch.setattr(auto, "_improve_and_bound", searched.append)
-    problem = small_problem(3)
-    result = ow.solve(problem, time_limit=30.0)
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(best_placement(problem)[0])
-    assert searched == []
-
-
 @METHODS
 @pytest.mark.parametrize("pairs", [1, 3])
 def test_operators_change_places_where_memory_is_full(method, pairs: int) -> None:
@@ -246,6 +234,6 @@ def test_a_start_over_a_missing_link_is_no_reason_to_overfill(method) -> None:
         plan = counted_plan(arrays, order, device, instance.cluster)
         best_order, best_device = order.copy(), device.copy()
         draws = np.random.default_rng(seed).random((50, DRAWS))
-        method.py_func(arrays, plan, draws, np.full(50, 0.1), never(), best_order, best_device)
+        method.py_func(arrays, plan, draws, np.full(50, 0.1), best_order, best_device)
         assert fits(arrays, best_device)
         assert fits(arrays, plan.device)
