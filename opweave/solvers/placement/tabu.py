@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS
-from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import CountedPlan, counted_plan
+from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
 from opweave.solvers.placement.local import LocalSearch, search_from_best
 from opweave.solvers.placement.plans import ended
@@ -25,10 +23,10 @@ MOVES = 50
 UNTIMED_ROUNDS = 8
 
 KICKS = 12
-"""Moves at random from the best plan with which a round begins, from the third round on."""
+"""Moves at random from the best plan with which a round begins, from the second round on."""
 
 FIRST_PATIENCE, PATIENCE = 500, 3_000
-"""Moves without a better plan after which a round ends: one of the first two, or a later one, which grow longer."""
+"""Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
 
 
 def with_timed_flows(arrays: PlacementArrays) -> PlacementArrays:
@@ -41,78 +39,20 @@ def with_timed_flows(arrays: PlacementArrays) -> PlacementArrays:
     )
 
 
-@dataclass(eq=False)
-class Round:
-    """A round and its state; one that was cut short goes on with the next turn, as if nothing had happened.
-
-    ``waiting`` are numbers that were drawn for moves and not used.
-    """
-
-    number: int
-    plan: CountedPlan
-    tabu: IntMatrix
-    draws: np.random.Generator
-    moved: IntArray
-    waiting: FloatMatrix
-    best: float = math.inf
-    idle: int = 0
-
-    def over(self) -> bool:
-        """Whether too many moves in a row brought no better plan than the round's best."""
-        return self.idle >= (PATIENCE * (1 + self.number // 8) if self.number > 1 else FIRST_PATIENCE)
-
-
-@dataclass(eq=False)
-class TabuSearch:
-    """A search and its open round; solver "tabu" goes on with them where a plan calls it again."""
-
-    search: LocalSearch
-    round: Round | None = None
-
-    def __post_init__(self) -> None:
-        self._arrays = with_timed_flows(self.search.arrays)
-
-    def begin(self) -> Round:
-        """The open round, or the next one if there is none."""
-        if self.round is None or self.round.over():
-            self.round = _begun(self.search, self._arrays, 0 if self.round is None else self.round.number + 1)
-        return self.round
-
-    def go_on(self, rounds: int | None) -> None:
-        """Run rounds from the best plan; None: until the run has to stop."""
-        run, done = self.search.run, 0
-        run.enter("reinsertion")
-        while not run.should_stop() and done != rounds:
-            _go_on(self.search, self._arrays, self.begin())
-            done += 1
-
-
-def _begun(search: LocalSearch, arrays: PlacementArrays, number: int) -> Round:
-    """The next round, from the best plan."""
+def _round(search: LocalSearch, arrays: PlacementArrays, number: int) -> None:
+    """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
     search.catch_up()
-    return Round(
-        number,
-        counted_plan(arrays, search.order, search.device, search.instance.cluster),
-        np.zeros(arrays.seconds.shape, dtype=np.int64),
-        np.random.default_rng((search.run.seed, number)),
-        np.zeros(1, dtype=np.int64),
-        np.empty((0, DRAWS)),
-    )
-
-
-def _go_on(search: LocalSearch, arrays: PlacementArrays, now: Round) -> None:
-    """Move operators until the round is over or the run has to stop."""
-    plan = now.plan
-    while not search.run.should_stop() and not now.over():
-        done = int(now.moved[0])
-        kicks = max(0, KICKS - done) if now.number > 1 else 0
+    plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
+    tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
+    patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
+    while idle < patience and not search.run.should_stop():
+        kicks = max(0, KICKS - int(moved[0])) if number else 0
         order, device = plan.order.copy(), plan.device.copy()
-        draws = now.waiting if len(now.waiting) else now.draws.random((MOVES, DRAWS))
-        length = reinsert_many(arrays, plan, now.tabu, now.moved, draws, kicks, now.best, order, device)
-        done = int(now.moved[0]) - done
-        now.idle, now.waiting = now.idle + done, draws[done:]
-        if length < now.best:
-            now.best, now.idle = length, 0
+        length = reinsert_many(arrays, plan, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
+        idle += MOVES
+        if length < best:
+            best, idle = length, 0
             search.consider(order, device)
 
 
@@ -129,6 +69,9 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     Ports do not count while it moves operators, but its plans are timed with them.
     """
     search = search_from_best(problem, run)
-    if math.isfinite(search.makespan) and search.instance.operators:
-        TabuSearch(search).go_on(rounds_asked(run, "rounds", UNTIMED_ROUNDS))
+    arrays, rounds, number = with_timed_flows(search.arrays), rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
+    run.enter("reinsertion")
+    while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
+        _round(search, arrays, number)
+        number += 1
     return ended(problem, run)

@@ -1,4 +1,4 @@
-"""Solver "windows": windows of a plan that constraint programming decides anew (:mod:`.window_child`).
+"""Windows of a plan that constraint programming decides anew (:mod:`.window_child`).
 
 Annealing moves one operator, or a few, at a time, and its plans are orders for the list scheduler. What is left to gain
 after a cooling takes several operators on other devices and transfers in another order, all at once.
@@ -12,18 +12,17 @@ from time import time
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.errors import EngineError
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Schedule
 from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE
-from opweave.solvers.placement.cooling import contraction_of
-from opweave.solvers.placement.local import LocalSearch, search_from_best
+from opweave.solvers.placement.contraction import contraction_of
+from opweave.solvers.placement.local import LocalSearch
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.window_child import Times, Work
-from opweave.solvers.registry import named_solver
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +38,37 @@ ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
-@named_solver(
-    Placement, "windows", "windows of the best plan decided anew by constraint programming", supports=SUPPORTS
-)
-def solve_windows(problem: Placement, run: Run) -> Outcome:
-    """Improve the best plan window by window; solver "windows"."""
-    search, known = search_from_best(problem, run), math.inf
-    run.enter("windows decided anew")
-    while available() and search.instance.operators >= LEAST and not run.should_stop():
+def reoptimise(search: LocalSearch, seconds: float | None) -> None:
+    """Improve the best plan window by window for some seconds of work, or (None) for a number of windows."""
+    search.run.enter("windows decided anew")
+    known, spell = math.inf, _Spell(math.inf if seconds is None else seconds)
+    while available() and search.instance.operators >= LEAST and spell.left() > 0.0 and not search.run.should_stop():
         search.catch_up()
         plan = _best(search)
         if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
             break
-        known = _in_child(search, plan)
-    return ended(problem, run)
+        known = _in_child(search, plan, spell)
 
 
-def _in_child(search: LocalSearch, plan: Times) -> float:
+class _Spell:
+    """Seconds of work, without those in which others work."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._since = seconds, clock()
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self._seconds + self._since - clock()
+
+    def rested(self, run: Run) -> bool:
+        """Let others work; whether the run has to stop."""
+        began = clock()
+        stop = run.should_stop()
+        self._since += clock() - began
+        return stop
+
+
+def _in_child(search: LocalSearch, plan: Times, spell: _Spell) -> float:
     """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, left = search.run, search.run.remaining()
     known, begun = plan.makespan, False
@@ -72,8 +85,8 @@ def _in_child(search: LocalSearch, plan: Times) -> float:
             run.found(solution_of(search.instance, search.arrays, better), found.makespan)
 
     def should_stop() -> bool:
-        stop = run.should_stop() if begun else run.over()  # the child starts in one go
-        return stop or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
+        stop = spell.rested(run) if begun else run.over()  # the child starts in one go
+        return stop or spell.left() <= 0.0 or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
 
     work = Work(
         search.arrays,

@@ -21,7 +21,6 @@ from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.stages import solve_staged
 from opweave.solvers.placement.tabu import solve_tabu
-from opweave.solvers.placement.windows import solve_windows
 from opweave.solvers.registry import register_auto
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
@@ -75,7 +74,6 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
         Steps("layers", solve_layers, problem),
         Steps("stages", solve_staged, problem),
         Steps("local", solve_local, problem),
-        Steps("windows", solve_windows, problem),
         Steps("prices", partial(solve_prices, chained=chained), problem),
         Steps("decompose", partial(solve_decompose, chained=chained), problem),
     ]

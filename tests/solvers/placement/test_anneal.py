@@ -12,7 +12,6 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, counted_plan, deciding, order_for
 from opweave.solvers.placement.anneal_orders import FEEDERS, NEARBY, PRIVATE, anneal, gather
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
@@ -176,16 +175,6 @@ def test_an_operator_takes_along_all_that_only_it_needs() -> None:
     group = np.empty(13, dtype=np.int64)
     size = gather(arrays, plan, 4, FEEDERS, 0.5, group, np.full(6, -1, dtype=np.int64), 0)
     assert sorted(group[:size].tolist()) == [1, 2, 3, 4]
-
-
-def test_where_time_is_short_tiny_problems_go_to_the_engine_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[object] = []
-    monkeypatch.setattr(auto, "_improve_and_bound", searched.append)
-    problem = small_problem(3)
-    result = ow.solve(problem, time_limit=30.0)
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(best_placement(problem)[0])
-    assert searched == []
 
 
 @METHODS

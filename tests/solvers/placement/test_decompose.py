@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from opweave.formulations.placement.instance import lower
-from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Schedule
 from opweave.solvers.placement import decompose
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.decompose import Decomposition, solve_decompose
+from opweave.solvers.placement.decompose import Chained, Decomposition, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import solution_of
 from opweave.solvers.run import Run
@@ -48,13 +47,13 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
 def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, nets = layered_problem(10, 3), []
 
-    def spy(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
+    def spy(arrays: PlacementArrays, upper: float, baseline: float, budget: int) -> Found:
         nets.append(arrays)
-        return search_module(arrays, upper, baseline, budget, halt)
+        return search_module(arrays, upper, baseline, budget)
 
     run = Run()
     monkeypatch.setattr(decompose, "search_module", spy)
-    Decomposition(problem, run).advance()
+    Decomposition(Chained(problem), run).advance()
     assert run.closed()
     assert len(nets) <= 2 * 4  # two sorts of modules, four pairs of end devices
 
@@ -62,14 +61,14 @@ def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, run = layered_problem(3, 4), Run()
 
-    def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
-        found = search_module(arrays, upper, baseline, 1, halt)
+    def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int) -> Found:
+        found = search_module(arrays, upper, baseline, 1)
         assert not found.proved or found.makespan <= upper
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(decompose, "search_module", tired)
-        Decomposition(problem, run).advance()
+        Decomposition(Chained(problem), run).advance()
     best = Run()
     solve_decompose(problem, best)
     assert run.bound is not None
@@ -82,7 +81,7 @@ def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPa
 def test_brief_searches_close_small_modules(seed: int) -> None:
     """Linear programs are not needed, and bound no module that is settled."""
     run = Run()
-    work = Decomposition(layered_problem(6, seed), run)
+    work = Decomposition(Chained(layered_problem(6, seed)), run)
     work.begin()
     assert run.closed()
     every = {pair for module, a, b in work.chain.module_path() for pair in module.path(a, b)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import TransferModel
 from opweave.solvers.placement.arrays import arrays_of
@@ -110,48 +109,3 @@ def test_as_a_level_it_proves_a_layer() -> None:
     raise_level(chain, EXACT, run, best.report)
     assert first <= chain.value() <= optimum * (1 + 1e-9)
     assert chain.value() == pytest.approx(optimum, rel=1e-5)
-
-
-@needs_engine
-def test_what_is_proved_without_memory_proves_no_plan_with_memory() -> None:
-    """Constraint programming sees no memory: o1 and o2 do not fit together on d0, where they would end after 6 s."""
-    graph = ow.OpGraph(
-        operators=[
-            ow.Operator(id="o1", workspace_bytes=5),
-            ow.Operator(id="o2", inputs=["t"], workspace_bytes=6),
-            ow.Operator(id="o0", outputs=["t"], workspace_bytes=2),
-        ],
-        tensors=[ow.Tensor(id="t", bytes=2)],
-    )
-    devices = [ow.Device(name="d0", memory_bytes=6), ow.Device(name="d1", memory_bytes=9)]
-    cluster = ow.Cluster(devices=devices, bandwidth=[[0.0, 3.0], [3.0, 0.0]], latency=[[0.0, 0.1], [0.1, 0.0]])
-    seconds = {"o1": {"d0": 5.0, "d1": 5.0}, "o2": {"d0": 1.0, "d1": 5.0}, "o0": {"d1": 0.5}}
-    problem = ow.Placement(
-        graph=graph,
-        cluster=cluster,
-        costs=ow.Costs.from_table(seconds),
-        transfers="delay",
-        constraints=[ow.Precede(before="o1", after="o2")],
-    )
-    optimum, _ = best_placement(problem)
-    assert optimum == pytest.approx(6.5)
-    result = ow.solve(problem, solver="intervals")
-    assert result.bound is not None and result.bound <= optimum * (1 + 1e-9)
-
-
-@needs_engine
-def test_a_plan_that_parts_what_is_tied_together_is_not_reported() -> None:
-    graph = ow.OpGraph(
-        operators=[ow.Operator(id="o0", workspace_bytes=9), ow.Operator(id="o1", outputs=["t"])],
-        tensors=[ow.Tensor(id="t", bytes=1)],
-    )
-    devices = [ow.Device(name="d0", memory_bytes=6), ow.Device(name="d1")]
-    problem = ow.Placement(
-        graph=graph,
-        cluster=ow.Cluster(devices=devices, shared=1.0),
-        costs=ow.Costs.from_table({"o0": {"d0": 1.0, "d1": 2.5}, "o1": {"d0": 2.5, "d1": 9.0}}),
-        constraints=[ow.Colocate(ops=["o0", "o1"])],
-    )
-    result = ow.solve(problem, solver="intervals")
-    assert result.objective == 11.5
-    assert result.termination is not ow.Termination.ENGINE_ERROR and result.reason is None

@@ -11,7 +11,8 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.anneal import order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.cooling import contraction_of, cool_down
+from opweave.solvers.placement.contraction import contraction_of
+from opweave.solvers.placement.cooling import cool_down
 from opweave.solvers.placement.local import empty_search
 from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.run import Run

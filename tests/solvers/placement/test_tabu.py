@@ -13,7 +13,7 @@ from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
-from opweave.solvers.placement.tabu import TabuSearch, tabu_search, with_timed_flows
+from opweave.solvers.placement.tabu import with_timed_flows
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -43,20 +43,6 @@ def test_small_problems_reach_the_optimum(seed: int) -> None:
         assert result.objective >= optimum * (1 - 1e-9)
 
 
-def test_a_round_that_has_begun_is_the_one_that_goes_on() -> None:
-    """So the plan from which it begins is made once, and may be made before the turn in which it first moves."""
-    run = Run(time_limit=60.0)
-    problem = delayed(small_problem(0, most_operators=8))
-    known = tabu_search(problem, run)
-    assert known is not None
-    first = known.begin()
-    assert (first.number, first.best, known.begin() is first) == (0, np.inf, True)
-    known.go_on(1)
-    assert tabu_search(problem, run) is known
-    assert first.over()
-    assert known.begin().number == 1
-
-
 def test_rounds_may_be_counted() -> None:
     problem = delayed(small_problem(0, most_operators=8))
     one, more = (ow.solve(problem, solver="tabu", options={"rounds": rounds}).objective for rounds in (1, 4))
@@ -76,30 +62,14 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
     tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
     order, device = plan.order.copy(), plan.device.copy()
-    halt = np.zeros(1, dtype=np.int64)
     for kicks in (0, 20, 0):
-        length = reinsert_many.py_func(
-            arrays, plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, halt, order, device
-        )
+        length = reinsert_many.py_func(arrays, plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device)
         assert sorted(plan.order.tolist()) == list(range(len(plan.order)))
         assert fits(search.arrays, device)
         assert fits(search.arrays, plan.device)
         assert plan_of(search.arrays, order, device).makespan <= length * (1 + 1e-9)
         assert np.isfinite(plan_of(search.arrays, plan.order, plan.device).makespan)
     assert moved[0] == 60
-
-
-def test_a_round_in_many_turns_is_the_round_in_one() -> None:
-    ends = []
-    for seconds in (30.0, 0.003):
-        search = empty_search(delayed(small_problem(3, most_operators=8)), Run())
-        list_plans(search)
-        tabu = TabuSearch(search)
-        while tabu.round is None or not tabu.round.over():
-            with search.run.at_most(seconds):
-                tabu.go_on(1)
-        ends.append((tabu.round.best, int(tabu.round.moved[0]), tabu.round.plan.order.tolist(), search.makespan))
-    assert ends[0] == ends[1]
 
 
 def test_plans_with_ports_are_timed_with_them() -> None:
@@ -114,7 +84,7 @@ def test_plans_with_ports_are_timed_with_them() -> None:
 def test_whole_times_round_bounds_up_unless_a_rule_may_add_times() -> None:
     shop = read_job_shop("3 2\n1 2 1 3 2 3\n1 2 1 3 2 3\n1 2 1 3 2 3")
     run = Run()
-    run.grain = 1.0
+    run.findings.grain = 1.0
     run.proved(4.5, "area")
     assert run.bound == pytest.approx(5.0)
     assert run.bound < 5.0

@@ -15,7 +15,7 @@ from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 
-LONGEST_PROGRAM = 5.0
+LONGEST_PROGRAM = 2.0
 """Seconds that one window's program may take."""
 
 LONGEST_EXACT = 10.0
@@ -106,7 +106,7 @@ def raising(chain: Milestones, level: int, run: Run, report: Report) -> Iterator
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM))
+            block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
             yield
         report(chain.value(), "milestones")
 

@@ -43,6 +43,7 @@ from opweave.solvers.placement.bounds.window_program import (
 from opweave.solvers.placement.bounds.windows import Window, modules, windows_between
 from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.run import Run
 
 FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
 """Levels of a window's bound: critical path and energetic; linear program; integer program; constraint programming."""
@@ -91,9 +92,9 @@ class Block:
             sized = self.size <= (LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER)
         return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
 
-    def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
-        """Raise a pair to a level, within the time limit."""
-        self.learn(a, b, level, self.bound_of(a, b, level, time_limit))
+    def lift(self, a: int, b: int, level: int, time_limit: float, run: Run | None = None) -> None:
+        """Raise a pair to a level, within the time limit; a child process rests and ends with a run."""
+        self.learn(a, b, level, self.bound_of(a, b, level, time_limit, run))
 
     def learn(self, a: int, b: int, level: int, value: float) -> None:
         """Record a pair's bound of a level."""
@@ -101,11 +102,11 @@ class Block:
         self.values[cells] = np.maximum(self.values[cells], value)
         self.levels[cells] = level
 
-    def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
+    def bound_of(self, a: int, b: int, level: int, time_limit: float, run: Run | None = None) -> float:
         """A bound of a level for two end devices."""
         known = float(self.values[a, b])
         if level == EXACT:
-            return self._exact(self.window.fixed(a, b), known, time_limit)
+            return self._exact(self.window.fixed(a, b), known, time_limit, run)
         ceiling = self.ceiling(a, b)
         program = self.program(a, b, ceiling)
         if program is None:
@@ -134,7 +135,7 @@ class Block:
         builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
         return builder.build() if builder.possible else None
 
-    def _exact(self, arrays: PlacementArrays, known: float, time_limit: float) -> float:
+    def _exact(self, arrays: PlacementArrays, known: float, time_limit: float, run: Run | None) -> float:
         """The bound that a search proves; the known bound when a plan of that length exists."""
         alone = shortest_alone(arrays)
         if known >= alone * (1.0 - TIGHT):
@@ -143,7 +144,7 @@ class Block:
             found = search_module(arrays, alone, known, SEARCHED_NODES)
             if found.proved:
                 return found.makespan
-        return solve_intervals(arrays, alone, known, time_limit).bound
+        return solve_intervals(arrays, alone, known, time_limit, run).bound
 
 
 Pair = tuple[Block, int, int]
