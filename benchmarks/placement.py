@@ -182,14 +182,14 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
     """Best of three runs on arrays alone, for each scheduler and for timing a plan with given order and devices."""
     from opweave.formulations.placement.instance import lower
     from opweave.solvers.placement.arrays import arrays_of
-    from opweave.solvers.placement.baselines import NAMED
+    from opweave.solvers.placement.baselines import RULES
     from opweave.solvers.placement.plans import plan_of
 
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     seconds: dict[str, float] = {}
     for name in QUICK:
-        rule = NAMED[name][0]
+        rule = RULES[name][0]
         plan = rule(instance, arrays)
         seconds[name] = quickest(partial(rule, instance, arrays))
     seconds["timing"] = quickest(lambda: plan_of(arrays, plan.order, plan.device))

@@ -24,7 +24,7 @@ from opweave.formulations.formulation import formulation_names
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.on_plans import PlanRows, rows_on_plans
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Constraint, Forbid, objections
+from opweave.problems.constraints import Constraint, Forbid, MeasuresMemory, objections
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
@@ -141,8 +141,9 @@ def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], ru
     baselines = [each for each in load_solvers(problem.kind) if each.baseline and each.missing() is None]
     for solver in baselines:
         _try(solver, judge, free, run)
-    for device in problem.cluster.devices if hasattr(problem, "cluster") else ():
-        others = [each.name for each in problem.cluster.devices if each.name != device.name]
+    devices = [each.name for each in problem.cluster.devices] if isinstance(problem, MeasuresMemory) else []
+    for device in devices:
+        others = [name for name in devices if name != device]
         forbidden = [Forbid(op=op.id, device=name) for op in problem.graph.operators for name in others]
         for solver in baselines[:1] if run.best is not None else baselines:
             if run.should_stop():
