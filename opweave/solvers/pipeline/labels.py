@@ -282,7 +282,7 @@ def search_labels(
                         return FOUND
             elif (
                 labels.number[i] < most
-                and here + table.onward[0, e, v] <= best[0]
+                and here + table.onward[0, v, e] <= best[0]
                 and not _grow(arrays, window, table, hunt, labels, tally, i, e, here)
             ):
                 return FULL

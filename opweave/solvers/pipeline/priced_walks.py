@@ -41,9 +41,9 @@ class Table(NamedTuple):
         The next device or ``END``, and the point where the stage ends. Shape (2, points, devices).
     onward
         Costs of the two cheapest continuations from the end of a stage on a device, with different next devices.
-        Shape (2, points, devices).
+        Shape (2, devices, points): the loop over the ends of a stage reads them one after the other.
     onward_device
-        The next devices of these continuations. Shape (2, points, devices).
+        The next devices of these continuations. Shape (2, devices, points).
     """
 
     cost: FloatCube
@@ -56,8 +56,9 @@ class Table(NamedTuple):
 def new_table(points: int, devices: int) -> Table:
     """A table in which only the last point is filled: there a walk has ended."""
     shape = (2, points, devices)
-    onward, onward_device = np.full(shape, np.inf), np.full(shape, NOWHERE, dtype=np.int64)
-    onward[0, -1], onward_device[0, -1] = 0.0, END
+    turned = (2, devices, points)
+    onward, onward_device = np.full(turned, np.inf), np.full(turned, NOWHERE, dtype=np.int64)
+    onward[0, :, -1], onward_device[0, :, -1] = 0.0, END
     return Table(
         cost=np.full(shape, np.inf),
         device=np.full(shape, NOWHERE, dtype=np.int64),
@@ -67,12 +68,10 @@ def new_table(points: int, devices: int) -> Table:
     )
 
 
-def table_work(arrays: PipelineArrays) -> int:
+def table_work(window: Window) -> int:
     """Approximate number of elementary steps of :func:`fill_table`."""
-    devices, points = arrays.reach.shape
-    windows = int((arrays.reach - np.arange(points)).sum())
-    links = int(arrays.degree.sum()) + int(devices)
-    return 2 * (windows + int(points) * links)
+    devices, points = window.end.shape
+    return 2 * int((window.end - np.arange(points)).sum() + window.links.sum() + devices * points)
 
 
 @loop
@@ -98,17 +97,17 @@ def fill_table(
             best_end = second_end = 0
             for e in range(window.end[v, b], b, -1):
                 step = stage_weight * arrays.elapsed[v, e]
-                value = step + onward[0, e, v]
-                following_device = onward_device[0, e, v]
+                value = step + onward[0, v, e]
+                following_device = onward_device[0, v, e]
                 if value < best:
                     if following_device != best_next:
                         second, second_next, second_end = best, best_next, best_end
                     best, best_next, best_end = value, following_device, e
                 elif value < second and following_device != best_next:
                     second, second_next, second_end = value, following_device, e
-                value = step + onward[1, e, v]
-                if value < second and onward_device[1, e, v] != best_next:
-                    second, second_next, second_end = value, onward_device[1, e, v], e
+                value = step + onward[1, v, e]
+                if value < second and onward_device[1, v, e] != best_next:
+                    second, second_next, second_end = value, onward_device[1, v, e], e
             base = price[v] - stage_weight * arrays.elapsed[v, b]
             cost[0, b, v], following[0, b, v], ending[0, b, v] = best + base, best_next, best_end
             cost[1, b, v], following[1, b, v], ending[1, b, v] = second + base, second_next, second_end
@@ -133,8 +132,8 @@ def fill_table(
                         best, best_next = value, w
                     elif value < second:
                         second, second_next = value, w
-            onward[0, b, v], onward_device[0, b, v] = best, best_next
-            onward[1, b, v], onward_device[1, b, v] = second, second_next
+            onward[0, v, b], onward_device[0, v, b] = best, best_next
+            onward[1, v, b], onward_device[1, v, b] = second, second_next
 
 
 def walk_in(table: Table) -> tuple[list[int], list[int]]:

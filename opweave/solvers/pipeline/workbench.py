@@ -37,7 +37,7 @@ DIVES = 60
 """Random descents along the completions of a table."""
 
 SLICE = 500_000
-"""Steps of a loop between two looks at the time."""
+"""Steps of a search of labels between two looks at the time; steps of filling a table are a tenth as long."""
 
 UNTIMED_WORK = 1_000_000_000
 """Steps of a search without a time limit; they take some 20 seconds."""
@@ -75,7 +75,6 @@ class Workbench:
         self.memory = small_memories(devices)
         self.everything = np.full_like(self.memory, ~np.uint64(0))
         self.table = new_table(points, devices)
-        self._work = table_work(self.arrays)
         self._barrier = barriers(self.arrays.twin)
         self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._walk = np.zeros((2, points + 1), dtype=np.int64)
@@ -83,11 +82,12 @@ class Workbench:
     def open(self, stage_limit: float, link_limit: float) -> None:
         """Allow only stages and transfers within limits from now on."""
         self._window = window_at(self.arrays, stage_limit, link_limit)
+        self._work = table_work(self._window)
 
     def walk(self, price: FloatArray) -> bool:
         """Fill the table at prices of visits and find the cheapest walk; False if it is time to stop before that."""
         last = self.arrays.reach.shape[1] - 1
-        rows = max(1, SLICE * last // max(1, self._work))
+        rows = max(1, 10 * SLICE * last // max(1, self._work))
         for high in range(last - 1, -1, -rows):
             low = max(0, high - rows + 1)
             fill_table(self.arrays, self._window, price, self.stage_weight, self.link_weight, self.table, high, low)
