@@ -1,7 +1,7 @@
 """How many files a reader must know to understand a problem's ``auto``: its import closure, file by file.
 
 The count covers the files of ``opweave/solvers`` and ``opweave/formulations`` that
-``opweave/solvers/<problem>/auto.py`` imports, directly or through other files of the package, including itself. Imports
+``opweave/solvers/<problem>/workers.py`` imports, directly or through other files of the package, including itself. Imports
 inside functions count too, but imports under ``TYPE_CHECKING`` do not, because type hints run no code. ``from package
 import name`` counts as the module ``package.name`` if there is one. The packages that contain a module count only if
 they hold more than a docstring.
@@ -110,7 +110,7 @@ def closure(module: str) -> dict[str, str]:
 
 def counted(problem: str) -> dict[str, str]:
     """The files that count in the closure of a problem's ``auto``, with their first importers."""
-    whole = closure(f"opweave.solvers.{problem}.auto")
+    whole = closure(f"opweave.solvers.{problem}.workers")
     return {name: by for name, by in whole.items() if name.startswith(COUNTED)}
 
 
@@ -122,7 +122,7 @@ def main(problems: list[str]) -> int:
     if problems:
         return 0
     passed = 0
-    for path in sorted((ROOT / "opweave" / "solvers").glob("*/auto.py")):
+    for path in sorted((ROOT / "opweave" / "solvers").glob("*/workers.py")):
         problem = path.parent.name
         files, limit = len(counted(problem)), AT_MOST.get(problem)
         passed += limit is not None and files > limit

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
@@ -19,7 +18,6 @@ from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.workers import Worker
 
 
 class Feature(str, Enum):
@@ -218,34 +216,6 @@ def _home(solver: Solver) -> str:
     """The module of a solver's function."""
     function = getattr(solver.run, "__wrapped__", getattr(solver.run, "func", solver.run))
     return str(getattr(function, "__module__", ""))
-
-
-def register_auto(
-    problem: type[Problem[Any, Any]],
-    workers: Callable[[Any, Run], Sequence[Worker]],
-    about: str,
-    *,
-    proves: Proves = "optimum",
-    supports: tuple[str, ...] = (),
-    readings: tuple[str | None, ...] = (None,),
-) -> None:
-    """Make the portfolio of a problem its default solver.
-
-    Parameters
-    ----------
-    problem
-        The problem's class.
-    workers
-        Makes the workers, in the order in which a sensible person would try them; the first one finds a plan.
-    about, proves, supports, readings
-        As in :class:`Solver`; ``supports`` is what all of the workers understand.
-    """
-    from opweave.solvers.auto import solve_auto  # which needs the engines
-
-    run = partial(solve_auto, workers, supports)
-    every = (*supports, MODEL, VIOLATIONS)
-    features = SEARCHES | {Feature.EXTEND}
-    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
 
 
 def _load(kind: str | None = None) -> None:

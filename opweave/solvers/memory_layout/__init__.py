@@ -1,5 +1,4 @@
 """Solvers of memory layout, in the same files as those of every problem.
 
-There is no ``arrays.py``: the instance has them, and ``sections.py`` those of the exact search. There is no
-``local.py``: ``ejection.py`` is the local search of one arena, ``annealing.py`` that of pools.
+There is no ``arrays.py``: the instance has them, and ``sections.py`` those of the exact search.
 """

@@ -7,6 +7,7 @@ from functools import partial
 from opweave.formulations.memory_layout import cp, milp  # noqa: F401 - they register themselves
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.highs import Highs
@@ -14,20 +15,18 @@ from opweave.solvers.memory_layout.annealing import applies, solve_annealing
 from opweave.solvers.memory_layout.baselines import solve_baselines
 from opweave.solvers.memory_layout.exact import solve_exact
 from opweave.solvers.memory_layout.pools import bound_pools
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
 
 
 def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:
-    """One arena: the exact search. Pools: annealing and a bound. Engines for what these leave open."""
-    found: list[Worker] = [Steps("greedy rules", solve_baselines, problem)]
+    """One arena: the exact search. Pools: annealing, a bound, and engines for what these leave open."""
+    first = Steps("greedy rules", solve_baselines, problem)
     if len(problem.pools) == 1 and problem.objective == "arena":
-        found.append(Steps("exact", solve_exact, problem))
-    else:
-        if applies(lower(problem)):
-            found.append(Steps("annealing", solve_annealing, problem))
-        found.append(Steps("linear program", bound_pools, problem))
+        return [first, Steps("exact", solve_exact, problem)]
+    found: list[Worker] = [first, Steps("linear program", bound_pools, problem)]
+    if applies(lower(problem)):
+        found.insert(1, Steps("annealing", solve_annealing, problem))
     engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
     return [*found, *(Steps(each.name, partial(run_engine, engine=each), problem) for each in engines)]
 

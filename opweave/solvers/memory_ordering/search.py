@@ -345,7 +345,7 @@ KNOWN, USED, EXPANDED, DEPTH, REFUSED, BEFORE = 0, 1, 2, 3, 4, 5
 def _empty_tree(count: int, budget: int) -> _Tree:
     slots = 1 << max(4, (6 * budget + 7).bit_length())
     states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
-    trail, first, following = (np.zeros(count + 2, dtype=np.int64) for _ in range(3))
+    trail, first, following = np.zeros((3, count + 2), dtype=np.int64)
     pool = np.zeros(max(1024, 4 * count), dtype=np.int64)
     at = np.asarray([0, 0, 0, -1, NOTHING_REFUSED, 0], dtype=np.int64)
     return _Tree(np.full(slots, -1, dtype=np.int64), states, trail, first, following, pool, at)

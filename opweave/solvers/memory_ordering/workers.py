@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.solvers.auto import register_auto
 from opweave.solvers.memory_ordering import baselines  # noqa: F401 - registers the baselines
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import solve_exact
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from opweave.formulations.pipeline.instance import SUPPORTS
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.solvers.auto import register_auto
 from opweave.solvers.pipeline.exact import solve_exact
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
 

@@ -6,9 +6,9 @@ from functools import partial
 
 from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers itself
 from opweave.problems.serving_flow.spec import ServingFlow
+from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.baselines import by_rules
 from opweave.solvers.serving_flow.bounds import solve_bound

@@ -1,4 +1,4 @@
 """Solvers of slicing, in the same files as those of every problem.
 
-There is no ``exact.py``: engines are exact. ``auto.py`` and ``lanes.py`` are ``workers.py``.
+There is no ``exact.py``: engines are exact.
 """
