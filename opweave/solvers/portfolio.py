@@ -73,14 +73,19 @@ class Portfolio:
     def __init__(self, workers: Iterable[Worker]) -> None:
         self._seats = [Seat(worker) for worker in workers]
         self._left = list(self._seats)
+        self._begun = False
         self.outcome: Outcome | None = None
 
     def work(self, run: Run, until: float = math.inf) -> bool:
-        """Share the time until ``until``, in seconds of the run; False once nothing is left to do."""
-        while self.outcome is None and self._left and not run.should_stop():
+        """Share the time until ``until``, in seconds of the run; False once nothing is left to do.
+
+        The first worker begins whatever the time, since it finds a plan at once where there is one.
+        """
+        while self.outcome is None and self._left and (not self._begun or not run.should_stop()):
             if run.elapsed() >= until:
                 return True
             self._slice(self._next(run), run, until)
+            self._begun = True
         return False
 
     def close(self) -> None:
