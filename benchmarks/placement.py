@@ -22,8 +22,7 @@ from benchmarks.tables import GRAPHS, milliseconds, percent, run_parts, show, ti
 
 REAL = ("googlenet", "inception_v3", "swin_tiny_patch4_window7_224", "t5_small", "nasnetalarge")
 CLUSTERS = ("moirai-inter", "moirai-intra")
-QUICK = ("heft", "cpop", "peft", "etf")
-LISTS = (*QUICK, "msct", "getf")
+LISTS = ("heft", "etf")
 
 
 SHEET = ow.Efficiency()
@@ -182,14 +181,14 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
     """Best of three runs on arrays alone, for each scheduler and for timing a plan with given order and devices."""
     from opweave.formulations.placement.instance import lower
     from opweave.solvers.placement.arrays import arrays_of
-    from opweave.solvers.placement.baselines import NAMED
+    from opweave.solvers.placement.baselines import RULES
     from opweave.solvers.placement.plans import plan_of
 
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     seconds: dict[str, float] = {}
-    for name in QUICK:
-        rule = NAMED[name][0]
+    for name in LISTS:
+        rule = RULES[name][0]
         plan = rule(instance, arrays)
         seconds[name] = quickest(partial(rule, instance, arrays))
     seconds["timing"] = quickest(lambda: plan_of(arrays, plan.order, plan.device))
