@@ -25,5 +25,5 @@ def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: i
         move_granule(arrays, strings, i, g, before)
         end[:] = -1.0
         free[:] = 0.0
-        total += float(play(arrays, strings, order, 0, len(order), free, end, tail, np.inf))
+        total += float(play(arrays, strings, order, 0, free, end, tail, np.inf))
     return total / times

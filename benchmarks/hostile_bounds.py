@@ -54,10 +54,10 @@ SOLVERS = {
     "placement": ("auto", "decompose", "highs", "cp-sat", "scip"),
     "batched_mapping": ("auto", "split", "highs", "cp-sat"),
     "pipeline": ("auto", "exact", "highs", "cp-sat", "scip"),
-    "memory_ordering": ("auto", "exact", "btsearch", "mincut", "highs", "scip"),
+    "memory_ordering": ("auto", "exact", "btsearch", "highs", "scip"),
     "slicing": ("auto", "bound", "highs", "scip"),
 }
-QUICK = {"auto", "decompose", "exact", "btsearch", "mincut", "bound", "highs", "split"}
+QUICK = {"auto", "decompose", "exact", "btsearch", "bound", "highs", "split"}
 """Solvers of the smoke test: those that do not start a process for every solve."""
 
 FIRST_OPERATORS = 80

@@ -24,7 +24,7 @@ PUBLISHED = dict(zip("ABCDEFGHIJK", (4.9, 3.7, 0.64, 2.7, 3.7, 5.4, 1.2, 1.8, 3.
 
 CAPACITY = 1_048_576
 SMOKE = ("keras/MobileNetV2", "keras/NASNetMobile", "nas/rwshared_0")
-RULES = ("tflm", "by_size", "by_lifetime", "onnxruntime", "executorch")
+RULES = ("tflm", "by_size", "by_breadth", "onnxruntime", "executorch")
 
 
 def warm_up() -> None:

@@ -15,7 +15,7 @@ from benchmarks.generators import chain, layered_dag, transformer_training
 from benchmarks.tables import GRAPHS, kilobytes, percent, run_parts, show, timed
 
 SMOKE = ("keras/MobileNetV2", "nas/paper_hrnet_w18_small_v1_256_cut", "nas/rwshared_0")
-BASELINES = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
+BASELINES = ("definition", "rpo", "lpmf", "bfs", "dfs")
 
 
 def graph_files(*, smoke: bool) -> list[Path]:

@@ -1,9 +1,9 @@
-"""Plans beside published ones: instances of dnn-partitioning, and one input at a time on a home cluster.
+"""Plans beside published ones: latency instances of dnn-partitioning, and language models on a home cluster.
 
-Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``throughput apart calls latency loads ties
-training``; ``--smoke`` takes the smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the
-folder that the environment variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for
-Device Placement of DNN Graph Operators" (NeurIPS 2020), whose dynamic program gives the values in the column "theirs".
+Run ``python -m benchmarks.partitioning`` for everything, or name parts: ``calls latency loads``; ``--smoke`` takes the
+smallest instances only. The instances of msr-fiddle/dnn-partitioning (MIT) lie in the folder that the environment
+variable ``OPWEAVE_PARTITIONING`` names. Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN
+Graph Operators" (NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -20,20 +20,10 @@ from pathlib import Path
 import networkx as nx
 
 import opweave as ow
-from benchmarks.tables import percent, run_parts, show
+from benchmarks.tables import run_parts, show
 
 INSTANCES = Path(os.environ.get("OPWEAVE_PARTITIONING", "instances/dnn-partitioning"))
 GRAPHS = Path(__file__).parent / "graphs"
-
-THEIRS = {
-    "LayerGraphs_bert24_inference": 17.790,
-    "LayerGraphs_gnmt_inference": 32.911,
-    "LayerGraphs_resnet50_inference": 33.775,
-    "OperatorGraphs_bert_l-3_inference": 27.92,
-    "OperatorGraphs_bert_l-6_inference": 29.58,
-    "OperatorGraphs_resnet50_inference": 124.3,
-}
-"""Milliseconds of the largest load for contiguous parts, as their dynamic program gives it."""
 
 KNOWN_LATENCY = {
     "LayerGraphs_bert24_inference": 100.22,
@@ -67,54 +57,6 @@ def home(devices: int, bytes_in_all: float) -> ow.Cluster:
         for name, share, flops, band, _ in chosen
     ]
     return ow.Cluster(devices=machines, rates=[rate for *_, rate in chosen], latency=0.002)
-
-
-def instances(*, smoke: bool) -> Iterator[tuple[str, ow.Pipeline]]:
-    """The throughput instances that are there."""
-    for path in sorted(INSTANCES.glob("throughput-inputs_*_inference.json*")):
-        name = path.name.removeprefix("throughput-inputs_").split(".", 1)[0]
-        problem = ow.load_problem(path)
-        assert isinstance(problem, ow.Pipeline)
-        if not smoke or len(problem.graph.operators) < 100:
-            yield name, problem
-
-
-def throughput_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Contiguous parts."""
-    for name, problem in instances(smoke=smoke):
-        began = time.process_time()
-        result = ow.solve(problem, time_limit=60)
-        spent = time.process_time() - began
-        bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
-        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
-        yield name, len(problem.graph.operators), THEIRS.get(name, "-"), value, bound, f"{spent:.2f}"
-
-
-def throughput(*, smoke: bool) -> None:
-    """Largest load of contiguous parts."""
-    show(
-        "dnn-partitioning, contiguous parts: ms of the largest load, computing and transfers together",
-        ("instance", "operators", "theirs", "ours", "bound", "CPU s"),
-        throughput_rows(smoke=smoke),
-    )
-
-
-def apart_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Parts that need not be contiguous."""
-    for name, problem in instances(smoke=smoke):
-        free = type(problem).model_validate({**problem.model_dump(), "max_visits": None})
-        result = ow.solve(free, time_limit=1 if smoke else 60)
-        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
-        yield name, THEIRS.get(name, "-"), value
-
-
-def apart(*, smoke: bool) -> None:
-    """Largest load where devices may have any number of parts."""
-    show(
-        "dnn-partitioning, parts that need not be contiguous: ms of the largest load",
-        ("instance", "theirs, contiguous", "ours"),
-        apart_rows(smoke=smoke),
-    )
 
 
 def counted_anew(path: Path, plan: ow.Schedule) -> float:
@@ -239,117 +181,12 @@ def loads(*, smoke: bool) -> None:
     show("Stages that pay for their transfers, on a home cluster", HEADINGS, home_rows(smoke=smoke, load="sum"))
 
 
-def ties_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Devices with two stages on four devices, over the links of a home and a hundred times faster ones."""
-    names = ("gpt2_small.export", "resnet50.export", "t5_small.export")
-    for name, faster in itertools.product(names[: 1 if smoke else None], (1.0, 100.0)):
-        graph = ow.load(GRAPHS / "torch" / f"{name}.json.gz")
-        cluster = home(4, 2.0 * sum(parameter.bytes for parameter in graph.parameters))
-        links = {"rates": tuple(faster * rate for rate in cluster.rates or ()), "latency": 0.002 / faster}
-        cluster = cluster.model_copy(update=links)
-        costs = ow.Costs.roofline(graph, cluster)
-        single = ow.Pipeline(graph=graph, cluster=cluster, costs=costs, memory="parameters")
-        weighty = [op for op in single.running_order if graph.operators[graph.operator_index[op]].parameters]
-        tied = ow.Colocate(ops=[weighty[0], weighty[-1]])
-        for visits, rules in ((1, ()), (2, ()), (2, (tied,))):
-            problem = single.model_copy(update={"max_visits": visits, "constraints": rules})
-            began = time.process_time()
-            result = ow.solve(problem, time_limit=1 if smoke else 20)
-            spent = time.process_time() - began
-            value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
-            bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
-            gap = "-" if result.gap is None else percent(result.gap)
-            yield name, f"x{faster:.0f}", visits, "yes" if rules else "", value, bound, gap, f"{spent:.1f}"
-
-
-def ties(*, smoke: bool) -> None:
-    """Devices with two stages, with and without a tied first and last layer."""
-    show(
-        "Devices with two stages: ms between results on four devices of a home",
-        ("model", "links", "most stages of a device", "first and last tied", "ms", "bound", "gap", "CPU s"),
-        ties_rows(smoke=smoke),
-    )
-
-
-def passes(graph: ow.OpGraph) -> list[ow.Colocate]:
-    """Ties of the backward operators that read what a layer's forward operator saved: its output, or its input."""
-    readers: dict[str, list[ow.Operator]] = {}
-    for op in graph.operators:
-        for tensor in op.inputs:
-            readers.setdefault(tensor, []).append(op)
-
-    def behind(tensor: str, kind: str) -> list[ow.Operator]:
-        return [op for op in readers.get(tensor, ()) if kind in op.kind]
-
-    ties = []
-    for op in graph.operators:
-        found: list[ow.Operator] = []
-        if op.kind.startswith("aten.native_layer_norm."):
-            found = behind(op.outputs[0], "backward")
-        elif op.kind.startswith("aten.embedding."):
-            found = behind(op.inputs[-1], "backward")
-        elif op.kind.startswith("aten.addmm."):
-            found = [mm for t in behind(op.inputs[-1], "aten.t.") for mm in behind(t.outputs[0], "aten.mm.")]
-        if found:
-            ties.append(ow.Colocate(ops=[op.id, *(each.id for each in found)]))
-    return ties
-
-
-def training_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Every layer on one device with its backward pass."""
-    path, problems = (
-        INSTANCES / "throughput-inputs_LayerGraphs_bert24_training.json.gz",
-        list[tuple[str, ow.Pipeline]](),
-    )
-    if path.exists():
-        read = ow.load_problem(path)
-        assert isinstance(read, ow.Pipeline)
-        problems.append(("bert24, accelerators", read))
-    if not smoke:
-        graph = ow.load(GRAPHS / "torch" / "gpt3_330m.train.json.gz")
-        whole = sum(parameter.bytes for parameter in graph.parameters)
-        for faster in (1.0, 100.0):
-            cluster = home(4, 1.5 * whole)
-            links = {"rates": tuple(faster * rate for rate in cluster.rates or ()), "latency": 0.002 / faster}
-            cluster = cluster.model_copy(update=links)
-            problem = ow.Pipeline(
-                graph=graph,
-                cluster=cluster,
-                costs=ow.Costs.roofline(graph, cluster),
-                memory="parameters",
-                max_visits=2,
-                constraints=passes(graph),
-            )
-            problems.append((f"gpt3_330m, home, links x{faster:.0f}", problem))
-    for name, problem in problems:
-        began = time.process_time()
-        result = ow.solve(problem, time_limit=60)
-        spent = time.process_time() - began
-        value = "-" if result.objective is None else f"{1e3 * result.objective:.3f}"
-        bound = "-" if result.bound is None else f"{1e3 * result.bound:.3f}"
-        gap = "-" if result.gap is None else percent(result.gap)
-        yield name, len(problem.graph.operators), len(problem.constraints), value, bound, gap, f"{spent:.1f}"
-
-
-def training(*, smoke: bool) -> None:
-    """Forward and backward passes together."""
-    show(
-        "Training: ms between results, every layer on one device with its backward pass",
-        ("graph, devices", "operators", "ties", "ms", "bound", "gap", "CPU s"),
-        training_rows(smoke=smoke),
-    )
-
-
 def main() -> None:
     """Run the parts named on the command line."""
     parts = {
-        "throughput": throughput,
-        "apart": apart,
         "calls": calls,
         "latency": latency,
         "loads": loads,
-        "ties": ties,
-        "training": training,
     }
     run_parts(__doc__, parts, lambda: None)
 

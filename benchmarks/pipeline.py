@@ -19,8 +19,6 @@ from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, keras
 from benchmarks.pipeline_proofs import needs_split, proofs
 from benchmarks.tables import run_parts, show
 from opweave.formulations.pipeline.instance import lower
-from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.threshold import Thresholds
 
 PAPER_MODELS = ("MobileNetV2", "EfficientNetB1", "ResNet50", "InceptionResNetV2")
 NODES = (5, 10, 15, 20, 50)
@@ -30,15 +28,10 @@ CAPACITIES = (64, 128, 256, 512)
 
 def warm_up() -> None:
     """Load or compile every loop, so that the tables show only solve times."""
+    ow.warm()
     problem = as_in_the_paper("InceptionResNetV2", 20, 64, 0)
     for solver in ("kpath", "greedy", "random", "auto"):
         ow.solve(problem, solver=solver, time_limit=30)
-    for _ in range(3):  # the first calls are not compiled yet
-        loops = Thresholds(arrays_of(lower(problem)))
-        for limit in (0.3, 0.5, 1.0):
-            loops.quick(limit)
-            loops.priced(limit, 2)
-            loops.exact(limit, 1_000_000)
 
 
 def value(problem: ow.Pipeline, solver: str, seed: int = 0, **options: int) -> float | None:
@@ -136,9 +129,7 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
         for nodes in NODES[-1:] if smoke else NODES:
             whole = 0
-            ratios: dict[str, list[float]] = {
-                name: [] for name in ("kpath", "greedy", "random", "by_memory", "sorting")
-            }
+            ratios: dict[str, list[float]] = {name: [] for name in ("kpath", "greedy", "random", "by_memory")}
             gains: dict[str, list[float]] = {"greedy": [], "random": []}
             for seed in range(runs):
                 problem = as_in_the_paper(model, nodes, 64, seed)
@@ -181,7 +172,6 @@ def baselines(*, smoke: bool) -> None:
             "greedy",
             "random",
             "by memory",
-            "sorting",
             "greedy / paper",
             "random / paper",
         ),
@@ -192,7 +182,7 @@ def baselines(*, smoke: bool) -> None:
 
 def theorem(problem: ow.Pipeline) -> float:
     """Theorem 1: the largest transfer of the paper's partitions over the fastest link."""
-    from opweave.solvers.pipeline.baselines import smallest_sum_cuts
+    from opweave.formulations.pipeline.partition_graph import smallest_sum_cuts
 
     instance = lower(problem)
     cuts = smallest_sum_cuts(instance)

@@ -169,7 +169,7 @@ def batched_mappings(operators: int, seed: int) -> Instances:
 
 
 def pipelines(operators: int, seed: int) -> Instances:
-    """All shapes on five devices: both objectives, loads that add up, and stages that need not follow the order."""
+    """All shapes on five devices: both objectives, and loads that add up."""
     for shape in SHAPES:
         graph = shape(operators, seed)
         cluster = unlike(graph, 5, seed)
@@ -178,7 +178,6 @@ def pipelines(operators: int, seed: int) -> Instances:
             ("bottleneck", {}),
             ("latency", {"objective": "latency"}),
             ("sum", {"load": "sum"}),
-            ("ideals", {"cuts": "ideals"}),
         ):
             yield f"{graph.name}, {name}", problem.model_copy(update=fields)
 

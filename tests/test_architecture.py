@@ -16,15 +16,13 @@ FILES = {
     "formulations": ("instance.py", "shortage.py", "milp.py", "cp.py"),
     "solvers": (
         "arrays.py",
-        "auto.py",
         "baselines.py",
         "bounds",
         "engines.py",
         "exact.py",
-        "lanes.py",
-        "local.py",
         "plans.py",
         "registered.py",
+        "workers.py",
     ),
 }
 

@@ -37,10 +37,6 @@ class InSteps(Quiet):
     """Its step rule raises when it is asked."""
 
 
-class Narrowed(Quiet):
-    """Its ways raise."""
-
-
 class UnknownArc(Quiet):
     """Its arc leads to an operator that is not there."""
 
@@ -59,11 +55,6 @@ def _in_orders(problem, rule):
 @ow.express(InSteps, "step_rule")
 def _in_steps(problem, rule):
     return lambda done, op: 1 / 0
-
-
-@ow.express(Narrowed, "narrowed")
-def _narrowed(problem, rule):
-    raise ZeroDivisionError
 
 
 @ow.express(UnknownArc, "order_arcs")
@@ -104,7 +95,6 @@ def test_the_referee_names_it_too() -> None:
         (InOrders(), "placement", "heft"),
         (InOrders(), "memory_ordering", "auto"),
         (InSteps(), "memory_ordering", "btsearch"),
-        (Narrowed(), "placement", "heft"),
     ],
     ids=str,
 )

@@ -108,21 +108,9 @@ def constraints(kind: str) -> str:
     rows = ow.constraint_table(kind)
     groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        groups.setdefault((*row.exactly, "", *row.by_simpler), []).append(row.solver)
-    lines = []
-    for held, names in groups.items():
-        split = held.index("")
-        lines.append(
-            (
-                code(names),
-                code(held[:split]) or "none",
-                code(held[split + 1 :]) or "none",
-            )
-        )
-    return table(
-        ("solvers", "honoured exactly", "honoured through a simpler, stricter rule"),
-        lines,
-    )
+        groups.setdefault(row.honoured, []).append(row.solver)
+    lines = [(code(names), code(held) or "none") for held, names in groups.items()]
+    return table(("solvers", "honoured"), lines)
 
 
 def devices() -> str:

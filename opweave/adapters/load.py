@@ -14,7 +14,6 @@ from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.formats import check_content, family_of, refusal
 from opweave.adapters.graphs.device_placement import (
     MARK,
-    from_device_placement,
     latency_from_device_placement,
     read_device_placement,
 )
@@ -243,15 +242,13 @@ def is_instance(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bool:
 def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
     """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
-    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`). Instances of
-    msr-fiddle/dnn-partitioning become pipelines that are scored as there, by their largest load, or placements that are
-    scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
+    A flexible job shop becomes a placement (see :mod:`opweave.adapters.graphs.job_shop`), and so does an instance of
+    msr-fiddle/dnn-partitioning, scored by latency (see :mod:`opweave.adapters.graphs.device_placement`).
 
     Parameters
     ----------
     kind
-        The kind of problem that is wanted; None for that of the file, which is ``"pipeline"`` for an instance of
-        dnn-partitioning.
+        The kind of problem that is wanted; None for that of the file.
 
     Raises
     ------
@@ -265,13 +262,9 @@ def load_problem(path: PathLike, *, kind: str | None = None, limits: Limits = DE
         return load_job_shop(path, limits=limits)
     data = _read_object(path, limits)
     if MARK in data:
-        makers: Mapping[str, Callable[..., AnyProblem]] = {
-            "pipeline": from_device_placement,
-            "placement": latency_from_device_placement,
-        }
-        if kind not in (None, *makers):
-            raise InvalidInputError(f"{name}: an instance of dnn-partitioning is a {' or a '.join(makers)}, not {kind}")
-        return makers[kind or "pipeline"](data, where=name, limits=limits)
+        if kind not in (None, Placement.kind):
+            raise InvalidInputError(f"{name}: an instance of dnn-partitioning is a placement, not {kind}")
+        return latency_from_device_placement(data, where=name, limits=limits)
     stated = data.get("kind")
     if kind is not None and kind != stated:
         raise InvalidInputError(f"{name}: its kind is {stated!r:.60}, and {kind!r:.60} is wanted")

@@ -6,11 +6,38 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from opweave.formulations.expressions import expressible
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.problems.problem import Problem
 from opweave.solvers.lanes import Workers, work_in_lanes
+from opweave.solvers.registry import SEARCHES, Feature, Proves, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run, Setting
 from opweave.solvers.workers import Steps, Worker
+
+
+def register_auto(
+    problem: type[Problem[Any, Any]],
+    workers: Workers,
+    about: str,
+    *,
+    proves: Proves = "optimum",
+    supports: tuple[str, ...] = (),
+    readings: tuple[str | None, ...] = (None,),
+) -> None:
+    """Make the portfolio of a problem its default solver.
+
+    Parameters
+    ----------
+    problem
+        The problem's class.
+    workers
+        Makes the workers, in the order in which a sensible person would try them; the first one finds a plan.
+    about, proves, supports, readings
+        As in :class:`Solver`; ``supports`` is what all of the workers understand.
+    """
+    run = partial(solve_auto, workers, supports)
+    every = (*supports, MODEL, VIOLATIONS)
+    features = SEARCHES | {Feature.EXTEND}
+    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
 
 
 def solve_auto(workers: Workers, supports: Sequence[str], problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -29,6 +56,4 @@ def solve_alone(problem: Problem[Any, Any], name: str, run: Run) -> Outcome:
 
 
 def _alone(name: str, options: Mapping[str, Setting], problem: Problem[Any, Any], _run: Run) -> list[Worker]:
-    from opweave.solvers.registry import find_solver
-
     return [Steps(name, find_solver(problem, name).run, problem, **options)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from opweave.formulations.expressions import NARROWED, expressible
+from opweave.formulations.expressions import expressible
 from opweave.problems.constraints import BUILT_IN, Constraint
 from opweave.problems.problem import Problem
 from opweave.problems.rows import Rows
@@ -23,11 +23,8 @@ class HonouredConstraints:
         Kind of the problem and name of the solver.
     available
         Whether the solver can run on this machine.
-    exactly
-        Constraints that it knows: it may return any plan that obeys them.
-    by_simpler
-        Constraints that it replaces by simpler ones, such as Separate by a Pin for each operator. Its plans obey them,
-        but it does not consider all of them and may find none.
+    honoured
+        Constraints that its plans obey.
     refused
         Constraints with which it raises :class:`~opweave.problems.errors.UnsupportedConstraintError`.
     """
@@ -35,14 +32,8 @@ class HonouredConstraints:
     problem: str
     solver: str
     available: bool
-    exactly: tuple[str, ...]
-    by_simpler: tuple[str, ...]
+    honoured: tuple[str, ...]
     refused: tuple[str, ...]
-
-    @property
-    def honoured(self) -> tuple[str, ...]:
-        """The constraints that its plans obey, one way or the other."""
-        return self.exactly + self.by_simpler
 
 
 def constraint_table(
@@ -62,10 +53,8 @@ def constraint_table(
     Examples
     --------
     >>> row = next(row for row in constraint_table("placement") if row.solver == "heft")
-    >>> row.by_simpler, row.refused
-    (('Separate', 'MaxDevices'), ())
-    >>> "Separate" in row.exactly
-    False
+    >>> row.refused
+    ('Separate', 'MaxDevices')
     """
     kind = problem if isinstance(problem, str) or problem is None else problem.kind
     chosen = tuple(constraints)
@@ -73,9 +62,9 @@ def constraint_table(
 
 
 def _row(solver: Solver, asked: Iterable[type[Constraint]]) -> HonouredConstraints:
-    own = [target for target in solver.supports if target != NARROWED]
-    names: dict[str, list[str]] = {"exactly": [], "by_simpler": [], "refused": []}
+    names: dict[bool, list[str]] = {True: [], False: []}
     for kind in asked:
-        simpler = "by_simpler" if expressible(kind, solver.supports) else "refused"
-        names["exactly" if expressible(kind, own) else simpler].append(kind.__name__)
-    return HonouredConstraints(solver.problem, solver.name, solver.missing() is None, *map(tuple, names.values()))
+        names[expressible(kind, solver.supports)].append(kind.__name__)
+    return HonouredConstraints(
+        solver.problem, solver.name, solver.missing() is None, tuple(names[True]), tuple(names[False])
+    )

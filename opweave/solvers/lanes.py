@@ -12,7 +12,6 @@ another seed.
 from __future__ import annotations
 
 import logging
-import math
 import pickle
 import time
 from collections import OrderedDict
@@ -23,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from opweave.problems.problem import Problem
-from opweave.solvers.portfolio import SLICE, Portfolio
+from opweave.solvers.portfolio import SLICE, Portfolio, work_off
 from opweave.solvers.run import Found, Outcome, Run
 from opweave.solvers.workers import Worker
 
@@ -244,28 +243,25 @@ def work_in_lanes(problem: Problem[Any, Any], workers: Workers, run: Run) -> Out
     Without a time limit there is one lane, because the exchange would make the run depend on the clock.
     """
     lanes = _lanes_of(problem, workers, run)
-    mine = workers(problem, run)
-    portfolio = Portfolio(mine if lanes is None else own_first(mine, 0, lanes.count))
+    if lanes is None:
+        return work_off(workers(problem, run), run)
+    portfolio, more = Portfolio(own_first(workers(problem, run), 0, lanes.count)), True
     try:
-        if lanes is not None:
-            lanes.start(run)
-        more = True
-        while (more or (lanes is not None and lanes.busy)) and not run.should_stop():
+        lanes.start(run)
+        while more or lanes.busy:
             until = run.elapsed() + SLICE
-            more = more and portfolio.work(run, until if lanes is not None else math.inf)
-            if portfolio.outcome is not None:
+            more = more and portfolio.work(run, until)
+            if run.should_stop() or portfolio.outcome is not None:
                 break
-            if lanes is not None:
-                if not more:
-                    _pause(until - run.elapsed())
-                ended = lanes.exchange(run)
-                if ended is not None:
-                    return ended
+            if not more:
+                time.sleep(max(0.0, until - run.elapsed()))
+            ended = lanes.exchange(run)
+            if ended is not None:
+                return ended
         return portfolio.ended(run)
     finally:
         portfolio.close()
-        if lanes is not None:
-            lanes.close()
+        lanes.close()
 
 
 def _lanes_of(problem: Problem[Any, Any], workers: Workers, run: Run) -> Lanes | None:
@@ -286,8 +282,3 @@ def places_of(executor: Executor) -> int:
         return known
     client = getattr(executor, "_client", None)  # Dask's
     return UNKNOWN_PLACES if client is None else max(1, len(client.nthreads()))
-
-
-def _pause(seconds: float) -> None:
-    if seconds > 0:
-        time.sleep(seconds)

@@ -34,7 +34,6 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import highspy_fits, silent_highs
-from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
@@ -148,7 +147,7 @@ def minimise(program: LinearProgram, time_limit: float | None, *, unfinished: bo
     """
     limit = math.inf if time_limit is None else max(0.01, time_limit)
     by_highs = partial(_by_highs, unfinished=unfinished)
-    return patiently(lambda: (by_highs if highspy_fits() else _by_scipy)(program, limit))
+    return (by_highs if highspy_fits() else _by_scipy)(program, limit)
 
 
 def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:

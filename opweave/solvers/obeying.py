@@ -24,7 +24,7 @@ from opweave.formulations.formulation import formulation_names
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.on_plans import PlanRows, rows_on_plans
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Constraint, Forbid
+from opweave.problems.constraints import Constraint, Forbid, MeasuresMemory, objections
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
@@ -50,9 +50,12 @@ class Judge:
         The rows of the user's function and of expressed rules.
     added
         Those of the user's function alone, of which the referee does not know.
+    rules
+        The rules that the problem's own workers do not understand.
     """
 
     problem: Problem[Any, Any]
+    rules: tuple[Constraint, ...]
     rows: PlanRows
     added: PlanRows
 
@@ -74,9 +77,8 @@ class Judge:
 
     def penalty(self, solution: Solution) -> float:
         """How far a plan is from obeying: what rows are missed by, as shares of their sides, and every violation."""
-        missed = self.rows.excess(solution)
-        broken = [each.excess for each in self.problem.evaluate(solution).violations]
-        return missed + sum(1.0 if excess is None else excess / (1.0 + excess) for excess in broken)
+        excess = [each.excess for rule in self.rules for each in objections(rule, self.problem, solution)]
+        return self.rows.excess(solution) + sum(1.0 if size is None else size / (1.0 + size) for size in excess)
 
 
 def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -93,7 +95,7 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
         rows = rows_on_plans(problem, run.extend, rules)
     except InfeasibleError:
         return Outcome(infeasible=True, reason="a row of extend holds for no plan")
-    judge = None if rows is None or added is None else Judge(problem, rows, added)
+    judge = None if rows is None or added is None else Judge(problem, tuple(rules), rows, added)
     made = partial(_workers, workers, free, judge)
     if run.extend is None:
         return work_in_lanes(problem, made, run)
@@ -139,8 +141,9 @@ def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], ru
     baselines = [each for each in load_solvers(problem.kind) if each.baseline and each.missing() is None]
     for solver in baselines:
         _try(solver, judge, free, run)
-    for device in problem.cluster.devices if hasattr(problem, "cluster") else ():
-        others = [each.name for each in problem.cluster.devices if each.name != device.name]
+    devices = [each.name for each in problem.cluster.devices] if isinstance(problem, MeasuresMemory) else []
+    for device in devices:
+        others = [name for name in devices if name != device]
         forbidden = [Forbid(op=op.id, device=name) for op in problem.graph.operators for name in others]
         for solver in baselines[:1] if run.best is not None else baselines:
             if run.should_stop():

@@ -2,8 +2,9 @@
 
 The workers of a problem are listed in the order in which a sensible person would try them. The first one works until
 there is a plan. From then on everyone works in turn, for a short slice each. Whoever closed more of the gap per second
-of late gets more of the time, and a fixed share is divided equally, because a worker may need long until it gains, or
-may wait for a better plan or bound of another. It ends when plan and bound meet, when a worker has searched everything,
+of late gets more of the time. A share is divided equally, because a worker may need long until it gains, or may wait
+for a better plan or bound of another: all of the time where nobody gains, and the less the more of the gap would be
+closed by the end if all went on as of late. It ends when plan and bound meet, when a worker has searched everything,
 when nobody has anything left to do, or when the time is up.
 
 Without a time limit, slices would make a run depend on the speed of the machine. So every worker works until it has
@@ -24,7 +25,7 @@ SLICE = 0.1
 """Seconds of a slice: long beside what changing takes, short beside any time limit."""
 
 EQUAL = 0.4
-"""Share of the time that is divided equally; the rest follows what the workers gain."""
+"""Least share of the time that is divided equally; the rest follows what the workers gain."""
 
 MEMORY = 0.5
 """A gain counts half after a worker has used this share of its time again."""
@@ -72,14 +73,19 @@ class Portfolio:
     def __init__(self, workers: Iterable[Worker]) -> None:
         self._seats = [Seat(worker) for worker in workers]
         self._left = list(self._seats)
+        self._begun = False
         self.outcome: Outcome | None = None
 
     def work(self, run: Run, until: float = math.inf) -> bool:
-        """Share the time until ``until``, in seconds of the run; False once nothing is left to do."""
-        while self.outcome is None and self._left and not run.should_stop():
+        """Share the time until ``until``, in seconds of the run; False once nothing is left to do.
+
+        The first worker begins whatever the time, since it finds a plan at once where there is one.
+        """
+        while self.outcome is None and self._left and (not self._begun or not run.should_stop()):
             if run.elapsed() >= until:
                 return True
             self._slice(self._next(run), run, until)
+            self._begun = True
         return False
 
     def close(self) -> None:
@@ -109,25 +115,26 @@ class Portfolio:
         left = seat.worker.work(run, math.inf if run.time_limit is None else min(began + SLICE, until))
         seconds = max(run.elapsed() - began, 1e-6)
         seat.book(seconds, max(0.0, gap - _gap(run)))
-        seat.turn += seconds / self._share(seat)
+        seat.turn += seconds / self._share(seat, run)
         if not left:
             self._left.remove(seat)
             outcome = seat.worker.outcome or Outcome()
             if outcome.infeasible or (outcome.final and run.best is not None):
                 self.outcome = outcome
 
-    def _share(self, seat: Seat) -> float:
+    def _share(self, seat: Seat, run: Run) -> float:
         """A worker's share of the time, from what all have gained of late."""
-        rates = sum(each.rate for each in self._left)
-        equal = 1.0 / len(self._left)
-        return equal if rates == 0.0 else EQUAL * equal + (1.0 - EQUAL) * seat.rate / rates
+        rates, equal = sum(each.rate for each in self._left), 1.0 / len(self._left)
+        if rates == 0.0:
+            return equal
+        closing = rates * equal * (run.remaining() or 0.0) / max(_gap(run), 1e-9)
+        followed = (1.0 - EQUAL) * min(1.0, closing)
+        return (1.0 - followed) * equal + followed * seat.rate / rates
 
 
 def _gap(run: Run) -> float:
     """The gap as a share of the objective: 1 without a plan or a bound."""
-    if run.objective is None:
-        return 1.0 + (0.0 if run.bound is None else -1e-3)
-    if run.bound is None or run.objective == 0:
+    if run.objective is None or run.bound is None or run.objective == 0:
         return 1.0
     return max(0.0, (run.objective - run.bound) / abs(run.objective))
 

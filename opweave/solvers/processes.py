@@ -74,7 +74,8 @@ class Process(Executor):
 def _answer(child: subprocess.Popen[bytes]) -> tuple[bool, Any]:
     assert child.stdout is not None
     answer: Any = read_frame(child.stdout)
-    return answer
+    failed, value = answer
+    return bool(failed), value
 
 
 def serve() -> None:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import partial
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, TypeVar
 
-from opweave.formulations.expressions import MODEL, NARROWED, VIOLATIONS, expressible
+from opweave.formulations.expressions import MODEL, VIOLATIONS, expressible
 from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue
 from opweave.problems.rows import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.workers import Worker
 
 
 class Feature(str, Enum):
@@ -130,9 +126,7 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        exactly = [target for target in self.supports if target != NARROWED]
         kinds = [kind for kind in concerning(self.problem) if expressible(kind, self.supports)]
-        kinds.sort(key=lambda kind: not expressible(kind, exactly))
         own = {"constraints": tuple(kind.__name__ for kind in kinds), "options": FrozenDict(self.options)}
         same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
         return SolverInfo(**{**same, **own}, available=install is None, install=install)
@@ -224,38 +218,6 @@ def _home(solver: Solver) -> str:
     return str(getattr(function, "__module__", ""))
 
 
-def register_auto(
-    problem: type[Problem[Any, Any]],
-    workers: Callable[[Any, Run], Sequence[Worker]],
-    about: str,
-    *,
-    proves: Proves = "optimum",
-    supports: tuple[str, ...] = (),
-    readings: tuple[str | None, ...] = (None,),
-) -> None:
-    """Make the portfolio of a problem its default solver.
-
-    Parameters
-    ----------
-    problem
-        The problem's class.
-    workers
-        Makes the workers, in the order in which a sensible person would try them; the first one finds a plan.
-    about, proves, supports, readings
-        As in :class:`Solver`; ``supports`` is what all of the workers understand.
-    """
-    from opweave.solvers.auto import solve_auto  # which needs the engines
-
-    run = partial(solve_auto, workers, supports)
-    every = (*supports, MODEL, VIOLATIONS)
-    features = SEARCHES | {Feature.EXTEND}
-    register(Solver("auto", problem.kind, "plan", run, about, proves, features, every, readings=readings))
-
-
-def run_side_by_side(problem: str, name: str, lanes: object) -> None:
-    """TRANSITION."""
-
-
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
@@ -282,10 +244,7 @@ def load_own(kind: str | None, *modules: str) -> None:
     for each in _KINDS:
         for module in modules or ("workers", "registered"):
             if kind in (None, each):
-                where = f"opweave.solvers.{each}"
-                if module == "workers" and find_spec(f"{where}.workers") is None:  # TRANSITION
-                    module = "default"
-                importlib.import_module(f"{where}.{module}")
+                importlib.import_module(f"opweave.solvers.{each}.{module}")
 
 
 def load_solvers(kind: str | None = None) -> list[Solver]:
@@ -366,34 +325,6 @@ def _found(kind: str, name: str) -> Solver | None:
         if (kind, name) in _SOLVERS:
             return _SOLVERS[kind, name]
     return None
-
-
-def is_available(problem: Problem[Any, Any], name: str) -> bool:
-    """Whether the problem has a solver of that name that can run on this machine."""
-    solver = _found(problem.kind, name)
-    return solver is not None and solver.missing() is None and problem.reading in solver.readings
-
-
-def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: OptionValue) -> Outcome:
-    """Let another registered solver continue a run, as a stage of a plan.
-
-    Parameters
-    ----------
-    problem
-        The problem, or another one that the run is about.
-    name
-        The solver; see :func:`find_solver`.
-    run
-        The run; it has the limits and the findings so far, and receives reports.
-    options
-        Options of that solver, instead of those of the run.
-    """
-    solver, own = find_solver(problem, name), run.options
-    run.options = options
-    try:
-        return solver.run(problem, run)
-    finally:
-        run.options = own
 
 
 def rounds_asked(run: Run, option: str, untimed: int) -> int | None:

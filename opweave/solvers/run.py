@@ -7,13 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
@@ -131,9 +127,6 @@ Lift = Callable[[Any], Solution | None]
 """Turns a solution of a sub-problem into one of the whole; None if there is none."""
 
 
-_AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
-
-
 @dataclass(eq=False)
 class Run:
     """The state of one solve, as one solver sees it. The solver reports to it and asks it whether to continue.
@@ -173,26 +166,10 @@ class Run:
     outer: Run | None = None
     lift: Lift | None = None
     exact: bool = False
-    exchange: Any = None  # TRANSITION
-    kept: dict[str, object] = field(default_factory=dict)  # TRANSITION
-    asked: dict[int, Any] = field(default_factory=dict)  # TRANSITION
-
-    @property
-    def halt(self) -> IntArray:
-        """TRANSITION: never raised."""
-        return np.zeros(1, dtype=np.int64)
-
-    def turn(self, what: str, number: int) -> int:
-        """TRANSITION."""
-        return number
-
-    def patience(self) -> float:
-        """TRANSITION."""
-        return 3.0
 
     def as_worker(self, name: str, rest: Callable[[], None] | None = None, options: Mapping[str, Setting] = {}) -> Run:
         """The run as one worker sees it: the same findings, with options and limits of the worker's own."""
-        return replace(self, worker=name, rest=rest, options=options, kept={})
+        return replace(self, worker=name, rest=rest, options=options)
 
     def child(
         self,
@@ -360,15 +337,6 @@ class Run:
         """Whether others work while this run rests."""
         return self.rest is not None or (self.outer is not None and self.outer.shares_time)
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Make this the run that :func:`time_left` uses in this thread."""
-        token = _AT_WORK.set(self)
-        try:
-            yield
-        finally:
-            _AT_WORK.reset(token)
-
     def stop(self) -> None:
         """Ask whoever is at work to end: there is no time left from now on."""
         self.findings.stopped = True
@@ -436,25 +404,3 @@ def agree(first: int | float, second: int | float) -> bool:
     """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
     exact = isinstance(first, int) and isinstance(second, int)
     return first == second if exact else abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
-
-
-def at_work() -> Run | None:
-    """The run that is at work in this thread; None outside of a run."""
-    return _AT_WORK.get()
-
-
-def time_left(most: float) -> float:
-    """``most`` seconds, or what the current run has left if that is less; for code without access to the run."""
-    run = at_work()
-    left = None if run is None else run.remaining()
-    return most if left is None else min(most, left)
-
-
-def never() -> IntArray:
-    """TRANSITION."""
-    return np.zeros(1, dtype=np.int64)
-
-
-def patience() -> float:
-    """TRANSITION."""
-    return 3.0

@@ -185,9 +185,8 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         run.worker = "start" if name == "auto" else name
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        with run.at_work():
-            helped = chosen.kind == "algorithm" and (run.threads > 1 or run.executor is not None)
-            outcome = solve_alone(problem, name, run) if helped else chosen.run(problem, run)
+        helped = chosen.kind == "algorithm" and (run.threads > 1 or run.executor is not None)
+        outcome = solve_alone(problem, name, run) if helped else chosen.run(problem, run)
         if not isinstance(outcome, Outcome):
             raise EngineError(f"solver {chosen.name!r} returned {outcome!r:.80}; it must return an Outcome")
     except ContradictionError as error:
@@ -200,6 +199,8 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
     if run.stopped and outcome.termination is Termination.TIME_LIMIT:  # the time is up because a callback says so
         outcome = replace(outcome, termination=run.termination())
+    if outcome.termination is Termination.TIME_LIMIT and not run.candidates and outcome.reason is None:
+        outcome = replace(outcome, reason="the time was up before there was a plan")
     if run.findings.callback_error is not None:
         outcome = _ended_by_callback(outcome, run.findings.callback_error)
     return chosen, outcome

@@ -113,8 +113,7 @@ class Steps:
 
     def _whole(self) -> None:
         try:
-            with self._run.at_work():
-                self.outcome = self._algorithm(self._problem, self._run) or Outcome(self._run.termination())
+            self.outcome = self._algorithm(self._problem, self._run) or Outcome(self._run.termination())
         except (EngineError, UnsupportedFeatureError, LimitExceededError) as error:
             self._fail(error)
         except InvalidInputError as error:

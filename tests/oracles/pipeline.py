@@ -57,9 +57,6 @@ def all_pipelines(problem: Pipeline) -> Iterator[Stages]:
 def _all_pieces(problem: Pipeline) -> Iterator[list[tuple[str, ...]]]:
     """Every way to cut the model."""
     order = problem.running_order
-    if problem.cuts == "ideals":
-        yield from _chains(problem, order)
-        return
     cuts = allowed_cuts(problem)
     for count in range(len(cuts) + 1):
         for chosen in combinations(cuts, count):
@@ -67,24 +64,12 @@ def _all_pieces(problem: Pipeline) -> Iterator[list[tuple[str, ...]]]:
             yield [order[a:b] for a, b in pairwise(ends)]
 
 
-def _chains(problem: Pipeline, rest: tuple[str, ...]) -> Iterator[list[tuple[str, ...]]]:
-    """Every sequence of sets of operators in which data only run forward."""
-    if not rest:
-        yield []
-    for count in range(1, len(rest) + 1):
-        for first in combinations(rest, count):
-            behind = tuple(name for name in rest if name not in first)
-            made = {tensor for name in behind for tensor in _operator(problem, name).outputs}
-            if not any(made & set(_operator(problem, name).inputs) for name in first):
-                yield from ([first, *others] for others in _chains(problem, behind))
-
-
 def _all_teams(problem: Pipeline, count: int) -> Iterator[tuple[tuple[str, ...], ...]]:
     """Every way to give stages their devices."""
     names = [each.name for each in problem.cluster.devices if each.name not in problem.forbidden_devices]
     if problem.device_order is not None:
         names = [name for name in problem.device_order if name in names]
-    if problem.max_visits == problem.max_replicas == 1:
+    if problem.max_replicas == 1:
         pick = permutations if problem.device_order is None else combinations
         yield from (tuple((name,) for name in chosen) for chosen in pick(names, count))
         return
@@ -92,13 +77,8 @@ def _all_teams(problem: Pipeline, count: int) -> Iterator[tuple[tuple[str, ...],
     teams = [team for size in sizes for team in combinations(names, size) if _alike(problem, team)]
     for chosen in product(teams, repeat=count):
         used = [name for team in chosen for name in team]
-        most = len(used) if problem.max_visits is None else problem.max_visits
         ranks = [names.index(name) for name in used]
-        if (
-            max(map(used.count, used)) <= most
-            and all(a != b for a, b in pairwise(chosen))
-            and (problem.device_order is None or ranks == sorted(ranks))
-        ):
+        if len(set(used)) == len(used) and (problem.device_order is None or ranks == sorted(ranks)):
             yield chosen
 
 
@@ -127,37 +107,22 @@ def value_of(problem: Pipeline, plan: Stages) -> float | None:
         return 0.0
     computing = [_seconds(problem, stage.operators, stage.device) for stage in plan.stages]
     turns = [1 + len(stage.replicas) for stage in plan.stages]
-    if problem.delivery == "host":
-        received, sent = _by_host(problem, plan)
-        carried = [*received, *sent]
-    else:
-        carried = _by_links(problem, plan)
-        received, sent = [0.0, *carried], [*carried, 0.0]
+    carried = _by_links(problem, plan)
+    received, sent = [0.0, *carried], [*carried, 0.0]
     if None in carried:
         return None
     if problem.objective == "transfers":
         return sum(carried)
     if problem.objective == "latency":
         return sum(computing) + sum(carried)
-    own = _per_device(plan, [each / n for each, n in zip(computing, turns, strict=True)])
+    own = [each / n for each, n in zip(computing, turns, strict=True)]
     if problem.channel == "shared":
         return max([*own, sum(carried), 0.0])
     if problem.load == "sum":
         together = map(sum, zip(received, computing, sent, strict=True))
-        return max([0.0, *_per_device(plan, [each / n for each, n in zip(together, turns, strict=True)])])
-    if problem.delivery == "host":
-        both = ([each / n for each, n in zip(side, turns, strict=True)] for side in (received, sent))
-        return max([0.0, *own, *(each for side in both for each in _per_device(plan, side))])
+        return max([0.0, *(each / n for each, n in zip(together, turns, strict=True))])
     shares = [max(1.0 / n, 1.0 / m) for n, m in pairwise(turns)]
     return max([*own, *(each * share for each, share in zip(carried, shares, strict=True)), 0.0])
-
-
-def _per_device(plan: Stages, seconds: list[float]) -> list[float]:
-    devices = [stage.device for stage in plan.stages]
-    return [
-        sum(each for each, other in zip(seconds, devices, strict=True) if other == name)
-        for name in dict.fromkeys(devices)
-    ]
 
 
 def _tensors(problem: Pipeline, plan: Stages) -> Iterator[tuple[int, int, list[int]]]:
@@ -189,28 +154,6 @@ def _by_links(problem: Pipeline, plan: Stages) -> list[float | None]:
         late = problem.cluster.effective_latency[ends]
         seconds.append(None if rate == 0 else float(late + size / problem.compression / rate))
     return seconds
-
-
-def _by_host(problem: Pipeline, plan: Stages) -> tuple[list[float | None], list[float | None]]:
-    """Seconds that each stage fetches and stores; what a device has stays on it."""
-    devices = [stage.device for stage in plan.stages]
-    fetched: list[list[int]] = [[] for _ in devices]
-    stored: list[list[int]] = [[] for _ in devices]
-    for size, first, readers in _tensors(problem, plan):
-        others = {devices[reader] for reader in readers} - {devices[first]}
-        for name in others:
-            fetched[min(reader for reader in readers if devices[reader] == name)].append(size)
-        if others:
-            stored[first].append(size)
-    rates = problem.cluster.rates or [0.0]
-
-    def seconds(name: str, sizes: list[int]) -> float | None:
-        rate = rates[problem.cluster.device_index[name]]
-        if not sizes:
-            return 0.0
-        return None if rate == 0 else problem.cluster.latency + sum(sizes) / problem.compression / rate
-
-    return tuple([seconds(*pair) for pair in zip(devices, side, strict=True)] for side in (fetched, stored))
 
 
 def live(problem: Pipeline, done: set[str]) -> set[str]:
@@ -303,9 +246,7 @@ def _fits(limits: dict[str, int | None], held: dict[str, int]) -> bool:
 
 
 def _may(problem: Pipeline, operators: tuple[str, ...], team: tuple[str, ...]) -> bool:
-    """Known times, and nothing kept between inputs where devices take turns."""
-    if len(team) > 1 and set(operators) & set(problem.stateful):
-        return False
+    """Known times."""
     return not problem.include_compute or not problem.costs.missing(operators, team)
 
 

@@ -7,7 +7,7 @@ import pytest
 import opweave as ow
 from opweave.problems.constraints import BUILT_IN, concerns
 from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
-from tests.solvers.narrowing.instances import with_rules
+from tests.test_own_constraints import with_rules
 from tests.tiny import PROBLEMS
 
 CONSTRAINTS = {
@@ -40,15 +40,13 @@ def bare(kind: str) -> ow.Problem:
 
 
 def instances(row: HonouredConstraints) -> list[ow.Problem]:
-    """What is honoured exactly stands in one instance, with what opposes it in another; the rest one by one."""
-    opposed = [name for name in OPPOSED if name in row.exactly]
-    together = [name for name in row.exactly if name not in opposed]
-    again = [name for name in row.exactly if name not in OPPOSED.values() and name != "MaxDevices"] if opposed else []
+    """What is honoured stands in one instance, with what opposes it in another."""
+    opposed = [name for name in OPPOSED if name in row.honoured]
+    together = [name for name in row.honoured if name not in opposed]
+    again = [name for name in row.honoured if name not in OPPOSED.values() and name != "MaxDevices"] if opposed else []
     again = [name for name in again if name not in ("Pin", "Share")]
     return [
-        with_rules(bare(row.problem), [CONSTRAINTS[name] for name in names])
-        for names in (together, again, *([name] for name in row.by_simpler))
-        if names
+        with_rules(bare(row.problem), [CONSTRAINTS[name] for name in names]) for names in (together, again) if names
     ]
 
 
@@ -99,7 +97,7 @@ def test_a_constraint_is_in_the_table_if_and_only_if_a_problem_takes_it(kind: st
 def test_every_constraint_has_a_solver_that_knows_it_exactly() -> None:
     for kind in PROBLEMS:
         asked = {name for row in constraint_table(kind) for name in (*row.honoured, *row.refused)}
-        assert asked == {name for row in constraint_table(kind) if row.solver == "auto" for name in row.exactly}
+        assert asked == {name for row in constraint_table(kind) if row.solver == "auto" for name in row.honoured}
 
 
 def test_constraints_of_ones_own_can_be_asked_for() -> None:
@@ -109,4 +107,4 @@ def test_constraints_of_ones_own_can_be_asked_for() -> None:
 
     rows = constraint_table("placement", [Odd, ow.Pin])
     heft = next(row for row in rows if row.solver == "heft")
-    assert (heft.exactly, heft.by_simpler, heft.refused) == (("Pin",), (), ("Odd",))
+    assert (heft.honoured, heft.refused) == (("Pin",), ("Odd",))

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Callable[[int], Any], Callable[[Any], tuple[Any, Any]], t
     "placement": (hostile_placement, best_placement, ("auto", "decompose", "highs")),
     "batched_mapping": (hostile_batched_mapping, best_batched_mapping, ("auto", "highs")),
     "pipeline": (hostile_pipeline, best_pipeline, ("auto", "exact", "highs")),
-    "memory_ordering": (hostile_ordering, best_ordering_by_states, ("auto", "exact", "btsearch", "mincut", "highs")),
+    "memory_ordering": (hostile_ordering, best_ordering_by_states, ("auto", "exact", "btsearch", "highs")),
     "slicing": (hostile_slicing, best_slicing, ("auto", "bound", "highs")),
 }
 

@@ -116,8 +116,8 @@ def pipelines(
 
 
 @st.composite
-def wide_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int = 3) -> Pipeline:
-    """Down-sets, a common memory, several stages on a device, replicas: readings with very many pipelines."""
+def replicated_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int = 3) -> Pipeline:
+    """Replicas, and loads that add up, on devices that are often alike: there are very many pipelines."""
     graph = draw(st.one_of(op_graphs(max_operators), chains(max_operators)))
     count = draw(st.integers(1, max_devices))
     memory = [draw(st.sampled_from([None, 18, 30, 45])) for _ in range(count)]
@@ -132,35 +132,22 @@ def wide_pipelines(draw: DrawFn, max_operators: int = 4, max_devices: int = 3) -
     table = {
         name: {d.name: row[0] if alike else t for d, t in zip(devices, row, strict=True)} for name, row in rows.items()
     }
-    goal = draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"]))
-    delivery = draw(st.sampled_from(["relay", "host"]))
-    more = draw(st.sampled_from(["nothing", "nothing", "visits", "replicas"]))
-    wishes: dict[str, object] = {}
-    if more == "visits":
-        wishes["max_visits"] = draw(st.sampled_from([2, None]))
-    if more == "replicas" and goal == "bottleneck":
-        wishes |= {"max_replicas": 2, "stateful": draw(st.lists(st.sampled_from(names), max_size=1)) if names else []}
-    if names and draw(st.booleans()):
-        wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
-        if "max_replicas" not in wishes:
-            wishes["device_order"] = draw(st.none() | st.permutations([device.name for device in devices]))
+    constrained = names and draw(st.booleans())
     return Pipeline(
         graph=graph,
         cluster=cluster,
         costs=ow.Costs.from_table(table),
-        cuts=draw(st.sampled_from(["prefix", "ideals", "ideals"])),
-        delivery=delivery,
-        load=draw(st.sampled_from(["overlap", "sum"])) if delivery == "host" or more != "visits" else "overlap",
-        objective=goal,
+        load=draw(st.sampled_from(["overlap", "sum"])),
+        max_replicas=2,
         inputs=draw(st.sampled_from(["first", "everywhere"])),
-        **wishes,
+        constraints=draw(pipeline_constraints(graph, cluster)) if constrained else [],
     )
 
 
 @st.composite
-def planned_wide_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
-    """A problem of many readings, and one of its pipelines."""
-    problem = draw(wide_pipelines(4, 3).filter(lambda each: each.graph.operators and _some(each) is not None))
+def planned_replicated_pipelines(draw: DrawFn) -> tuple[Pipeline, Stages]:
+    """A problem with replicas, and one of its pipelines."""
+    problem = draw(replicated_pipelines(4, 3).filter(lambda each: each.graph.operators and _some(each) is not None))
     plans = (plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None)
     return problem, draw(st.sampled_from(list(islice(plans, 60))))
 

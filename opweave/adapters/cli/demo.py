@@ -67,7 +67,6 @@ LABELS = {
     "reverse": "greedy from the end",
     "one_device": "the fastest board alone",
     "by_memory": "in proportion to memory",
-    "filling": "one board after another, filled",
     "random": "random parts that fit",
     "kpath": "SEIFER's matching of cuts to links",
     "greedy": "one cut after another",

@@ -28,7 +28,6 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES, Limits
-from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 
 MILLISECONDS = 1e-3
@@ -146,36 +145,6 @@ def read_device_placement(
         raise complaint(error, where) from None
 
 
-def from_device_placement(
-    data: Mapping[str, object], *, where: str = "instance", limits: Limits = DEFAULT_LIMITS
-) -> Pipeline:
-    """Make a pipeline of an instance, scored as there: the largest load of a device.
-
-    A load is a device's computing and what it brings in from host memory and sends there. Parts are contiguous
-    (``cuts="ideals"``). With a backward pass, a device has two parts.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        One sentence names the place.
-    """
-    read = read_device_placement(data, where=where, limits=limits)
-    try:
-        return Pipeline(
-            graph=read.graph,
-            cluster=read.cluster,
-            costs=read.costs,
-            constraints=read.together,
-            cuts="ideals",
-            load="sum",
-            delivery="host",
-            memory="parameters",
-            max_visits=2 if read.backward else 1,
-        )
-    except ValidationError as error:
-        raise complaint(error, where) from None
-
-
 def latency_from_device_placement(
     data: Mapping[str, object], *, where: str = "instance", limits: Limits = DEFAULT_LIMITS
 ) -> Placement:
@@ -207,8 +176,7 @@ def latency_from_device_placement(
     read = read_device_placement(data, where=where, hosts=1, limits=limits)
     if read.backward:
         raise InvalidInputError(
-            f"{where}: node {read.backward[0]} is of a backward pass, and latency is that of inference; a pipeline "
-            "takes training, too"
+            f"{where}: node {read.backward[0]} is of a backward pass, and latency is that of inference"
         )
     try:
         return Placement(

@@ -108,11 +108,6 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
             return f"The bottleneck is computing in stage {number + 1} on {use.device!r}."
         if details.bottleneck == "stage":
             return f"The bottleneck is stage {number + 1} on {use.device!r}: what it computes, receives and sends."
-        if details.bottleneck == "fetch":
-            return f"The bottleneck is what stage {number + 1} on {use.device!r} fetches from the common memory."
-        if self.problem.delivery == "host":
-            size = readable_bytes(use.sent_bytes)
-            return f"The bottleneck is the transfer of {size} from {use.device!r} to the common memory."
         onto = details.stages[number + 1].device
         size = readable_bytes(use.sent_bytes)
         return f"The bottleneck is the transfer of {size} from {use.device!r} to {onto!r} (after stage {number + 1})."

@@ -131,17 +131,16 @@ def comparison_table(entries: Sequence[Entry], unit: str) -> Table:
 
 
 def constraints_table(rows: Sequence[HonouredConstraints]) -> Table:
-    """List which side constraints each solver honours: exactly, by simpler ones, or not at all."""
+    """List which side constraints each solver honours."""
     named = dict.fromkeys(name for row in rows for name in (*row.honoured, *row.refused))
     own = [kind.__name__ for kind in BUILT_IN]
     names = sorted(named, key=lambda name: own.index(name) if name in own else len(own))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.caption = "yes: honoured exactly; simpler: by simpler constraints that imply it; no: refused"
+    table.caption = "yes: honoured; no: refused"
     for heading in ("problem", "solver", *names):
         table.add_column(heading, no_wrap=True)
     for row in rows:
-        words = dict.fromkeys(row.exactly, "yes") | dict.fromkeys(row.by_simpler, "simpler")
-        words |= dict.fromkeys(row.refused, "no")
+        words = dict.fromkeys(row.honoured, "yes") | dict.fromkeys(row.refused, "no")
         cells = (view_for(row.problem).word, row.solver, *(words.get(name, "") for name in names))
         table.add_row(*(Text(plain(cell), style="" if row.available else "dim") for cell in cells))
     return table

@@ -207,7 +207,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         """Say in a few sentences what the result means, or why there is no solution."""
         if self.result.solution is None:
             return wording.no_plan(self.result, self.noun, self.shortage())
-        return " ".join(self.sentences())
+        return " ".join([*self.sentences(), wording.finders(self.result.incumbents)]).strip()
 
     def sentences(self) -> Iterator[str]:
         """Say what limits the solution, what it gains, and what is proved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.problems.device_details import Wait
 from opweave.problems.measures import utilisation
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Incumbent, Result, Status
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, readable_share
 from opweave.problems.words import counted, joined
@@ -155,3 +156,24 @@ def memory_binds(uses: Iterable[DeviceUse]) -> Iterator[str]:
         if limit and used >= FULL * limit:
             share = readable_share(used / limit)
             yield f"Memory binds on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
+
+
+def finders(incumbents: Sequence[Incumbent]) -> str:
+    """Say which workers of the portfolio improved the plan and the bound; empty if one did everything.
+
+    Examples
+    --------
+    >>> finders([Incumbent(seconds=0.1, objective=7, worker="lists"), Incumbent(seconds=0.2, objective=7, bound=3,
+    ... worker="bound"), Incumbent(seconds=0.3, objective=5, bound=3, worker="cooling")])
+    'The plan is from cooling, the bound from bound.'
+    """
+    known = [each for each in incumbents if each.worker]
+    if len({each.worker for each in known}) < 2:
+        return ""
+    plan, bound = known[0], known[0]
+    for before, each in pairwise([Incumbent(seconds=0.0), *known]):
+        plan = each if each.objective != before.objective else plan
+        bound = each if each.bound != before.bound else bound
+    if plan.worker == bound.worker:
+        return f"Plan and bound are from {plan.worker}."
+    return f"The plan is from {plan.worker}, the bound from {bound.worker}."

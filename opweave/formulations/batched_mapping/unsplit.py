@@ -19,16 +19,6 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 
 
-def seconds_of(problem: BatchedMapping, size: int) -> FloatArray:
-    """Seconds of a batch of ``size`` for every operator on every device; NaN if it cannot run there."""
-    known = problem.known_seconds
-    rows = [
-        [known[op.id].get(device.name, {}).get(size, np.nan) for device in problem.cluster.devices]
-        for op in problem.graph.operators
-    ]
-    return np.asarray(rows, dtype=np.float64).reshape(len(rows), len(problem.cluster.devices))
-
-
 def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray) -> Placement:
     """A placement on the same cluster under the same constraints; NaN if an operator cannot run on a device."""
     table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
@@ -68,10 +58,12 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
         Tensors and workspaces are those of the whole batch. None if an operator has no device for the whole batch, or
         if sizes would exceed the range of bytes.
     """
-    seconds = seconds_of(problem, problem.batch)
     shares = [each for each in problem.constraints if isinstance(each, Share)]
     if not all(means(each, Share) for each in shares):  # a share with another meaning has no equivalent in placement
         return None
+    if problem.batch not in problem.sizes:
+        return None
+    seconds = problem.times[:, :, problem.sizes.index(problem.batch)]
     if np.isnan(seconds).all(axis=1).any() or any(0 < each.inputs < problem.batch for each in shares):
         return None
     graph, batch = problem.graph, problem.batch

@@ -113,20 +113,13 @@ class StageFormulation(Formulation[Pipeline, Stages]):
         Raises
         ------
         UnsupportedFeatureError
-            For all other readings; the message names a solver that takes them.
+            For stages with replicas; the message names a solver that takes them.
         """
-        asked = {
-            "cuts='ideals'": problem.cuts == "ideals",
-            "delivery='host'": problem.delivery == "host",
-            f"max_visits={problem.max_visits}": problem.max_visits != 1,
-            f"max_replicas={problem.max_replicas}": problem.max_replicas > 1,
-        }
-        for what, there in asked.items():
-            if there:
-                raise UnsupportedFeatureError(
-                    f"formulation {self.name!r} cannot express {what}; only searches can, such as 'local', and they "
-                    f"take no rows of your own (extend)"
-                )
+        if problem.max_replicas > 1:
+            asked = f"max_replicas={problem.max_replicas}"
+            raise UnsupportedFeatureError(
+                f"formulation {self.name!r} cannot express {asked}; 'exact' can, but takes no rows of your own (extend)"
+            )
         return lower_unless_short(problem, self.context.ceiling)
 
     def _unit_of(self, instance: PipelineInstance, parts: float) -> float:

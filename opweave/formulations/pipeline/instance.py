@@ -15,8 +15,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.host import HostSide
-from opweave.formulations.pipeline.pieces import Stored, beyond_runs, points_of, stages_up_to
+from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
@@ -58,15 +57,13 @@ class PipelineInstance:
     least, most
         Smallest and largest number of stages.
     most_devices
-        Largest number of devices in use.
+        Largest number of devices in use; more than stages if replicas take turns.
     compute_counts, shared_channel, goal
         The problem's options.
     summed
         Whether a stage's time includes what it receives and sends.
     alike
         The first device that can take turns with each one in a stage. Shape (devices,).
-    host
-        The common memory through which stages send; None if they send over links.
     """
 
     names: tuple[str, ...]
@@ -88,7 +85,6 @@ class PipelineInstance:
     goal: str
     summed: bool
     alike: IntArray
-    host: HostSide | None
 
     @property
     def last(self) -> int:
@@ -149,11 +145,8 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    beyond = beyond_runs(problem)
-    short = (instance.last > 0 and not instance.devices) or (not beyond and _obviously_short(instance))
-    reason = shortage(problem) if short or beyond else None
-    if short or reason is not None:
-        raise ContradictionError(reason or _too_long(instance))
+    if _obviously_short(instance):
+        raise ContradictionError(shortage(problem) or _too_long(instance))
     return instance
 
 
@@ -233,7 +226,6 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         goal=problem.objective,
         summed=problem.load == "sum" and problem.objective == "bottleneck",
         alike=_alike(problem),
-        host=HostSide.of(problem) if problem.delivery == "host" else None,
     )
 
 

@@ -9,11 +9,6 @@ from opweave.problems.constraints import Colocate, means
 from opweave.problems.pipeline.spec import Pipeline
 
 
-def beyond_runs(problem: Pipeline) -> bool:
-    """Whether there may be pipelines that are no runs of the order with a device of its own for each."""
-    return problem.cuts == "ideals" or problem.max_visits != 1
-
-
 def points_of(problem: Pipeline) -> IntArray:
     """Number of operators before each point: both ends, and the allowed cuts that no Colocate forbids."""
     order = problem.running_order

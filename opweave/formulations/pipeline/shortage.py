@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
-from opweave.formulations.pipeline.pieces import Stored, beyond_runs, points_of, stages_up_to
+from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import Separate, means
 from opweave.problems.pipeline.spec import Pipeline
@@ -17,8 +17,7 @@ def shortage(problem: Pipeline) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
     The function looks for pieces between two cuts that no device can hold or run, contradictory side constraints, and
-    models that need more stages than there can be. Where stages are no runs of the order or devices have several of
-    them, every operator is a piece.
+    models that need more stages than there can be.
 
     Returns
     -------
@@ -50,8 +49,7 @@ def _reasons(problem: Pipeline) -> Iterator[str]:
     yield from look.contradictions()
     yield from look.misfits()
     yield from look.too_far_apart()
-    if not beyond_runs(problem):
-        yield from look.too_many_stages()
+    yield from look.too_many_stages()
     if problem.min_stages > min(len(look.pieces), problem.stage_limit):
         yield (
             f"at least {problem.min_stages} stages are asked for, but the model has {len(look.pieces)} pieces and "
@@ -68,8 +66,7 @@ class _Look:
         self._order = problem.running_order
         self._asked = asked_of(self._order, problem.constraints)
         self._position = points_of(problem)
-        position = range(len(self._order) + 1) if beyond_runs(problem) else self._position.tolist()
-        self.pieces = [self._order[a:b] for a, b in pairwise(position)]
+        self.pieces = [self._order[a:b] for a, b in pairwise(self._position.tolist())]
 
     def _able(self, piece: tuple[str, ...]) -> list[str]:
         """Usable devices that know the times of all operators in a piece, after pins and forbids."""
@@ -95,16 +92,13 @@ class _Look:
                 yield reason
 
     def too_far_apart(self) -> Iterator[str]:
-        """Sets of operators to be separated that are larger than the number of stages or devices."""
-        problem = self._problem
-        stages, devices = problem.stage_limit, problem.device_limit
-        most = min(stages, devices)
-        there = counted(stages, "stage") if stages <= devices else counted(devices, "device")
+        """Sets of operators to be separated that are larger than the number of stages."""
+        most = self._problem.stage_limit
         for each in self._problem.constraints:
             if means(each, Separate) and len(each.ops) > most:
                 yield (
                     f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
-                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {there}"
+                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {counted(most, 'stage')}"
                 )
 
     def too_many_stages(self) -> Iterator[str]:

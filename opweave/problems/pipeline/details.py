@@ -7,7 +7,7 @@ from typing import Literal
 from opweave.problems.solution import Details
 from opweave.problems.spec import Duration, Many, Name
 
-Bottleneck = Literal["compute", "transfer", "fetch", "stage", "channel", "nothing"]
+Bottleneck = Literal["compute", "transfer", "stage", "channel", "nothing"]
 
 
 class StageUse(Details):
@@ -27,7 +27,7 @@ class StageUse(Details):
         Bytes that the device holds, and the most that it may hold (side constraints included; None for no limit).
     sent_tensors, sent_bytes, send_seconds
         Number and bytes (before compression) of the tensors sent to the next stage, and the seconds that this takes; 0
-        for the last stage. With ``delivery="host"`` these are the tensors put into the common memory.
+        for the last stage.
     receive_seconds
         Seconds until everything that the stage reads has come in.
     """
@@ -54,9 +54,9 @@ class PipelineDetails(Details):
     bottleneck_seconds
         Seconds between two results when inputs follow each other without a pause.
     bottleneck, bottleneck_stage
-        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, a ``"fetch"`` from
-        the common memory, all that a ``"stage"`` does (``load="sum"``), or the shared ``"channel"`` (without a stage);
-        ``"nothing"`` when it takes 0 seconds.
+        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, all that a
+        ``"stage"`` does (``load="sum"``), or the shared ``"channel"`` (without a stage); ``"nothing"`` when it takes 0
+        seconds.
     inputs_per_second
         1 / bottleneck; None when the bottleneck is 0.
     latency_seconds

@@ -11,7 +11,7 @@ import numpy as np
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
 
-Cuts = Literal["prefix", "dominators", "ideals"]
+Cuts = Literal["prefix", "dominators"]
 Entrance = Literal["first", "everywhere"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,11 +83,15 @@ def _is_whole(problem: Pipeline, solution: Stages) -> bool:
 
 def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:
     """All violations, rule by rule."""
-    if problem.cuts != "ideals":
-        yield from _wrong_cuts(problem, stages)
+    yield from _wrong_cuts(problem, stages)
     yield from _wrong_devices(problem, stages)
     yield from _wrong_replicas(problem, stages)
-    yield from _not_carried(problem, stages, walk)
+    for number, seconds in enumerate(walk.sending):
+        if seconds is None:
+            tensors, source, target = walk.sent[number], stages[number].device, stages[number + 1].device
+            what = f"tensor {tensors[0]!r}" if tensors else f"the end of stage {number + 1}"
+            message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
+            yield Violation(rule="no_link", message=message)
     for device, used in walk.memory.items():
         limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
         if limit is not None and used > limit:
@@ -96,25 +99,8 @@ def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Itera
             yield Violation(rule="memory", message=message, excess=float(used - limit))
 
 
-def _not_carried(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:
-    """Check that links, or connections to the common memory, carry what is sent and fetched."""
-    for number, (tensors, seconds) in enumerate(zip(walk.sent, walk.sending, strict=True)):
-        if seconds is None:
-            what = f"tensor {tensors[0]!r}" if tensors else "the end of stage " + str(number + 1)
-            if problem.delivery == "host":
-                message = f"no connection takes {what} from {stages[number].device!r} to the common memory"
-            else:
-                source, target = stages[number].device, stages[number + 1].device
-                message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
-            yield Violation(rule="no_link", message=message)
-    for stage, tensors, seconds in zip(stages, walk.fetched, walk.fetching, strict=True):
-        if seconds is None:
-            message = f"no connection takes tensor {tensors[0]!r} from the common memory to {stage.device!r}"
-            yield Violation(rule="no_link", message=message)
-
-
 def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Check that replicas are allowed, interchangeable, and keep nothing between inputs."""
+    """Check that replicas are allowed and interchangeable."""
     for number, stage in enumerate(stages):
         if not stage.replicas:
             continue
@@ -125,10 +111,6 @@ def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viol
             if not problem.interchangeable(stage.device, device):
                 message = f"{device!r} cannot take turns with {stage.device!r} in stage {number + 1}: they differ"
                 yield Violation(rule="replicas", message=message)
-        kept = next((name for name in stage.operators if name in problem.stateful), None)
-        if kept is not None:
-            message = f"stage {number + 1} has replicas, but {kept!r} keeps something between inputs (stateful)"
-            yield Violation(rule="replicas", message=message)
 
 
 def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
@@ -150,23 +132,18 @@ def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violatio
 
 
 def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Check that devices are usable, have few enough stages, in the given order, and that there are enough stages."""
+    """Check that devices are usable, have one stage each, in the given order, and that there are enough stages."""
     names = [device for stage in stages for device in stage.devices]
-    usable, visits = problem.usable_devices, problem.max_visits
+    usable = problem.usable_devices
     for name, count in Counter(names).items():
-        if visits is not None and count > visits:
-            most = "one" if visits == 1 else f"{visits}"
-            message = f"device {name!r} has {count} stages; a device may have at most {most}"
+        if count > 1:
+            message = f"device {name!r} has {count} stages; a device may have at most one"
             yield Violation(rule="device", message=message)
         if name not in usable:
             yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
     ranks = [usable.index(name) for name in names if name in usable]
     if problem.device_order is not None and ranks != sorted(ranks):
         yield Violation(rule="device", message="the stages do not use the devices in the order that is asked for")
-    for number, (stage, following) in enumerate(pairwise(stages)):
-        if visits != 1 and stage.device == following.device:
-            message = f"stages {number + 1} and {number + 2} are both on {stage.device!r}: they are one stage"
-            yield Violation(rule="device", message=message)
     low, high, count = problem.min_stages, problem.max_stages, len(stages)
     if problem.graph.operators and not low <= count <= (count if high is None else high):
         most = "" if high is None else f" and at most {high}"

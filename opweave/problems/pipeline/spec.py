@@ -29,7 +29,6 @@ from opweave.problems.on_cluster import (
 )
 from opweave.problems.pipeline.details import PipelineDetails, StageUse
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.readings import check_readings
 from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
@@ -41,13 +40,22 @@ __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stag
 Goal = Literal["bottleneck", "transfers", "latency"]
 Channel = Literal["dedicated", "shared"]
 Load = Literal["overlap", "sum"]
-Delivery = Literal["relay", "host"]
 
 Compression = Annotated[Amount, Field(ge=1e-6)]
 """A factor from 1e-6 to 1e30, so that quotients stay finite."""
 
 PAPER_COMPRESSION = 1.44 * 2.1
 """The factor of ZFP times that of LZ4, as in the paper (equation 4)."""
+
+
+WITHDRAWN: Mapping[str, tuple[tuple[object, ...], str]] = FrozenDict(
+    {
+        "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
+        "max_visits": ((1,), "every device has one stage, and tied parameters are copied; use ow.Placement for more"),
+        "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
+    }
+)
+"""Fields of earlier files: the values with which they are still read, and what to use instead of others."""
 
 
 class Stage(Spec):
@@ -57,7 +65,7 @@ class Stage(Spec):
     ----------
     device
     operators
-        Consecutive in the problem's order; with ``cuts="ideals"`` in any order that their data allows.
+        Consecutive in the problem's order.
     replicas
         Further devices that hold the same operators and take turns with ``device``, input by input.
     """
@@ -73,7 +81,7 @@ class Stage(Spec):
 
 
 class Stages(Solution):
-    """The stages in pipeline order; each device has at most one, unless the problem allows more."""
+    """The stages in pipeline order; each device has at most one."""
 
     stages: Many[Stage]
 
@@ -99,7 +107,8 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     one message, each tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several
     stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
     the stage that makes it and is not passed on. A small tensor that many layers read, such as a mask, is one of those
-    that cross; it makes messages a little longer and forbids no cut.
+    that cross; it makes messages a little longer and forbids no cut. A parameter that several stages read, such as a
+    tied embedding, is copied to each of them.
 
     Attributes
     ----------
@@ -111,9 +120,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     cuts
         Where the model may be cut. ``"prefix"``: everywhere in the order, across any number of live tensors up to
         ``max_tensors``. ``"dominators"``: behind operators that every path from a source to a result passes through
-        (the paper's candidate points, corrected for graphs with several results). ``"ideals"``: there is no order; a
-        stage may run any operators whose data come from itself or from earlier stages, so every chain of down-sets of
-        the graph is a pipeline.
+        (the paper's candidate points, corrected for graphs with several results).
     max_tensors
         Most tensors that may cross a cut (``"prefix"`` only); None for no limit.
     order
@@ -135,19 +142,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     load
         What keeps a device from the next input. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
         does one thing at a time, so a stage takes its computing and what it receives and sends together.
-    delivery
-        ``"relay"``: stages send to the next stage. ``"host"``: devices share a common memory, such as that of the host
-        computer, and ``cluster.rates`` are their connections to it. A device puts there, once, what it makes and
-        another device reads, and fetches, once, what it reads and another one makes.
-    max_visits
-        Most stages that a device may have; None for any number. Stages in a row are never on one device. A tensor is
-        not sent to a device that made it or has received it before. A parameter that several stages of a device read
-        is held once, so ``Colocate`` can put a tied embedding and the last layer together.
+    ties
+        ``"copied"``: every stage that reads a parameter holds a copy of it. ``Colocate`` keeps its readers, and
+        everything between them, in one stage.
     max_replicas
         Most devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal times) and take
         turns, so each computes, sends and receives for its share of the inputs.
-    stateful
-        Operators that keep something between inputs; their stages have no replicas.
     inputs
         ``"first"``: graph inputs arrive at the first stage and are passed on to the stages that read them.
         ``"everywhere"``: every device has the graph inputs.
@@ -201,11 +201,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     channel: Channel = "dedicated"
     objective: Goal = "bottleneck"
     load: Load = "overlap"
-    delivery: Delivery = "relay"
+    ties: Literal["copied"] = "copied"
     inputs: Entrance = "first"
-    max_visits: Count | None = 1
     max_replicas: Count = 1
-    stateful: Many[Name] = ()
     min_stages: Count = 1
     max_stages: Count | None = None
     device_order: Many[Name] | None = None
@@ -213,16 +211,23 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_version_1(cls, data: object) -> object:
-        """Read what version 1 left out as it was meant there: cuts were at dominators."""
-        if isinstance(data, Mapping) and data.get("schema_version") == 1:
-            return {"cuts": "dominators", **data, "schema_version": 2}
-        return data
+    def _of_earlier(cls, data: object) -> object:
+        """Read what version 1 left out as it was meant there (cuts at dominators), and leave out what is gone."""
+        if not isinstance(data, Mapping):
+            return data
+        for field, (default, instead) in WITHDRAWN.items():
+            if field in data and data[field] not in default:
+                raise ValueError(f"{field}={data[field]!r} is no longer a reading of pipelines: {instead}")
+        if data.get("cuts") == "ideals":
+            raise ValueError("cuts='ideals' is no longer a reading of pipelines: use cuts='prefix' and give an order")
+        first = {"cuts": "dominators"} if data.get("schema_version") == 1 else {}
+        kept = {field: value for field, value in data.items() if field not in WITHDRAWN}
+        return {**first, **kept, **({"schema_version": 2} if first else {})}
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
         self._check_costs()
-        check_readings(self)
+        self._check_readings()
         if self.order is not None:
             check_order(self.graph, self.order)
         self._check_devices()
@@ -244,6 +249,16 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
 
+    def _check_readings(self) -> None:
+        asked = {"load='sum'": self.load == "sum", "max_replicas": self.max_replicas > 1}
+        for what, there in asked.items():
+            if there and self.channel == "shared":
+                raise ValueError(f"{what} counts the time of every device's own connection: use channel='dedicated'")
+        if self.max_replicas > 1 and self.objective != "bottleneck":
+            raise ValueError(f"replicas help only objective='bottleneck'; with {self.objective!r} use max_replicas=1")
+        if self.max_replicas > 1 and self.device_order is not None:
+            raise ValueError("device_order gives devices one after the other, not in turns: use max_replicas=1")
+
     def _check_devices(self) -> None:
         for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):
             for name in names:
@@ -255,7 +270,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def running_order(self) -> tuple[str, ...]:
-        """The order of the operators; every stage is a run of it, except with ``cuts="ideals"``."""
+        """The order of the operators; every stage is a run of it."""
         return running_order(self.graph) if self.order is None else self.order
 
     @cached_property
@@ -265,13 +280,10 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def cut_positions(self) -> tuple[int, ...]:
-        """Places where the order may be cut, before side constraints, by number of operators before them.
-
-        With ``cuts="ideals"`` these are the down-sets that :attr:`running_order` passes.
-        """
+        """Places where the order may be cut, before side constraints, by number of operators before them."""
         crossings, most = self.crossings, self.max_tensors
         allowed = crossings.dominates
-        if self.cuts != "dominators":
+        if self.cuts == "prefix":
             allowed = np.ones_like(allowed) if most is None else crossings.count <= most
         return tuple((np.flatnonzero(allowed[1:-1]) + 1).tolist())
 
@@ -307,17 +319,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def stage_limit(self) -> int:
         """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
-        visits = self.max_visits if self.device_limit > 1 else 1  # stages in a row are never on one device
-        most = len(self.graph.operators) if visits is None else self.device_limit * visits
-        return most if self.max_stages is None else min(most, self.max_stages)
+        return self.device_limit if self.max_stages is None else min(self.device_limit, self.max_stages)
 
     @cached_property
     def device_limit(self) -> int:
         """Largest possible number of devices in use."""
         return min([len(self.usable_devices), *(each.count for each in self.constraints if means(each, MaxDevices))])
-
-    def restricts(self, field: str) -> bool:
-        return super().restricts(field) and not (field == "cuts" and self.cuts == "ideals")
 
     def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
@@ -326,11 +333,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             parts.append(f"compression {self.compression:g}")
         if self.load == "sum":
             parts.append("a stage pays for what it sends and receives")
-        if self.max_visits != 1:
-            parts.append("devices may have several stages")
         if self.max_replicas > 1:
             parts.append(f"up to {self.max_replicas} devices in a stage")
-        return ", ".join([*parts, "host memory" if self.delivery == "host" else f"{self.channel} channel"])
+        return ", ".join([*parts, f"{self.channel} channel"])
 
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
         """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
@@ -338,12 +343,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         start, end = cluster.device_index[source], cluster.device_index[target]
         rate = float(cluster.effective_bandwidth[start, end])
         return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
-
-    def host_seconds(self, size: int, device: str) -> float | None:
-        """Seconds between a device and the common memory of ``delivery="host"``; None without a connection."""
-        assert not isinstance(self.cluster.latency, tuple)
-        rate = (self.cluster.rates or (0.0,))[self.cluster.device_index[device] if self.cluster.rates else 0]
-        return None if rate == 0.0 else self.cluster.latency + size / self.compression / rate
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds if it runs exactly these operators."""

@@ -1,5 +1,5 @@
 """Solvers of batched mapping, in the same files as those of every problem.
 
 There is no ``exact.py``: proofs come from engines (``engines.py``), module by module (``split.py``), or from placement
-(``whole.py``). There is no ``lanes.py``: the lanes of the default solver share its stages (``auto.py``).
+(``unsplit.py``).
 """

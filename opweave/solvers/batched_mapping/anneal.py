@@ -30,18 +30,18 @@ DRAWS = 6
 REACH = 12
 """Longest shift of a node, as a multiple of the number of devices."""
 
-MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
-"""Cumulative shares of the five moves, in the order of the module's first paragraph."""
+ONE, SWAP, BLOCK, COPY = 0.30, 0.42, 0.52, 0.65
+"""Cumulative shares of the first four moves, in the order of the module's first paragraph."""
 
 
 class Walk(NamedTuple):
-    """The times of the current plan, by position in the order, and those of a plan that is judged.
+    """The times of the current plan, and those of a plan that is judged.
 
     Attributes
     ----------
     free, most
-        When every device is free before a position, and the largest end + tail before it. Shapes (nodes + 1, devices)
-        and (nodes + 1,).
+        When every device is free before a position in the order, and the largest end + tail before it. Shapes
+        (nodes + 1, devices) and (nodes + 1,).
     kept
         Ends of the current plan, by node. Shape (nodes,).
     end, ends
@@ -59,129 +59,84 @@ class Walk(NamedTuple):
 
 
 @helper
-def _new_walk(operators: int, devices: int) -> Walk:
-    ends = np.full(operators * devices, -1.0)
-    return Walk(
-        free=np.zeros((operators * devices + 1, devices)),
-        most=np.zeros(operators * devices + 1),
-        kept=ends.copy(),
-        end=ends.reshape(operators, devices),
-        ends=ends,
-        now=np.zeros(devices),
-    )
+def copy(values: FloatArray | IntArray, target: FloatArray | IntArray) -> None:
+    """Write the values into the target; it compiles faster than a slice."""
+    for x in range(len(values)):
+        target[x] = values[x]
 
 
 @helper
-def _judge_from(
+def _judge(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
     """The largest end + tail of a plan that is the current one before position ``first``."""
     for p in range(first, len(order)):
         walk.ends[order[p]] = -1.0
-    walk.now[:] = walk.free[first]
-    value = play(arrays, strings, order, first, len(order), walk.now, walk.end, tail, threshold)
+    copy(walk.free[first], walk.now)
+    value = play(arrays, strings, order, first, walk.now, walk.end, tail, threshold)
     return float(max(value, walk.most[first]))
 
 
 @helper
-def _keep(strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
+def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
     devices = len(walk.now)
     for p in range(first, len(order)):
-        i, u = order[p] // devices, order[p] % devices
-        ends = walk.end[i, u]
-        walk.kept[order[p]] = ends
+        ends = walk.kept[order[p]] = walk.ends[order[p]]
+        copy(walk.free[p], walk.free[p + 1])
         walk.most[p + 1] = walk.most[p]
-        for w in range(devices):
-            walk.free[p + 1, w] = walk.free[p, w]
-        if strings.number[i, u] > 0:
+        if ends >= 0.0:
+            i, u = order[p] // devices, order[p] % devices
             walk.free[p + 1, u] = ends
             walk.most[p + 1] = max(walk.most[p], ends + tail[i, u])
 
 
 @helper
-def _undo(order: IntArray, walk: Walk, first: int) -> None:
-    """Give up the judged plan; the order is the current plan's again."""
-    for p in range(first, len(order)):
-        walk.ends[order[p]] = walk.kept[order[p]]
-
-
-@helper
-def _first_of(position: IntArray, i: int, devices: int) -> int:
-    """The first position of a node of operator i."""
-    first = position[i * devices]
-    for u in range(1, devices):
-        first = min(first, position[i * devices + u])
-    return int(first)
-
-
-@helper
-def _shift(strings: Strings, position: IntArray, i: int, draw: FloatArray, devices: int) -> tuple[int, int]:
-    """The position of a batch of operator i, and where it goes."""
-    at = position[i * devices + strings.where[i, int(draw[2] * strings.where.shape[1])]]
-    return at, max(0, min(len(position) - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
-
-
-@helper
-def _slide(order: IntArray, at: int, to: int) -> None:
-    node = order[at]
-    step = 1 if to > at else -1
-    p = at
-    while p != to:
+def _slide(order: IntArray, position: IntArray, at: int, to: int) -> None:
+    """Move the node at one position to another."""
+    node, step = order[at], 1 if to > at else -1
+    for p in range(at, to, step):
         order[p] = order[p + step]
-        p += step
-    order[to] = node
-
-
-@helper
-def _number(order: IntArray, position: IntArray, first: int, end: int) -> None:
-    """Write the positions of the nodes at ``first`` to ``end - 1``."""
-    for p in range(first, end):
         position[order[p]] = p
+    order[to] = node
+    position[node] = to
 
 
 @helper
-def _alike(one: IntArray, other: IntArray) -> bool:
-    same = True
-    for g in range(len(one)):
-        same = same and one[g] == other[g]
-    return same
-
-
-@helper
-def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
+def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> bool:
+    """Write a string; return whether it differs from the one before."""
+    changed = False
     for g in range(len(string)):
-        move_granule(arrays, strings, i, g, string[g])
+        if strings.where[i, g] != string[g]:
+            move_granule(arrays, strings, i, g, string[g])
+            changed = True
+    return changed
 
 
 @helper
-def _new_string(
-    arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
+def _draw(
+    arrays: BatchArrays, strings: Strings, i: int, draw: FloatArray, candidates: IntMatrix, string: IntArray
 ) -> None:
     """Write the string of operator i after a move."""
     granules, devices = len(string), arrays.seconds.shape[1]
-    string[:] = strings.where[i]
-    if kind == 0:
+    if draw[1] < ONE:
         string[int(draw[2] * granules)] = int(draw[3] * devices)
-    elif kind == 1:
+    elif draw[1] < SWAP:
         a, b = int(draw[2] * granules), int(draw[3] * granules)
         string[a], string[b] = string[b], string[a]
-    elif kind == 2:
-        size = 1 + int(draw[2] * granules)
-        first = int(draw[3] * granules)
-        u = int(draw[5] * devices)
-        for g in range(size):
-            string[(first + g) % granules] = u
+    elif draw[1] < BLOCK:
+        for g in range(1 + int(draw[2] * granules)):
+            string[(int(draw[3] * granules) + g) % granules] = int(draw[5] * devices)
     else:
         before = arrays.in_start[i + 1] - arrays.in_start[i]
         neighbours = before + arrays.out_start[i + 1] - arrays.out_start[i]
         pick = int(draw[2] * (neighbours + 1))
         if pick < before:
-            string[:] = strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]]
+            copy(strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]], string)
         elif pick < neighbours:
-            string[:] = strings.where[arrays.target[arrays.outgoing[arrays.out_start[i] + pick - before]]]
+            copy(strings.where[arrays.target[arrays.out_start[i] + pick - before]], string)
         else:
-            string[:] = candidates[int(draw[3] * len(candidates))]
+            copy(candidates[int(draw[3] * len(candidates))], string)
 
 
 @loop
@@ -199,59 +154,52 @@ def anneal(
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
     ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. ``tail`` has the
-    least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best
-    plan and of the last.
+    least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best plan and
+    of the last.
     """
-    strings = new_strings(arrays, where)
-    operators, devices = arrays.seconds.shape[:2]
-    walk = _new_walk(operators, devices)
-    current = _judge_from(arrays, strings, order, tail, walk, 0, np.inf)
-    _keep(strings, order, tail, walk, 0)
-    best = current
-    best_where[:] = where
-    best_order[:] = order
-    position = np.empty(len(order), dtype=np.int64)
-    _number(order, position, 0, len(order))
+    strings, nodes = new_strings(arrays, where), len(order)
+    operators, devices = strings.number.shape
+    ends = np.full(nodes, -1.0)
+    end = ends.reshape(operators, devices)
+    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), ends.copy(), end, ends, np.zeros(devices))
+    position = np.empty(nodes, dtype=np.int64)
+    for p in range(nodes):
+        position[order[p]] = p
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
-    for m in range(len(draws)):
-        draw = draws[m]
-        i = int(draw[0] * operators)
-        kind = 0
-        while MOVES[kind] <= draw[1]:
-            kind += 1
-        threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
-        at, to, first = 0, 0, 0
-        if kind == 4:
-            at, to = _shift(strings, position, i, draw, devices)
-            if to == at:
-                continue
-            _slide(order, at, to)
-            first = min(at, to)
-        else:
-            _new_string(arrays, strings, i, kind, draw, candidates, string)
-            old[:] = strings.where[i]
-            if _alike(string, old):
-                continue
-            _spell(arrays, strings, i, string)
-            first = _first_of(position, i, devices)
-        value, judged = np.inf, kind == 4 or (can_run(arrays, strings, i) and not overfull(arrays, strings))
-        if judged:
-            value = _judge_from(arrays, strings, order, tail, walk, first, threshold)
+    best = current = np.inf
+    for m in range(-1, len(draws)):  # -1 judges the plan as it is
+        at, to, first, i, threshold, possible = 0, 0, 0, 0, np.inf, True
+        if m >= 0:
+            draw, i = draws[m], int(draws[m, 0] * operators)
+            threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
+            copy(strings.where[i], old)
+            copy(old, string)
+            if draw[1] >= COPY:
+                at = position[i * devices + old[int(draw[2] * len(old))]]
+                to = max(0, min(nodes - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
+                _slide(order, position, at, to)
+                first, possible = min(at, to), at != to
+            else:
+                _draw(arrays, strings, i, draw, candidates, string)
+                possible = _spell(arrays, strings, i, string) and can_run(arrays, strings, i)
+                possible = possible and not overfull(arrays, strings)
+                first = nodes
+                for u in range(devices):
+                    first = min(first, position[i * devices + u])
+        value = _judge(arrays, strings, order, tail, walk, first, threshold) if possible else np.inf
         if value <= threshold and value < np.inf:
             current = value
-            _keep(strings, order, tail, walk, first)
-            if kind == 4:
-                _number(order, position, min(at, to), max(at, to) + 1)
+            _keep(order, tail, walk, first)
             if value < best:
                 best = value
-                best_where[:] = strings.where
-                best_order[:] = order
-            continue
-        if kind == 4:
-            _slide(order, to, at)
-        else:
+                for h in range(operators):
+                    copy(strings.where[h], best_where[h])
+                copy(order, best_order)
+        elif m >= 0:
+            _slide(order, position, to, at)
             _spell(arrays, strings, i, old)
-        if judged:
-            _undo(order, walk, first)
-    where[:] = strings.where
+            for p in range(first, nodes if possible else first):
+                walk.ends[order[p]] = walk.kept[order[p]]
+    for h in range(operators):
+        copy(strings.where[h], where[h])
     return best, current

@@ -12,13 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.kernels.sorting import exceeds
 from opweave.solvers.loops import helper, loop
 
 
 class BatchArrays(NamedTuple):
     """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
+
+    The edges out of an operator have successive numbers.
 
     Attributes
     ----------
@@ -36,7 +38,6 @@ class BatchArrays(NamedTuple):
     in_start: IntArray
     incoming: IntArray
     out_start: IntArray
-    outgoing: IntArray
     waits_start: IntArray
     waits: IntArray
     base: FloatCube
@@ -60,7 +61,6 @@ def arrays_of(instance: BatchedInstance) -> BatchArrays:
         in_start=instance.incoming.start,
         incoming=instance.incoming.items,
         out_start=instance.outgoing.start,
-        outgoing=instance.outgoing.items,
         waits_start=instance.waits.start,
         waits=instance.waits.items,
         base=np.ascontiguousarray(latency + (0.0 if instance.grows else moved)),
@@ -83,40 +83,53 @@ class Strings(NamedTuple):
         Device of every granule. Shape (operators, G).
     number
         Granules of every operator on every device. Shape (operators, devices).
-    flow
-        Granules that pass along every edge from one device to another. Shape (edges, devices, devices).
     used
         Bytes on every device. Shape (devices,).
     holders
         Operators on each device that use each parameter. Shape (parameters, devices).
+    flow
+        Granules that pass along every edge from one device to another. Shape (edges, devices, devices).
     """
 
-    where: IntArray
-    number: IntArray
-    flow: IntArray
+    where: IntMatrix
+    number: IntMatrix
     used: IntArray
-    holders: IntArray
+    holders: IntMatrix
+    flow: IntCube
 
 
 @helper
-def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
-    """Strings with all counts, from the device of every granule."""
-    operators, granules = where.shape
-    devices = arrays.seconds.shape[1]
-    strings = Strings(
-        where=where.copy(),
+def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
+    """Strings that count nothing yet; ``where`` is kept."""
+    operators, devices = arrays.seconds.shape[:2]
+    return Strings(
+        where=where,
         number=np.zeros((operators, devices), dtype=np.int64),
-        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
         used=np.zeros(devices, dtype=np.int64),
         holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
+        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
     )
-    for i in range(operators):
-        for g in range(granules):
+
+
+@helper
+def new_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
+    """Strings with all counts, from a copy of the device of every granule."""
+    strings = no_strings(arrays, where.copy())
+    for i in range(where.shape[0]):
+        for g in range(where.shape[1]):
             count_granule(arrays, strings, i, where[i, g], 1)
-    for e in range(len(arrays.source)):
-        for g in range(granules):
-            strings.flow[e, where[arrays.source[e], g], where[arrays.target[e], g]] += 1
+        count_flows(arrays, strings, i)
     return strings
+
+
+@helper
+def count_flows(arrays: BatchArrays, strings: Strings, i: int) -> None:
+    """Count the granules that pass along every edge into an operator."""
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        strings.flow[e] = 0
+        for g in range(strings.where.shape[1]):
+            strings.flow[e, strings.where[arrays.source[e], g], strings.where[i, g]] += 1
 
 
 @helper
@@ -136,22 +149,19 @@ def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: i
 @helper
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
     """Put one granule of an operator on a device and update all counts."""
-    a = strings.where[i, g]
-    if a == u:
-        return
-    strings.where[i, g] = u
+    before = strings.where[i, g]
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]
         w = strings.where[arrays.source[e], g]
-        strings.flow[e, w, a] -= 1
+        strings.flow[e, w, before] -= 1
         strings.flow[e, w, u] += 1
-    for x in range(arrays.out_start[i], arrays.out_start[i + 1]):
-        e = arrays.outgoing[x]
+    for e in range(arrays.out_start[i], arrays.out_start[i + 1]):
         w = strings.where[arrays.target[e], g]
-        strings.flow[e, a, w] -= 1
+        strings.flow[e, before, w] -= 1
         strings.flow[e, u, w] += 1
-    count_granule(arrays, strings, i, a, -1)
+    count_granule(arrays, strings, i, before, -1)
     count_granule(arrays, strings, i, u, 1)
+    strings.where[i, g] = u
 
 
 @helper
@@ -170,59 +180,58 @@ def overfull(arrays: BatchArrays, strings: Strings) -> bool:
 
 
 @helper
+def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMatrix) -> float:
+    """When the data of an operator's batch is on device u, given the ends of batches (-1: none yet); inf if never."""
+    devices, ready = end.shape[1], 0.0
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        for w in range(devices):
+            moved = strings.flow[e, w, u]
+            if moved > 0:
+                there = end[arrays.source[e], w]
+                if there < 0.0:
+                    return np.inf
+                if w != u:
+                    there += arrays.base[e, w, u] + arrays.slope[e, w, u] * moved
+                ready = max(ready, there)
+    for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+        h = arrays.waits[x]
+        for w in range(devices):
+            if strings.number[h, w] > 0:
+                if end[h, w] < 0.0:
+                    return np.inf
+                ready = max(ready, end[h, w])
+    return ready
+
+
+@helper
 def play(
     arrays: BatchArrays,
     strings: Strings,
     order: IntArray,
     low: int,
-    high: int,
     free: FloatArray,
-    end: FloatArray,
-    tail: FloatArray,
+    end: FloatMatrix,
+    tail: FloatMatrix,
     threshold: float,
 ) -> float:
-    """Decode the positions ``low`` to ``high`` of an order.
+    """Decode an order from position ``low`` on.
 
     ``free`` (devices,) and ``end`` (operators, devices; -1 for batches that have not run) hold the state before and are
     updated to the state after. Returns the largest end + tail, or the first above ``threshold``; inf when the order
     puts a batch before its data.
     """
-    devices = free.shape[0]
-    value = 0.0
-    for p in range(low, high):
-        node = order[p]
-        i = node // devices
-        u = node - i * devices
+    devices, value = free.shape[0], 0.0
+    for p in range(low, len(order)):
+        i = order[p] // devices
+        u = order[p] - i * devices
         c = strings.number[i, u]
-        if c == 0:
-            continue
-        ready = free[u]
-        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-            e = arrays.incoming[x]
-            h = arrays.source[e]
-            for w in range(devices):
-                f = strings.flow[e, w, u]
-                if f > 0:
-                    there = end[h, w]
-                    if there < 0.0:
-                        return np.inf
-                    if w != u:
-                        there += arrays.base[e, w, u] + arrays.slope[e, w, u] * f
-                    ready = max(ready, there)
-        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-            h = arrays.waits[x]
-            for w in range(devices):
-                if strings.number[h, w] > 0:
-                    if end[h, w] < 0.0:
-                        return np.inf
-                    ready = max(ready, end[h, w])
-        ends = ready + arrays.seconds[i, u, c]
-        end[i, u] = ends
-        free[u] = ends
-        if ends + tail[i, u] > value:
-            value = ends + tail[i, u]
-            if value > threshold:
-                return float(value)
+        if c > 0:
+            ends = max(free[u], ready_at(arrays, strings, i, u, end)) + arrays.seconds[i, u, c]
+            end[i, u] = free[u] = ends
+            value = max(value, ends + tail[i, u])
+            if value > threshold or value == np.inf:
+                break
     return float(value)
 
 
@@ -237,7 +246,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
     if overfull(arrays, strings):
         return np.inf
     end[:] = -1.0
-    return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(end.shape), np.inf)
+    return play(arrays, strings, order, 0, np.zeros(devices), end, np.zeros(end.shape), np.inf)
 
 
 def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:

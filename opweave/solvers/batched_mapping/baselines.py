@@ -21,7 +21,16 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInsta
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_of, count_granule, nodes_of
+from opweave.solvers.batched_mapping.arrays import (
+    BatchArrays,
+    Strings,
+    arrays_of,
+    count_flows,
+    count_granule,
+    no_strings,
+    nodes_of,
+    ready_at,
+)
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
@@ -72,25 +81,22 @@ class ListRule(NamedTuple):
     rank: Callable[[BatchedInstance], FloatArray | IntArray]
     alone: bool
     gaps: bool
-    about: str
 
 
-RULES = {
-    "met": ListRule(lambda x: -x.order.argsort(), True, False, "every operator where it takes least time by itself"),
-    "greedy": ListRule(lambda x: -depths(x), False, False, "layer by layer, each operator where it ends soonest"),
-    "heft": ListRule(
-        upward_rank, False, True, "longest remaining path first, each operator where it ends soonest, gaps included"
-    ),
-}
+def listed(rule: ListRule, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
+    """The plans of a list scheduler: with candidate strings, and with whole batches."""
+    failures = []
+    for each in (strings, constant_strings(instance)):
+        try:
+            yield inserted(rule, instance, arrays, each)
+        except NoPlanError as error:
+            failures.append(error)
+    if len(failures) == 2:
+        raise failures[1]
 
 
-def inserted(instance: BatchedInstance, arrays: BatchArrays, rule: ListRule, strings: IntArray) -> BatchPlan:
-    """Schedule all operators by a rule.
-
-    Parameters
-    ----------
-    strings
-        Candidates for every operator, shape (strings, G); the strings of its predecessors are tried, too.
+def inserted(rule: ListRule, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
+    """Schedule all operators by a rule; ``strings`` and those of its predecessors are candidates for every operator.
 
     Raises
     ------
@@ -124,16 +130,16 @@ def _alone(instance: BatchedInstance) -> FloatArray:
     return np.asarray(alone)
 
 
-def best_device(instance: BatchedInstance, arrays: BatchArrays) -> BatchPlan:
+def best_device(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> Iterator[BatchPlan]:
     """The whole batch on the device that is fastest alone."""
     alone = _alone(instance)
     idle = np.asarray([np.delete(alone[:, 0], u).sum() for u in range(len(alone))])
     u = int((alone[:, -1] + idle).argmin())
     where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
-    return _possible(instance, arrays, where, "no single device can run and hold the whole batch of every operator")
+    yield _possible(instance, arrays, where, "no single device can run and hold the whole batch of every operator")
 
 
-def data_parallel(instance: BatchedInstance, arrays: BatchArrays) -> BatchPlan:
+def data_parallel(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> Iterator[BatchPlan]:
     """The whole model on several devices, each for its own share of the batch, with the shares that end soonest.
 
     Devices do not wait for each other, so dynamic programming over the devices finds the best shares. The least time in
@@ -157,7 +163,7 @@ def data_parallel(instance: BatchedInstance, arrays: BatchArrays) -> BatchPlan:
         left -= int(share[u + 1, left])
     where = np.tile(string, (instance.operators, 1))
     reason = "no devices can run and hold the whole model for shares that add up to the batch"
-    return _possible(instance, arrays, where, reason)
+    yield _possible(instance, arrays, where, reason)
 
 
 def _possible(instance: BatchedInstance, arrays: BatchArrays, where: IntArray, reason: str) -> BatchPlan:
@@ -186,49 +192,43 @@ def insert_all(
     operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
-    placed = Strings(
-        where=where,
-        number=np.zeros((operators, devices), dtype=np.int64),
-        flow=np.zeros((1, devices, devices), dtype=np.int64),
-        used=np.zeros(devices, dtype=np.int64),
-        holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
-    )
-    ready, count = np.zeros(devices), np.zeros(devices, dtype=np.int64)
+    placed = no_strings(arrays, where)
+    count = np.zeros(devices, dtype=np.int64)
+    best = np.zeros(granules, dtype=np.int64)
     for i in order:
         least, least_tie = np.inf, np.inf
         own = arrays.in_start[i + 1] - arrays.in_start[i]
         for s in range(len(strings) + own):
-            string = (
-                strings[s]
-                if s < len(strings)
-                else where[arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]]]
-            )
+            if s < len(strings):
+                where[i] = strings[s]
+            else:
+                where[i] = where[arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]]]
             count[:] = 0
             for g in range(granules):
-                count[string[g]] += 1
+                count[where[i, g]] += 1
             if not _fits(arrays, i, count, placed):
                 continue
-            _arrivals(arrays, i, string, where, end, placed.flow[0], ready)
+            count_flows(arrays, placed, i)
             busy, longest, last = 0.0, 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
                     lasts = arrays.seconds[i, u, count[u]]
-                    last = max(last, first_fit(timeline, u, ready[u], lasts) + lasts)
+                    last = max(last, first_fit(timeline, u, ready_at(arrays, placed, i, u, end), lasts) + lasts)
                     longest, busy = max(longest, lasts), busy + lasts
             score, tie = (longest, busy) if alone else (last, busy)
             if last < np.inf and (score < least or (score == least and tie < least_tie)):
                 least, least_tie = score, tie
-                for g in range(granules):
-                    where[i, g] = string[g]
+                best[:] = where[i]
         if least == np.inf:
             return int(i)
-        _arrivals(arrays, i, where[i], where, end, placed.flow[0], ready)
+        where[i] = best
         for g in range(granules):
-            count_granule(arrays, placed, i, where[i, g], 1)
+            count_granule(arrays, placed, i, best[g], 1)
+        count_flows(arrays, placed, i)
         for u in range(devices):
             if placed.number[i, u] > 0:
                 lasts = arrays.seconds[i, u, placed.number[i, u]]
-                start = first_fit(timeline, u, ready[u], lasts)
+                start = first_fit(timeline, u, ready_at(arrays, placed, i, u, end), lasts)
                 end[i, u] = start + lasts
                 occupy(timeline, u, start if gaps else timeline.opens[u, 0], end[i, u])
     return -1
@@ -250,82 +250,40 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool
     return True
 
 
-@helper
-def _arrivals(
-    arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
-) -> None:
-    """Write to ``ready`` the time at which the data of an operator's granules is on every device."""
-    ready[:] = 0.0
-    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-        e = arrays.incoming[x]
-        h = arrays.source[e]
-        for g in range(len(string)):
-            flow[where[h, g], string[g]] += 1
-        for g in range(len(string)):
-            w, u = where[h, g], string[g]
-            if flow[w, u] > 0:
-                sent = 0.0 if w == u else arrays.base[e, w, u] + arrays.slope[e, w, u] * flow[w, u]
-                ready[u] = max(ready[u], end[h, w] + sent)
-                flow[w, u] = 0
-    for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-        latest = 0.0
-        for u in range(len(ready)):
-            latest = max(latest, end[arrays.waits[x], u])
-        for u in range(len(ready)):
-            ready[u] = max(ready[u], latest)
+Builder = Callable[[BatchedInstance, BatchArrays, IntArray], Iterator[BatchPlan]]
+"""Builds plans from an instance and candidate strings, or raises :class:`NoPlanError`."""
 
-
-BUILDERS = {"best_device": best_device, "data_parallel": data_parallel}
-
-
-def plans_by(name: str, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
-    """The plans of a baseline: of a list scheduler one with candidate strings, and one with whole batches.
-
-    Raises
-    ------
-    NoPlanError
-        When it finds none.
-    """
-    if name in BUILDERS:
-        yield BUILDERS[name](instance, arrays)
-        return
-    failures = []
-    for each in (strings, constant_strings(instance)):
-        try:
-            yield inserted(instance, arrays, RULES[name], each)
-        except NoPlanError as error:
-            failures.append(error)
-    if len(failures) == 2:
-        raise failures[1]
+BASELINES: dict[str, tuple[Builder, str]] = {
+    "best_device": (best_device, "the whole batch on the best single device"),
+    "data_parallel": (data_parallel, "the whole model on several devices, each for its share"),
+    "met": (
+        partial(listed, ListRule(lambda instance: -instance.order.argsort(), alone=True, gaps=False)),
+        "every operator where it takes least time by itself",
+    ),
+    "greedy": (
+        partial(listed, ListRule(lambda instance: -depths(instance), alone=False, gaps=False)),
+        "layer by layer, each operator where it ends soonest",
+    ),
+    "heft": (
+        partial(listed, ListRule(upward_rank, alone=False, gaps=True)),
+        "longest remaining path first, each operator where it ends soonest, gaps included",
+    ),
+}
 
 
 def attempts(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Iterator[BatchPlan]:
     """The plans of all baselines that find one."""
-    for name in (*BUILDERS, *RULES):
+    for build, _ in BASELINES.values():
         with suppress(NoPlanError):
-            yield from plans_by(name, instance, arrays, strings)
+            yield from build(instance, arrays, strings)
 
 
-def carry_out(name: str, problem: BatchedMapping, run: Run) -> None:
+def carry_out(build: Builder, problem: BatchedMapping, run: Run) -> None:
     """Report the plans of a baseline."""
     instance = lower_unless_short(problem)
-    strings = all_strings(instance, groups_of(problem))
-    for plan in plans_by(name, instance, arrays_of(instance), strings):
+    for plan in build(instance, arrays_of(instance), all_strings(instance, groups_of(problem))):
         report(instance, plan, run)
 
 
-ABOUT = {
-    "best_device": "the whole batch on the best single device",
-    "data_parallel": "the whole model on several devices, each for its share",
-    **{name: rule.about for name, rule in RULES.items()},
-}
-
-for _name, _about in ABOUT.items():
-    register_rule(
-        BatchedMapping,
-        _name,
-        partial(carry_out, _name),
-        _about,
-        supports=SUPPORTS,
-        baseline=True,
-    )
+for _name, (_build, _about) in BASELINES.items():
+    register_rule(BatchedMapping, _name, partial(carry_out, _build), _about, supports=SUPPORTS, baseline=True)

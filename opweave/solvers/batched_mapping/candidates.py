@@ -7,8 +7,7 @@ neighbours.
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement, product
-from math import comb
+from itertools import product
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from opweave.problems.batched_mapping.spec import BatchedMapping
 
 MOST_STRINGS = 1296
 """Number of strings up to which all are tried; beyond it, only the structured ones."""
-
-MOST_CUTS = 600
-"""Most ways of cutting the batch into runs that are added to the structured strings."""
 
 
 def constant_strings(instance: BatchedInstance) -> IntArray:
@@ -37,7 +33,7 @@ def all_strings(instance: BatchedInstance, groups: list[list[int]]) -> IntArray:
     if devices**granules <= MOST_STRINGS:
         found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
         return found.reshape(-1, granules)
-    rows = [*constant_strings(instance).tolist(), *_equal_runs(instance, groups), *_cuts(devices, granules)]
+    rows = [*constant_strings(instance).tolist(), *_equal_runs(instance, groups)]
     return np.asarray(list(dict.fromkeys(map(tuple, rows))), dtype=np.int64)
 
 
@@ -76,9 +72,3 @@ def servers_of(problem: BatchedMapping) -> list[list[int]]:
             seen.update(members)
             found.append(members)
     return found
-
-
-def _cuts(devices: int, granules: int) -> list[tuple[int, ...]]:
-    """Runs in the order of the devices, one for every cut of the batch, if these are few."""
-    few = comb(devices + granules - 1, granules) <= MOST_CUTS
-    return list(combinations_with_replacement(range(devices), granules))[::-1] if few else []

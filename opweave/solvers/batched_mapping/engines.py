@@ -1,4 +1,4 @@
-"""Engines that run a formulation of batched mapping, with list schedules and a path bound as a head start."""
+"""Engines that run a formulation of batched mapping, with list schedules as a head start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
-from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.engine import HeadStart
@@ -28,15 +27,7 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     return next((schedule for schedule in schedules if problem.evaluate(schedule).feasible), None)
 
 
-def lower_bound(problem: BatchedMapping) -> float | None:
-    """The longest path of one input; None if links are missing, which the formulation then reports."""
-    try:
-        return critical_path(lower(problem))
-    except ContradictionError:
-        return None
-
-
-KNOWN_BEFORE = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_list_schedule)
 
 register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", KNOWN_BEFORE)
 register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", KNOWN_BEFORE)

@@ -16,17 +16,20 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Pin, Precede, Share
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.graph_arrays import Adjacency
 
 Devices = tuple[int, ...]
 
@@ -53,7 +56,7 @@ class Module:
     leaves: IntArray
 
 
-def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) -> list[Module]:
+def modules_of(instance: BatchedInstance, channels: int) -> list[Module]:
     """Cut at every position where at most ``channels`` operators are read across, all by the next module.
 
     Without such a position, the whole graph is one module.
@@ -73,16 +76,12 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
     crossing = np.cumsum(opened)[:count]
     cuts = [-1]
     for p in range(count - 1):
-        if 0 < crossing[p] <= channels and p - cuts[-1] >= least and count - 1 - p >= least:
+        if 0 < crossing[p] <= channels and p - cuts[-1] >= LEAST and count - 1 - p >= LEAST:
             cuts.append(p)
-        elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= least:
+        elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= LEAST:
             cuts[-1] = p  # a narrower cut soon after is better
-    return _joined(instance, [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)])
-
-
-def _joined(instance: BatchedInstance, groups: list[IntArray]) -> list[Module]:
-    """The modules that groups of operators form in their order, with what enters and leaves them."""
-    number = numbers(groups)
+    groups = [order[a + 1 : b + 1] for a, b in pairwise([*cuts, count - 1])]
+    number = np.repeat(np.arange(len(groups)), [len(members) for members in groups])[place]
     before, after = number[instance.source], number[instance.target]
     return [
         Module(
@@ -92,13 +91,6 @@ def _joined(instance: BatchedInstance, groups: list[IntArray]) -> list[Module]:
         )
         for index, members in enumerate(groups)
     ]
-
-
-def numbers(groups: list[IntArray]) -> IntArray:
-    """The group of every operator; each is in one. Shape (operators,)."""
-    found = np.empty(sum(map(len, groups)), dtype=np.int64)
-    found[np.concatenate(groups)] = np.repeat(np.arange(len(groups)), [len(members) for members in groups])
-    return found
 
 
 def reversed_in_time(instance: BatchedInstance) -> BatchedInstance:
@@ -116,31 +108,9 @@ def reversed_in_time(instance: BatchedInstance) -> BatchedInstance:
     )
 
 
-def modules_reversed(turned: BatchedInstance, modules: list[Module]) -> list[Module]:
-    """The modules of an instance in the one reversed in time; the last comes first."""
-    return _joined(turned, [module.operators[::-1].copy() for module in reversed(modules)])
-
-
-def dependents(instance: BatchedInstance) -> Callable[[int], BoolArray]:
-    """A function that marks an operator and all that depend on it. Shape (operators,)."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import breadth_first_order
-
-    ends = (instance.source, instance.target)
-    edges = csr_matrix((np.ones(len(instance.source)), ends), shape=(instance.operators, instance.operators))
-
-    def mark(first: int) -> BoolArray:
-        marks = np.zeros(instance.operators, dtype=bool)
-        marks[breadth_first_order(edges, first, return_predecessors=False)] = True
-        return marks
-
-    return mark
-
-
-def leads_out(module: Module, before: Callable[[int], BoolArray]) -> bool:
-    """Whether every operator of a module leads to a channel; ``before`` is :func:`dependents` with time reversed."""
-    leading = [before(channel)[module.operators] for channel in module.leaves.tolist()]
-    return bool(leading) and bool(np.any(leading, axis=0).all())
+def closure(instance: BatchedInstance) -> BoolArray:
+    """Whether one operator has to run before another. Shape (operators, operators): [later, earlier]."""
+    return ancestors(Adjacency.from_pairs(instance.operators, *arcs_of(instance)))
 
 
 def arcs_of(instance: BatchedInstance) -> tuple[IntArray, IntArray]:

@@ -18,7 +18,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, anneal
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
-from opweave.solvers.batched_mapping.bounds.paths import paths_of
+from opweave.solvers.batched_mapping.bounds.paths import critical_path, paths_of
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, granules_of, order_by_start, plan_of, report
 from opweave.solvers.registry import named_solver
@@ -34,7 +34,7 @@ MOST_MOVES = 400
 """Moves of a chunk per operator, so that small problems are not searched for too long."""
 
 FIRST_HEAT, LAST_HEAT = 0.002, 0.00001
-HEATS = (1.0, 3.0, 0.5, 8.0)
+HEATS = (1.0, 3.0, 0.5, 8.0, 40.0)
 """Initial temperatures of successive rounds, as multiples of the first. Warm rounds leave a local minimum, cool ones
 refine it."""
 
@@ -107,8 +107,8 @@ class BatchSearch:
         where, order, scale = self.best.where.copy(), self.best.order.copy(), self.makespan
         first, began, done = FIRST_HEAT * HEATS[number % len(HEATS)], run.remaining(), 0.0
         while done < 1.0 and not run.should_stop():
-            heat = np.geomspace(first, LAST_HEAT, CHUNKS * moves)[int(done * CHUNKS * moves) :][:moves] * scale
-            best, draws = (where.copy(), order.copy()), rng.random((len(heat), DRAWS))
+            heat = scale * first * (LAST_HEAT / first) ** np.linspace(done, done + 1.0 / CHUNKS, moves)
+            best, draws = (where.copy(), order.copy()), rng.random((moves, DRAWS))
             anneal(self.arrays, where, order, self.tail, self.strings, draws, heat, *best)
             self.consider(plan_of(self.arrays, *best))
             done += 1.0 / CHUNKS
@@ -141,6 +141,8 @@ def solve_lists(problem: BatchedMapping, run: Run) -> Outcome:
         run.found(BatchedSchedule(batches=()), 0.0)
         run.proved(0.0, "trivial")
     search.list_schedules()
+    if run.best is None:
+        critical_path(search.instance)  # missing links may be why
     return ended(run)
 
 

@@ -5,7 +5,7 @@ module t, which run the whole batch, and OPT includes the transfers between modu
 conditions: the batch is not split; every cut has one channel that all operators before it lead to and all after it
 depend on; no side constraint joins modules; every module was solved to its end; and the joined plan fits into memory.
 With bounds in place of OPT, the same sum is then a lower bound. Otherwise the method is a heuristic: the joined plan is
-decoded again without barriers between modules, and improved by a round of local search; LBound says how good it is.
+decoded again without barriers between modules, and improved by a round of local search.
 
 Equal modules are solved once. Each module is also solved with free ends, which bounds OPT(M_t, a, q) from below for all
 a and q: if the devices at its ends matter little, these few problems are almost the whole proof.
@@ -15,10 +15,10 @@ Source: Ghannane and Abdelfattah, "DiviML", section IV-B.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+import math
+from functools import cached_property, partial
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,17 +26,14 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.solvers.batched_mapping.bounds.lbound import lbound
 from opweave.solvers.batched_mapping.bounds.paths import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
     Module,
     ModuleProblem,
-    dependents,
-    leads_out,
+    closure,
     module_problem,
     modules_of,
-    reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.batched_mapping.search import ended, search_of, solve_lists
@@ -54,14 +51,12 @@ EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
 
 CHANNELS = "channels"
 MODULE_SOLVER = "module_solver"
-MODULE_SECONDS = "module_seconds"
 
 Ends = tuple[int, int, int]
 """Module, choice of devices before it, and after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What is known of a part: a plan, its length (inf without one), and a lower bound."""
 
     solution: BatchedSchedule | None
@@ -69,18 +64,20 @@ class Answer:
     bound: float
 
 
+IMPOSSIBLE = Answer(None, math.inf, math.inf)
+
+
 def solve_part(problem: BatchedMapping, solver: str, seconds: float, run: Run) -> Answer:
     """Solve a part by a solver of batched mapping; '': by placement's decomposition, as the batch is not split."""
     inner = run.child(seconds=seconds)
     solve = find_solver(problem, solver).run if solver else partial(solve_unsplit, solve_decompose)
     try:
-        outcome = solve(problem, inner)
+        if solve(problem, inner).infeasible:
+            return IMPOSSIBLE
     except ContradictionError:
-        return Answer(None, np.inf, np.inf)
-    if outcome is not None and outcome.infeasible:
-        return Answer(None, np.inf, np.inf)
+        return IMPOSSIBLE
     plan = inner.best if isinstance(inner.best, BatchedSchedule) else None
-    return Answer(plan, np.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
+    return Answer(plan, math.inf if plan is None else float(inner.objective or 0.0), float(inner.bound or 0.0))
 
 
 class Split:
@@ -88,41 +85,48 @@ class Split:
 
     Parameters
     ----------
-    solver, seconds
-        As in :func:`solve_part`; '' and 0 choose.
+    channels
+        Most operators whose results cross a cut between two modules.
+    solver
+        Solver of the modules; '' chooses.
+
+    Attributes
+    ----------
+    states
+        Devices of the channels of every cut, one for each leaving operator.
+    parts
+        A problem for every module and all devices of its ends.
+    low, answers
+        Lower bounds and results of the parts, by key.
     """
 
-    def __init__(self, problem: BatchedMapping, run: Run, channels: int, solver: str, seconds: float) -> None:
+    def __init__(self, problem: BatchedMapping, run: Run, channels: int, solver: str = "") -> None:
         self.problem, self.run, self.instance = problem, run, lower_unless_short(problem)
         self.modules = modules_of(self.instance, channels)
         self.solver = solver or ("" if self.instance.granules == 1 else "local")
-        self.seconds = seconds or (SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS)
-        self.states: list[list[Devices | None]] = [[None], *(self._choices(m) for m in self.modules[:-1]), [None]]
+        self.seconds = SEARCH_SECONDS if self.solver == "local" else EXACT_SECONDS
+        self.states: list[list[Devices | None]] = [[None], *map(self._choices, self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
+        self.low: dict[str, float] = {}
         self.answers: dict[str, Answer] = {}
-        self.lower_bounds: dict[str, float] = {}
 
     def _choices(self, module: Module) -> list[Devices | None]:
-        """Devices of a module's channels, one for each leaving operator."""
         devices, count = range(len(self.instance.devices)), len(module.leaves)
-        if len(devices) ** count <= MOST_STATES:
-            return [*product(devices, repeat=count)]
-        return [(u,) * count for u in devices]
+        few = len(devices) ** count <= MOST_STATES
+        return [*product(devices, repeat=count)] if few else [(u,) * count for u in devices]
 
     def write(self) -> None:
-        """Write a problem for every module and all devices of its ends, and bound it, while there is time."""
+        """Write all parts and bound them, while there is time."""
         for t, module in enumerate(self.modules):
-            entering = len(np.unique(self.instance.source[module.enters]))
-            spreads = list(product(enumerate(self.states[t]), enumerate(self.states[t + 1])))
-            free = 0.0
-            for (a, before), (q, after) in spreads:
-                if self.run.should_stop() or entering != (0 if before is None else len(before)):
+            entering, free = len(np.unique(self.instance.source[module.enters])), 0.0
+            for (a, before), (q, after) in product(enumerate(self.states[t]), enumerate(self.states[t + 1])):
+                if self.run.should_stop() or entering != len(before or ()):
                     continue  # some channels come from a cut before the last
                 part = self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
-                if not free and self.separates() and len(spreads) > 1:
+                if not free and self.separates:
                     open_ends = part.problem.model_copy(update={"constraints": ()})
                     free = solve_part(open_ends, self.solver, self.seconds, self.run).bound
-                self.lower_bounds[part.key] = max(free, _quick_bound(part))
+                self.low[part.key] = max(free, _quick_bound(part))
 
     def solve(self) -> None:
         """Solve the parts on the shortest path, until the whole path is solved.
@@ -131,49 +135,44 @@ class Split:
         the shortest of all.
         """
         while not self.run.should_stop():
-            _, ends = self.join("hope")
-            way = [self.parts.get((t, a, q)) for t, (a, q) in enumerate(pairwise(ends))]
-            todo = {part.key: part for part in way if part is not None and part.key not in self.answers}
+            _, way = self.join("hope")
+            todo = [part for part in map(self.parts.get, way) if part is not None and part.key not in self.answers]
             if not todo:
                 return
-            self.run.enter(f"{len(todo)} problems of {len(self.modules)} modules")
-            for key, part in todo.items():
-                if self.run.should_stop():
-                    return
-                self.answers[key] = solve_part(part.problem, self.solver, self.seconds, self.run)
+            self.run.enter(f"module {len(self.answers) + 1}")
+            answer = solve_part(todo[0].problem, self.solver, self.seconds, self.run)
+            self.answers[todo[0].key] = answer
+            self.low[todo[0].key] = max(self.low[todo[0].key], answer.bound)
 
-    def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
-        """The shortest path through all modules, by objectives or by bounds: its length and its choices."""
-        values = np.zeros(1)
-        froms: list[IntArray] = []
+    def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[Ends]]:
+        """The shortest path through all modules, and its parts: by objectives, by bounds, or by bounds if unsolved."""
+        values, froms = np.zeros(1), []
         for t in range(len(self.modules)):
             before, after = range(len(self.states[t])), range(len(self.states[t + 1]))
-            table = np.asarray([[self._length((t, a, q), which) for q in after] for a in before])
-            sums = values[:, None] + table
+            sums = values[:, None] + np.asarray([[self._length((t, a, q), which) for q in after] for a in before])
             froms.append(sums.argmin(axis=0))
             values = sums.min(axis=0)
-        ends = [int(values.argmin())]
-        for origin in reversed(froms):
-            ends.append(int(origin[ends[-1]]))
-        return float(values.min()), ends[::-1]
+        q, way = int(values.argmin()), list[Ends]()
+        for t in range(len(self.modules) - 1, -1, -1):
+            way.append((t, int(froms[t][q]), q))
+            q = way[-1][1]
+        return float(values.min()), way[::-1]
 
-    def _length(self, ends: Ends, which: Literal["objective", "bound", "hope"]) -> float:
-        """Length of a part: its objective (inf if unsolved), its bound, or its objective and else its bound."""
+    def _length(self, ends: Ends, which: str) -> float:
         part = self.parts.get(ends)
         if part is None:
-            return 0.0 if which == "bound" else np.inf
+            return 0.0 if which == "bound" else math.inf
         answer = self.answers.get(part.key)
-        if which == "bound" or (which == "hope" and answer is None):
-            return max(self.lower_bounds[part.key], 0.0 if answer is None else answer.bound)
-        return np.inf if answer is None else answer.objective
+        if which == "objective":
+            return math.inf if answer is None else answer.objective
+        return self.low[part.key] if which == "bound" or answer is None else answer.objective
 
-    def plan(self, ends: list[int]) -> tuple[IntArray, FloatArray]:
+    def plan(self, way: list[Ends]) -> tuple[IntArray, FloatArray]:
         """Device of every input, and ends of all batches, module after module."""
         where = np.zeros((self.instance.operators, self.instance.batch), dtype=np.int64)
         end = np.full((self.instance.operators, len(self.instance.devices)), -1.0)
         now = 0.0
-        for t, (a, q) in enumerate(pairwise(ends)):
-            part = self.parts[t, a, q]
+        for part in map(self.parts.__getitem__, way):
             answer = self.answers[part.key]
             assert answer.solution is not None
             rows, stops = inputs_of(lower(part.problem), answer.solution)
@@ -183,18 +182,21 @@ class Split:
             now += answer.objective
         return where, end
 
+    @cached_property
     def separates(self) -> bool:
         """Whether every cut is passed only by its one channel, so that joined bounds are a bound of the whole."""
         instance = self.instance
         if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
-        before, after = dependents(reversed_in_time(instance)), dependents(instance)
-        return all(
-            len(module.leaves) == 1
-            and leads_out(module, before)
-            and after(int(module.leaves[0]))[later.operators].all()
-            for module, later in pairwise(self.modules)
-        )
+        closed = closure(instance)
+        for module, later in pairwise(self.modules):
+            if len(module.leaves) != 1:
+                return False
+            channel = int(module.leaves[0])
+            before = module.operators[module.operators != channel]
+            if not (closed[channel, before].all() and closed[later.operators, channel].all()):
+                return False
+        return True
 
 
 def _quick_bound(part: ModuleProblem) -> float:
@@ -202,7 +204,7 @@ def _quick_bound(part: ModuleProblem) -> float:
     try:
         return critical_path(lower(part.problem))
     except ContradictionError:
-        return np.inf
+        return math.inf
 
 
 @named_solver(
@@ -214,28 +216,28 @@ def _quick_bound(part: ModuleProblem) -> float:
     options={
         CHANNELS: "most operators whose results cross a cut between two modules",
         MODULE_SOLVER: "solver of each module, such as 'highs'; '' chooses",
-        MODULE_SECONDS: "most seconds for one module",
     },
 )
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solve the modules; join their plans, and their bounds if these are bounds of the whole; options as above."""
     if run.best is None:
         solve_lists(problem, run)
-    channels, solver, seconds = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, ""), run.option(MODULE_SECONDS, 0.0)
-    assert isinstance(channels, int) and isinstance(solver, str) and isinstance(seconds, float)
-    work, search, best = Split(problem, run, max(1, channels), solver, seconds), search_of(problem, run), Best(run)
+    if run.over():
+        return ended(run)
+    channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "")
+    assert isinstance(channels, int) and isinstance(solver, str)
+    work, search, best = Split(problem, run, max(1, channels), solver), search_of(problem, run), Best(run)
     work.write()
     work.solve()
-    length, ends = work.join("objective")
-    if work.separates():
+    length, way = work.join("objective")
+    if work.separates:
         best.report(work.join("bound")[0], "split")
     if np.isfinite(length):
-        where, end = work.plan(ends)
+        where, end = work.plan(way)
         granule = search.instance.granule
         if (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():  # granules stay whole
             strings = np.ascontiguousarray(where[:, ::granule])
             search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
     if not run.should_stop():
-        best.report(lbound(search.instance, work.modules, run.should_stop), "LBound")
         search.anneal_round(0)
     return ended(run)

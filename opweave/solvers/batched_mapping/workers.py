@@ -7,13 +7,14 @@ from functools import partial
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.auto import register_auto
 from opweave.solvers.batched_mapping.bounds.mean_passage import prove_mean_passage
 from opweave.solvers.batched_mapping.replicas import solve_replicated
 from opweave.solvers.batched_mapping.search import solve_lists, solve_local
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.registry import find_solver, register_auto
+from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 

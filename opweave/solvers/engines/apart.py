@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
-from opweave.solvers.patience import aside
+from opweave.solvers.engines.threads import aside
 
 if TYPE_CHECKING:
     import highspy

@@ -33,7 +33,7 @@ from opweave.solvers.engines.highs_model import (
     solution_of,
 )
 from opweave.solvers.engines.task import Task
-from opweave.solvers.patience import started
+from opweave.solvers.engines.threads import started
 
 if TYPE_CHECKING:
     import highspy

@@ -9,7 +9,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.solvers.evolution.encoding import encoding_of
 from opweave.solvers.evolution.objectives import Objectives
-from opweave.solvers.registry import is_available
+from opweave.solvers.registry import load_solvers
 
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
@@ -67,7 +67,7 @@ def pymoo_problem(problem: Problem[Any, Any], objectives: Sequence[str] | None =
     if not isinstance(problem, Problem):
         given = type(problem).__name__
         raise InvalidInputError(f"problem is of type {given}; it must be a problem, such as a Placement")
-    is_available(problem, "pymoo")  # loads the solvers of the problem, and with them its encoding
+    load_solvers(problem.kind)  # and with them the encoding
     encoding = encoding_of(problem)
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 

@@ -116,7 +116,8 @@ class _Search:
             return
         solution = self._encoding.decode(row)
         penalty = excess + self._judge.penalty(solution)
-        if penalty == 0.0 and self._judge.report(self._run, solution):
+        better = self._run.objective is None or objective < self._run.objective
+        if better and penalty == 0.0 and self._judge.report(self._run, solution):
             self._known = self._run.best
         if objective * (1.0 + self._weight * penalty) <= most:
             self._row, self._objective, self._penalty = row, objective, penalty

@@ -6,6 +6,7 @@ begins.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
@@ -15,12 +16,11 @@ import numpy as np
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
-from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.evolution.encoding import Encoding, Judged, keys_of, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, sorting
-from opweave.solvers.pipeline.plans import attempt
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
+from opweave.solvers.pipeline.plans import Plan, attempt, value_of
 from opweave.solvers.rules import plans_of
 
 IDLE = 0.5
@@ -36,10 +36,6 @@ class PipelineEncoding(Encoding):
     limits = LIMITS
 
     def __init__(self, problem: Pipeline) -> None:
-        if problem.delivery == "host":
-            raise UnsupportedFeatureError(
-                "keys and shares do not count what stages fetch from a host's memory; searches such as 'local' do"
-            )
         self.problem = problem
         self.instance = instance = lower_unless_short(problem)
         self.genes = 2 * len(instance.devices) if instance.names else 0
@@ -53,27 +49,24 @@ class PipelineEncoding(Encoding):
             self._lacking = before[:, instance.position]  # operators without a time before each point
         self.worst = float(instance.seconds.max(axis=0, initial=0.0).sum()) + sending
 
-    def _laid_out(self, rows: FloatArray) -> tuple[IntArray, IntArray]:
-        """Devices in pipeline order, those without a stage last, and where their stages end. Shape (rows, devices)."""
+    def plan(self, row: FloatArray) -> Plan:
+        """The stages that a row stands for."""
         devices = len(self.instance.devices)
-        wanted = np.maximum(rows[:, devices:] - IDLE, 0.0)
-        none = wanted.sum(axis=1) <= 0.0
-        wanted[none, rows[none, devices:].argmax(axis=1)] = 1.0
-        order = np.argsort(rows[:, :devices], axis=1, kind="stable").astype(np.int64)
-        shares = np.cumsum(np.take_along_axis(wanted, order, axis=1), axis=1)
-        ends = np.rint(shares / shares[:, -1:] * self.instance.last).astype(np.int64)
-        idle = np.diff(ends, axis=1, prepend=0) == 0
-        front = np.argsort(idle, axis=1, kind="stable")
-        packed = np.sort(np.where(idle, self.instance.last, ends), axis=1)
-        return np.take_along_axis(order, front, axis=1), packed
+        wanted = np.maximum(row[devices:] - IDLE, 0.0)
+        if not wanted.any():
+            wanted[row[devices:].argmax()] = 1.0
+        order = np.argsort(row[:devices], kind="stable")
+        shares = np.cumsum(wanted[order])
+        ends = np.rint(shares / shares[-1] * self.instance.last).astype(np.int64)
+        taking = np.diff(ends, prepend=0) > 0
+        return Plan(tuple(ends[taking][:-1].tolist()), tuple(order[taking].tolist()))
 
     def decode(self, row: FloatArray) -> Stages:
         """The stages of a row."""
         if not self.instance.names:
             return Stages(stages=())
-        devices, ends = (each[0].tolist() for each in self._laid_out(row[None]))
-        count = ends.index(self.instance.last) + 1
-        return self.instance.stages(ends[: count - 1], devices[:count])
+        plan = self.plan(row)
+        return self.instance.stages(plan.cuts, plan.devices)
 
     def encode(self, solution: Stages) -> FloatArray:
         """Keys that rise along the pipeline, and shares in proportion to the stages' lengths."""
@@ -92,46 +85,24 @@ class PipelineEncoding(Encoding):
     def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
         """Judge rows: stages, transfers and what they break."""
         del measures  # the timeline has them
-        instance, count = self.instance, len(rows)
-        if not instance.names:
-            return Judged(np.zeros(count), np.zeros((count, len(LIMITS))), {})
-        devices, ends = self._laid_out(rows)
-        begins = np.concatenate([np.zeros((count, 1), dtype=np.int64), ends[:, :-1]], axis=1)
-        there = begins < ends
-        computing = np.where(there, instance.elapsed[devices, ends] - instance.elapsed[devices, begins], 0.0)
-        computing[self._lacking[devices, ends] > self._lacking[devices, begins]] = np.inf
-        source, target, point = devices[:, :-1], devices[:, 1:], ends[:, :-1]
-        crossing = there[:, 1:]
-        rate = instance.rate[source, target]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lasts = instance.latency[source, target] + instance.sent[point] / rate
-        sending = np.where(crossing, np.where(rate > 0, lasts, np.inf), 0.0)
-        stages = there.sum(axis=1)
-        excess = np.zeros((count, len(LIMITS)))
-        excess[:, 0] = np.maximum(0, instance.least - stages) + np.maximum(0, stages - instance.most)
-        over = np.where(there, np.maximum(0, ends - instance.reach[devices, begins]), 0)
-        excess[:, 1] = over.sum(axis=1) / instance.last
-        excess[:, 2] = (crossing & (rate <= 0)).sum(axis=1)
-        objective = self._objective(computing, sending)
-        objective[np.isinf(computing).any(axis=1)] = np.inf  # also where only transfers count
-        return Judged(objective, excess, {})
+        if not self.instance.names:
+            return Judged(np.zeros(len(rows)), np.zeros((len(rows), len(LIMITS))), {})
+        judged = np.asarray([self._judged(self.plan(row)) for row in rows]).reshape(len(rows), 1 + len(LIMITS))
+        return Judged(judged[:, 0], judged[:, 1:], {})
 
-    def _objective(self, computing: FloatArray, sending: FloatArray) -> FloatArray:
-        instance = self.instance
-        sent = sending.sum(axis=1)
-        if instance.goal == "transfers":
-            return np.asarray(sent)
-        if instance.goal == "latency":
-            return np.asarray(computing.sum(axis=1) + sent)
-        if instance.summed:
-            loads = np.pad(sending, ((0, 0), (1, 0))) + computing + np.pad(sending, ((0, 0), (0, 1)))
-            return np.asarray(loads.max(axis=1))
-        slowest = sent if instance.shared_channel else sending.max(axis=1, initial=0.0)
-        return np.asarray(np.maximum(computing.max(axis=1), slowest))
+    def _judged(self, plan: Plan) -> tuple[float, ...]:
+        """The objective, and by how much the plan breaks each limit."""
+        instance, count = self.instance, len(plan.devices)
+        stages = list(zip(plan.devices, [0, *plan.cuts], [*plan.cuts, instance.last], strict=True))
+        number = max(0, instance.least - count, count - instance.most)
+        over = sum(max(0, int(b - instance.reach[v, a])) for v, a, b in stages) / instance.last
+        missing = int((instance.rate[list(plan.devices[:-1]), list(plan.devices[1:])] <= 0).sum())
+        lacking = any(self._lacking[v, b] > self._lacking[v, a] for v, a, b in stages)
+        return math.inf if lacking else value_of(instance, plan), number, over, missing
 
     def seeds(self) -> Iterator[FloatArray]:
         """The baselines' plans."""
-        rules = (one_device, joint_greedy, by_memory, sorting) if self.instance.names else ()
+        rules = (one_device, joint_greedy, by_memory) if self.instance.names else ()
         for plan in plans_of(partial(attempt, rule, self.instance, 0) for rule in rules):
             lengths = np.diff([0, *plan.cuts, self.instance.last])
             yield self._row(np.asarray(plan.devices, dtype=np.int64), lengths)

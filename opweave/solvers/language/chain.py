@@ -131,8 +131,6 @@ class _Parts(NamedTuple):
         For the entry, each inner operator and the exit: the first one that must share its device.
     besides
         Positions of two of them, 0 for the entry, and a device: the first is where the second is, or on that device.
-    never
-        Pairs of devices that the entry and the exit cannot be on.
     shared
         Parameters that other operators have, too.
     """
@@ -142,7 +140,6 @@ class _Parts(NamedTuple):
     flows: list[tuple[int, int, int]]
     ties: tuple[int, ...]
     besides: tuple[tuple[int, int, int], ...]
-    never: tuple[tuple[int, int], ...]
     shared: tuple[tuple[int, ...], ...]
 
     def mark(self) -> tuple[object, ...]:
@@ -157,7 +154,7 @@ def chain_of(
 ) -> Chain | None:
     """Lower a placement to a chain; None if operators may run side by side, or a module has too many options.
 
-    ``orders`` leave out options only where they surely break one.
+    Devices that ``orders`` do not list are left out; a plan may still break an order.
     """
     instance = _listed_only(instance, orders)
     order = topological_order(instance.after)
@@ -169,7 +166,6 @@ def chain_of(
     if besides is None or not _tied_within(instance.cluster[order], cuts):
         return None
     own, held, sizes = _bytes_of(instance)
-    backwards = _backwards_of(instance, rules, orders)
     marks: dict[tuple[object, ...], int] = {}
     modules: list[Module] = []
     classes = []
@@ -181,7 +177,6 @@ def chain_of(
             _flows_of(instance, position, begin, members),
             _ties(instance.cluster[order[begin : end + 1]].tolist()),
             tuple(besides.get(begin, ())),
-            tuple(sorted(backwards.get(int(members[-1]), ()))) if len(members) == 1 else (),
             tuple(tuple(held[v]) for v in members.tolist()),
         )
         mark = parts.mark()
@@ -235,8 +230,6 @@ def _chosen(devices: int, parts: _Parts) -> IntMatrix | None:
         for a, b, k in parts.besides:
             if max(a, b) == j:
                 keep &= (chosen[:, a] == chosen[:, b]) | (chosen[:, a] == k)
-        for a, b in parts.never:
-            keep &= (chosen[:, 0] != a) | (place != b)
         chosen = chosen[keep]
         if len(chosen) > MOST_OPTIONS:
             return None
@@ -338,28 +331,4 @@ def _besides_of(
         if max(places) > end:
             return None
         found.setdefault(begin, []).append((places[0] - begin, places[1] - begin, instance.devices.index(rule.device)))
-    return found
-
-
-def _backwards_of(
-    instance: PlacementInstance, rules: Sequence[Beside], orders: Sequence[InOrder]
-) -> dict[int, set[tuple[int, int]]]:
-    """For the operators of an order: pairs of devices that the operator just before and it cannot be on.
-
-    The operator before one of the order must be where the previous one of the order is, or on the first device
-    (Beside). On another device, it tells where that one is, and the order goes on from there.
-    """
-    index, known = {name: v for v, name in enumerate(instance.names)}, {(rule.op, rule.other): rule for rule in rules}
-    found: dict[int, set[tuple[int, int]]] = {}
-    for order in orders:
-        rank = {instance.devices.index(name): number for number, name in enumerate(order.devices)}
-        for previous, op in pairwise(order.ops):
-            v = index[op]
-            before = {int(u) for u in instance.before[v]}
-            names = [instance.names[u] for u in before]
-            rule = known.get((names[0], previous)) if len(names) == 1 else None
-            tied = len(names) == 1 and instance.cluster[index[names[0]]] == instance.cluster[index[previous]]
-            if tied or (rule is not None and rule.device == order.devices[0]):
-                pairs = {(a, b) for a in rank for b in rank if rank[b] < rank[a]}
-                found.setdefault(v, set()).update(pairs if tied else {(a, b) for a, b in pairs if rank[a]})
     return found

@@ -4,6 +4,9 @@ What makes room goes to the first gap of the best pool that has one, or to a poo
 room. So a layout stays whole, and a move looks only at blocks that live at the same time as those that it moves. Blocks
 that share their pool with others, or have a given offset, stay where they are.
 
+Where nothing else has room for a block, it stands outside of all pools, which costs more than any pool. So annealing
+also finds a first layout; only one in which nothing stands outside counts.
+
 Source: simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983); ejection chains, as for other packings.
 """
 
@@ -24,6 +27,9 @@ DRAWS = 5
 
 MOST_MOVED = 16
 """Most blocks that one move may move."""
+
+OUTSIDE = 10.0
+"""What a block of average size costs outside of all pools, beside its slowest pool and in average ones."""
 
 MOST_MEETINGS = 1_000_000
 """Most pairs of blocks that live at the same time with which layouts are annealed."""
@@ -47,7 +53,7 @@ class Blocks(NamedTuple):
     seconds
         What it takes to write and read a block in a pool. Shape (blocks, pools).
     capacity
-        Of every pool, ``NO_LIMIT`` for none. Shape (pools,).
+        Of every pool, ``NO_LIMIT`` for none. Shape (pools,). The last pool is what is outside of all.
     moves
         Whether a block may be moved. Shape (blocks,).
     movable
@@ -75,19 +81,32 @@ def blocks_of(instance: LayoutInstance) -> Blocks | None:
         return None
     meets = _both_ways(len(instance), *instance.meeting)
     apart = _both_ways(len(instance), instance.apart[:, 0], instance.apart[:, 1])
+    last = np.full((len(instance), 1), len(instance.capacity))
+    prefer = np.concatenate([fastest_first(instance), np.full_like(last, NOWHERE)], axis=1)
+    prefer[np.arange(len(instance)), instance.allowed.sum(axis=1)] = len(instance.capacity)
+    seconds = instance.seconds if instance.problem.objective == "traffic" else np.zeros(instance.allowed.shape)
+    slowest = np.where(instance.allowed, seconds, 0.0).max(axis=1, initial=0.0)
+    outside = slowest + OUTSIDE * (slowest.mean() + (slowest.mean() == 0.0)) * instance.bytes / instance.bytes.mean()
+    step = np.maximum(instance.alignment[:, None], instance.pool_alignment)
     return Blocks(
         instance.bytes,
-        np.maximum(instance.alignment[:, None], instance.pool_alignment),
+        np.concatenate([step, np.ones_like(last)], axis=1),
         meets.start,
         meets.items,
         apart.start,
         apart.items,
-        fastest_first(instance),
-        instance.seconds,
-        instance.capacity,
+        prefer,
+        np.concatenate([seconds, outside[:, None]], axis=1),
+        np.append(instance.capacity, NO_LIMIT),
         moves.astype(np.int64),
         np.flatnonzero(moves),
     )
+
+
+def within_pools(blocks: Blocks) -> Blocks:
+    """The same blocks, none of which may stand outside of the pools."""
+    outside = blocks.prefer == len(blocks.capacity) - 1
+    return blocks._replace(prefer=np.where(outside, NOWHERE, blocks.prefer))
 
 
 def _both_ways(count: int, first: IntArray, second: IntArray) -> Adjacency:
@@ -239,7 +258,6 @@ def displace(
     blocks: Blocks,
     draws: FloatMatrix,
     heat: FloatArray,
-    halt: IntArray,
     pool: IntArray,
     offset: IntArray,
     best_pool: IntArray,
@@ -253,8 +271,6 @@ def displace(
         What may stand where.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
-    halt
-        Ends the moves as soon as it is raised.
     pool, offset
         A layout; offsets are without meaning in pools without limit. Both of shape (blocks,).
 
@@ -269,8 +285,6 @@ def displace(
     )
     now, best = 0.0, 0.0
     for move in range(len(draws)):
-        if halt[0] != 0:
-            break
         j = blocks.movable[int(draws[move, 0] * len(blocks.movable))]
         options = 0
         while options < blocks.prefer.shape[1] and blocks.prefer[j, options] >= 0:

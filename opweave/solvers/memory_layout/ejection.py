@@ -3,7 +3,9 @@
 What stands is no more than an order: of two storages that live together, the earlier one lies below. From it follow the
 lowest and the highest offset of every storage within the height, and all of them may move between these two. So a
 storage that is put somewhere pushes others up or down, and drives out only those that can neither lie below it nor
-above it. What is driven out waits until it is put back. There are two tempers:
+above it. What is driven out waits until it is put back.
+
+There are two tempers:
 
 * ``WEIGHING`` puts a storage where it drives out the least. A storage weighs its area, and more whenever it was driven
   out, so that the search does not go in circles.
@@ -22,14 +24,16 @@ modeling and solving the general multiprocessor job-shop scheduling problem usin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
+from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.sections import Space
-from opweave.solvers.memory_layout.stacking import earliest_from
+from opweave.solvers.memory_layout.stacking import FAR
 
 
 class Temper(NamedTuple):
@@ -179,24 +183,15 @@ def _sort(rows: IntArray, used: int, key: IntArray) -> None:
 
 
 @helper
-def _step_at(now: Crowd, way: int, j: int, section: int) -> int:
+def _step_at(known: IntMatrix, following: IntArray, way: int, j: int, section: int) -> int:
     """Where the step of the skyline begins that has a section; tried first is where it began for storage j before."""
-    start = now.known[way, j]
-    if start > section or now.following[start] <= section:
+    start = known[way, j]
+    if start > section or following[start] <= section:
         start = section
-        while now.following[start] == 0:
+        while following[start] == 0:
             start -= 1
-        now.known[way, j] = start
+        known[way, j] = start
     return int(start)
-
-
-@helper
-def _latest_to(space: Space, j: int, end: int) -> int:
-    """The highest offset that storage j may have to end at ``end`` or below: aligned, or the given one."""
-    if space.fixed[j] >= 0:
-        return int(space.fixed[j])
-    unit, at = space.alignment[j], end - space.size[j]
-    return int(at) if unit == 1 else int(at // unit * unit)
 
 
 @helper
@@ -206,49 +201,58 @@ def _push(space: Space, now: Crowd, height: int) -> None:
     What is taken in every section is a skyline of steps, from below, and then from above. A storage draws one step, so
     few are drawn for each storage, however long it lives.
     """
-    used = now.scalars[STANDING]
+    used, by_top, known = now.scalars[STANDING], now.by_top, now.known
+    following, taken, lowest, top, highest = now.following, now.level, now.lowest, now.top, now.highest
+    firsts, afters, size, fixed, alignment = space.first, space.after, space.size, space.fixed, space.alignment
     for way in (UP, DOWN):
-        now.following[:] = 0
-        now.following[0], now.level[0] = space.members_start.size - 1, 0
+        following[:] = 0
+        following[0], taken[0] = len(following), 0
         for n in range(used):
-            j = now.by_top[n] if way == UP else now.by_top[used - 1 - n]
-            first, after = space.first[j], space.after[j]
-            start = _step_at(now, way, j, first)
-            last, held = start, now.level[start]
-            beyond = now.following[start]
+            j = by_top[n] if way == UP else by_top[used - 1 - n]
+            first, after = firsts[j], afters[j]
+            start = _step_at(known, following, way, j, first)
+            last, held = start, taken[start]
+            beyond = following[start]
             while beyond < after:
                 if last > start:
-                    now.following[last] = 0
-                last, beyond = beyond, now.following[beyond]
-                held = max(held, now.level[last])
+                    following[last] = 0
+                last, beyond = beyond, following[beyond]
+                held = max(held, taken[last])
+            unit = alignment[j]
             if way == UP:
-                at = earliest_from(space, j, held)
-                now.lowest[j], now.top[j] = at, at + space.size[j]
-                held = now.top[j]
+                at = held if unit == 1 else (held + unit - 1) // unit * unit
+                if fixed[j] >= 0:
+                    at = fixed[j] if held <= fixed[j] else FAR
+                lowest[j], top[j] = at, at + size[j]
+                held = top[j]
             else:
-                at = _latest_to(space, j, height - held)
-                now.highest[j] = at
+                at = height - held - size[j]
+                at = at if unit == 1 else at // unit * unit
+                if fixed[j] >= 0:
+                    at = fixed[j]
+                highest[j] = at
                 held = height - at
-            level = now.level[last]
+            level = taken[last]
             if last > start:
-                now.following[last] = 0
+                following[last] = 0
             if beyond > after:
-                now.following[after], now.level[after] = beyond, level
+                following[after], taken[after] = beyond, level
             if start < first:
-                now.following[start] = first
-            now.following[first], now.level[first] = after, held
-    _sort(now.by_top, used, now.top)
-    _sort(now.by_highest, used, now.highest)
+                following[start] = first
+            following[first], taken[first] = after, held
+    _sort(by_top, used, top)
+    _sort(now.by_highest, used, highest)
 
 
 @helper
 def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArray) -> int:
     """Write the storages of sorted rows that storage j may drive out to ``found``; return their number."""
-    first, after, size = space.first[j], space.after[j], space.size[j]
+    firsts, afters, highest, top = space.first, space.after, now.highest, now.top
+    first, after, size = firsts[j], afters[j], space.size[j]
     k = 0
     for n in range(now.scalars[STANDING]):
         i = rows[n]
-        if space.first[i] < after and first < space.after[i] and now.highest[i] - size < now.top[i]:
+        if firsts[i] < after and first < afters[i] and highest[i] - size < top[i]:
             found[k] = i
             k += 1
     return k
@@ -257,17 +261,18 @@ def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArra
 @helper
 def _take_next(now: Crowd) -> int:
     """Take a waiting storage: the heaviest, or any one."""
-    out = now.scalars[WAITING]
+    scalars, weight, waiting = now.scalars, now.weight, now.waiting
+    out = scalars[WAITING]
     chosen = 0
     if _chance(now) < HEAVIEST:
         for n in range(1, out):
-            if now.weight[now.waiting[n]] > now.weight[now.waiting[chosen]]:
+            if weight[waiting[n]] > weight[waiting[chosen]]:
                 chosen = n
     else:
         chosen = min(int(_chance(now) * out), out - 1)
-    j = now.waiting[chosen]
-    now.waiting[chosen] = now.waiting[out - 1]
-    now.scalars[WAITING] = out - 1
+    j = waiting[chosen]
+    waiting[chosen] = waiting[out - 1]
+    scalars[WAITING] = out - 1
     return int(j)
 
 
@@ -287,25 +292,29 @@ def _cheapest(
 
     Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
     """
-    size, unit = space.size[j], space.alignment[j]
+    sizes, alignment = space.size, space.alignment
+    top, below, highest, above, weight = now.top, now.below, now.highest, now.above, now.weight
+    size, unit = sizes[j], alignment[j]
     last = (height - size) // unit * unit
     best = NOWHERE
     begun, ended = 0, 0
     held = 0.0
     for n in range(near + 1):
         if upward == 1:
-            at = 0 if n == 0 else now.top[now.below[n - 1]]
+            at = 0 if n == 0 else top[below[n - 1]]
+        elif n == near:
+            at = last
         else:
-            at = last if n == near else now.highest[now.above[n]] - size
+            at = highest[above[n]] - size
         if unit > 1:
             at = (at + (unit - 1) * upward) // unit * unit
         if at < 0 or at > last:
             continue
-        while begun < near and now.highest[now.above[begun]] < at + size:
-            held += now.weight[now.above[begun]]
+        while begun < near and highest[above[begun]] < at + size:
+            held += weight[above[begun]]
             begun += 1
-        while ended < near and now.top[now.below[ended]] <= at:
-            held -= now.weight[now.below[ended]]
+        while ended < near and top[below[ended]] <= at:
+            held -= weight[below[ended]]
             ended += 1
         if begun == ended:
             held = 0.0  # without rounding errors
@@ -319,56 +328,63 @@ def _cheapest(
 @helper
 def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: float) -> None:
     """Drive out what can lie neither below storage j at an offset nor above it."""
-    end = at + space.size[j]
+    sizes, above, highest, top, stands, weight = space.size, now.above, now.highest, now.top, now.stands, now.weight
+    plain, waiting, scalars = now.plain, now.waiting, now.scalars
+    end = at + sizes[j]
     for n in range(near):
-        i = now.above[n]
-        if now.highest[i] < end and now.top[i] > at:
-            now.stands[i] = 0
-            now.weight[i] *= 1.0 + growth
-            if now.weight[i] > MOST_GROWN * now.plain[i]:
-                now.weight[:] = now.plain
-            now.waiting[now.scalars[WAITING]] = i
-            now.scalars[WAITING] += 1
+        i = above[n]
+        if highest[i] < end and top[i] > at:
+            stands[i] = 0
+            weight[i] *= 1.0 + growth
+            if weight[i] > MOST_GROWN * plain[i]:
+                weight[:] = plain
+            waiting[scalars[WAITING]] = i
+            scalars[WAITING] += 1
 
 
 @helper
 def _insert(now: Crowd, j: int, at: int) -> None:
     """Drop what was driven out, and put storage j above everything that ends at an offset or below it."""
+    scalars, by_highest, stands, by_top, top = now.scalars, now.by_highest, now.stands, now.by_top, now.top
     used, low = 0, 0
-    for n in range(now.scalars[STANDING]):
-        i = now.by_highest[n]
-        if now.stands[i] == 1:
-            now.by_highest[used] = i
+    for n in range(scalars[STANDING]):
+        i = by_highest[n]
+        if stands[i] == 1:
+            by_highest[used] = i
             used += 1
-    now.by_highest[used] = j
+    by_highest[used] = j
     used = 0
-    for n in range(now.scalars[STANDING]):
-        i = now.by_top[n]
-        if now.stands[i] == 1:
-            now.by_top[used] = i
+    for n in range(scalars[STANDING]):
+        i = by_top[n]
+        if stands[i] == 1:
+            by_top[used] = i
             used += 1
-            if now.top[i] <= at:
+            if top[i] <= at:
                 low = used
     for n in range(used, low, -1):
-        now.by_top[n] = now.by_top[n - 1]
-    now.by_top[low] = j
-    now.stands[j] = 1
-    now.scalars[STANDING] = used + 1
+        by_top[n] = by_top[n - 1]
+    by_top[low] = j
+    stands[j] = 1
+    scalars[STANDING] = used + 1
 
 
 @loop
-def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int) -> int:
-    """Put waiting storages below a height until none waits, or a number of times; returns how many wait."""
+def eject(space: Space, now: Crowd, temper: FloatArray, height: int, made: int, until: int, budget: int) -> int:
+    """Put waiting storages below a height until none waits, or a number of times; returns how many wait.
+
+    ``made`` of a budget of steps have been made before; it ends once ``until`` steps have.
+    """
     hot, cold, growth, patience, _ = temper
+    weight, scalars = now.weight, now.scalars
     _push(space, now, height)
-    for step in range(budget):
-        if now.scalars[WAITING] == 0 or space.halt[0] != 0:
+    for step in range(made, until):
+        if scalars[WAITING] == 0:
             break
         heat = hot * (cold / hot) ** (step / budget) if hot > 0.0 else 0.0
         j = _take_next(now)
         near = _in_the_way(space, now, now.by_highest, j, now.above)
         _in_the_way(space, now, now.by_top, j, now.below)
-        least = _disturbed(now, min(patience * now.weight[j], FIXED / 2.0), heat)
+        least = _disturbed(now, min(patience * weight[j], FIXED / 2.0), heat)
         other, less = _cheapest(space, now, j, near, height, heat, least, 1)
         at, _ = _cheapest(space, now, j, near, height, heat, less, 0)
         if at < 0:
@@ -378,9 +394,9 @@ def eject(space: Space, now: Crowd, temper: FloatArray, height: int, budget: int
             _insert(now, j, at)
             _push(space, now, height)
         else:
-            now.waiting[now.scalars[WAITING]] = j
-            now.scalars[WAITING] += 1
-    return int(now.scalars[WAITING])
+            now.waiting[scalars[WAITING]] = j
+            scalars[WAITING] += 1
+    return int(scalars[WAITING])
 
 
 def steps_of(space: Space, states: int) -> int:
@@ -390,10 +406,23 @@ def steps_of(space: Space, states: int) -> int:
 
 
 def ejected(
-    space: Space, offset: IntArray | None, height: int, seed: int, steps: int, temper: Temper
+    space: Space,
+    offset: IntArray | None,
+    height: int,
+    seed: int,
+    steps: int,
+    temper: Temper,
+    should_stop: Callable[[], bool],
 ) -> IntArray | None:
     """Offsets below a height, found from those of a higher layout within a number of steps; None if there are none."""
     if int((np.maximum(space.fixed, 0) + space.size).max(initial=0)) > height:
         return None
-    now = crowd_of(space, offset, height, seed, temper.power)
-    return now.lowest if eject(space, now, np.asarray(temper), height, steps) == 0 else None
+    now, made, values = crowd_of(space, offset, height, seed, temper.power), 0, np.asarray(temper)
+
+    def go_on(until: int) -> bool:
+        nonlocal made
+        left = eject(space, now, values, height, made, until, steps)
+        made = until
+        return left == 0
+
+    return now.lowest if in_pieces(go_on, steps, should_stop) else None

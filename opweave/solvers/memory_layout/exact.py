@@ -1,44 +1,35 @@
 """The smallest arena with proof: an exact search at several heights, in many orders, with growing budgets.
 
-Storages that are never live together, not even through others, are laid out apart. At the lower bound first, then
-between it and the best layout, the search is tried in all orders of a portfolio with a few states each, and then again
-with more.
+At the lower bound first, then between it and the best layout, the search is tried in all orders of a portfolio with a
+few states each, and then again with more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
-from opweave.formulations.memory_layout.instance import LayoutInstance, lower
+from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 from opweave.problems.result import Termination
-from opweave.solvers.memory_layout.baselines import QUICK
-from opweave.solvers.memory_layout.bounds.best import height_bound
+from opweave.solvers.memory_layout.baselines import solve_baselines
+from opweave.solvers.memory_layout.bounds import height_bound
 from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected, steps_of
-from opweave.solvers.memory_layout.greedy import Places, Taste, allocated
+from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.memory_layout.growing import BACKTRACKS, FIRST_SHARES, grown
-from opweave.solvers.memory_layout.plans import LISTENING, contradiction, report
+from opweave.solvers.memory_layout.plans import report
 from opweave.solvers.memory_layout.ranks import PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, components, live_bytes, part_of, sections_of, space_in
+from opweave.solvers.memory_layout.sections import live_bytes, part_of, sections_of, space_in
 from opweave.solvers.registry import named_solver
-from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
 FIRST_STATES, GROWTH = 4, 4
 """States of a first search, per storage, and the factor by which each further turn has more."""
-
-UNTIMED_TASTES = 4
-"""Tastes of allocators that are tried without a time limit."""
-
-WASTES = (0.003, 0.01, 0.03, 0.1, 0.3)
-"""What waste counts for different allocators."""
 
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """Shares of its distance from the bound by which local search lowers a layout."""
@@ -58,9 +49,6 @@ FIRST_STEPS = 7_000_000
 LEAST_GROWN, MOST_GROWN = 500, 6_000
 """Storages between which layouts are grown: fewer are packed as a whole, and with more, single steps take long."""
 
-MOST_PARTS = 500
-"""Most parts that are laid out apart."""
-
 MOST_MEMBERS = 20_000_000
 """Most storages of all sections together that are searched; beyond that, only rules are used."""
 
@@ -68,264 +56,180 @@ UNTIMED_STATES = 3_000_000
 """States after which a run without a time limit ends."""
 
 
-@dataclass(eq=False)
-class Part:
-    """Storages that are connected through time, their lowest layout, and a lower bound of their height.
+class Arena:
+    """One arena under construction, in units of the sizes' common divisor.
+
+    Parameters
+    ----------
+    problem
+        A problem with one pool.
+    run
+        Receives layouts and bounds; its best layout is where the search begins.
 
     Attributes
     ----------
-    rows
-        Positions of the storages in the whole. Shape (storages,).
     offset, height
         The best layout, None at first, and how high it is; at first, one more than what matters.
     bound
         No layout is lower.
     """
 
-    space: Space
-    rows: IntArray
-    bound: int
-    height: int
-    offset: IntArray | None = None
-
-
-class Arena:
-    """One arena under construction, in units of the sizes' common divisor.
-
-    Parameters
-    ----------
-    instance
-        A problem with one pool.
-    run
-        Receives layouts and bounds.
-    """
-
     def __init__(self, problem: MemoryLayout, run: Run) -> None:
         self.problem, self.run, self.instance = problem, run, lower(problem)
         self.grain = self.instance.grain
         self.rows = np.flatnonzero(self.instance.solid)
-        self.space = space_in(self.instance, self.rows, 0, run.halt)
+        self.space = space_in(self.instance, self.rows, 0)
         self.states = self.turns = 0
         self.capacity = int(self.instance.capacity[0]) // self.grain
-        self.parts: list[Part] = []
-
-    @property
-    def bound(self) -> int:
-        """No arena is lower."""
-        return max((part.bound for part in self.parts), default=0)
-
-    @property
-    def height(self) -> int:
-        """The best arena."""
-        return max((part.height for part in self.parts), default=0)
+        self.height = min(self.capacity, self.instance.height // self.grain) + 1
+        self.offset: IntArray | None = None
+        self.known: Layout | None = None
+        self.bound = 0
+        self._raise(height_bound(self.space), "live bytes")
 
     def settled(self) -> bool:
-        """Whether nothing is left to do, or no time."""
-        return self.bound >= self.height or self.bound > self.capacity or self.run.should_stop()
-
-    def start(self) -> None:
-        """Lay out by the quick rules, and find the parts and their bounds."""
-        self.run.enter("greedy rules")
-        most = min(self.capacity, self.instance.height // self.grain) + 1
-        component = components(self.space)
-        if component.max(initial=0) >= MOST_PARTS:
-            component = np.zeros_like(component)
-        for number in range(int(component.max(initial=-1)) + 1):
-            chosen = component == number
-            space = part_of(self.space, chosen)
-            self.parts.append(Part(space, np.flatnonzero(chosen), height_bound(space), most))
-        self.parts.sort(key=lambda part: -part.bound)
-        self.run.proved(self.bound * self.grain, "live bytes")
-        for turn, places in enumerate(plans_of(partial(rule, self.instance) for rule in QUICK)):
-            if places is not None:
-                self.consider(places.offset[self.rows] // self.grain)
-                self._report()  # of tens of thousands of storages, a rule takes a second
-            if turn == 0 and not self.settled():
-                self._grow_at_once()
-            if self.settled():
-                break
-
-    def _grow_at_once(self) -> None:
-        """Grow every part of hundreds of storages once at its bound: mostly, this is faster than other rules."""
-        for part in self.parts:
-            there = LEAST_GROWN < len(part.rows) <= MOST_GROWN and part.bound < part.height
-            if there and not self.run.should_stop():
-                self._grow_within(part, part.bound, FIRST_SHARES[0], len(PORTFOLIO))
-
-    def consider(self, offset: IntArray) -> None:
-        """Keep the offsets of every part of which they are the lowest layout."""
-        for part in self.parts:
-            height = int((offset[part.rows] + part.space.size).max())
-            if height < part.height:
-                part.offset, part.height = offset[part.rows], height
-
-    def _report(self) -> None:
-        """Report the best layouts of all parts as one, if there is one of each."""
-        offset = np.maximum(self.instance.fixed, 0)
-        for part in self.parts:
-            if part.offset is None:
-                return
-            offset[self.rows[part.rows]] = part.offset * self.grain
-        report(self.problem, self.instance, Places(offset, np.zeros(len(offset), dtype=np.int64)), self.run)
+        """Whether nothing is left to do, or no time; takes over the run's best layout."""
+        stop = self.run.should_stop()
+        if isinstance(self.run.best, Layout) and self.run.best is not self.known:
+            self.known = self.run.best
+            self._take(self.instance.places(self.known)[0][self.rows] // self.grain)
+        return stop or self.bound >= self.height or self.bound > self.capacity
 
     def search(self) -> bool:
         """Search until the arena is proved; False if the budget of states ends before."""
         self.run.enter("stacking")
-        per_storage = FIRST_STATES
-        orders = [choices(part.space, self.run.seed) for part in self.parts]
+        count, per_storage = len(self.rows), FIRST_STATES
+        if LEAST_GROWN < count <= MOST_GROWN:
+            self._grow_within(self.bound, FIRST_SHARES[0], len(PORTFOLIO))
+        source = choices(self.space, self.run.seed)
         while not self.settled():
-            for part, source in zip(self.parts, orders, strict=True):
-                rounds = [next(source) for _ in PORTFOLIO]
-                if len(part.rows) > LARGE:
-                    self._grow(part, per_storage)
-                    self._eject(part, per_storage * FIRST_STEPS // len(part.rows))
-                before = self.states
-                self._narrow_windows(part, next(source), per_storage)
-                self._narrow(part, rounds, per_storage)
-                self._round_up(part, rounds, per_storage * len(part.rows))
-                spent = max(self.states - before, per_storage * len(part.rows)) // 2
-                if spent >= COOLED * len(part.rows) and len(part.rows) <= LARGE:
-                    self._cool(part, spent)
-                self._eject(part, spent)
+            rounds = list(islice(source, len(PORTFOLIO)))
+            if count > LARGE:
+                self._grow(per_storage)
+                self._eject(per_storage * FIRST_STEPS // count)
+            before = self.states
+            self._narrow_windows(next(source), per_storage)
+            self._narrow(rounds, per_storage)
+            spent = max(self.states - before, per_storage * count) // 2
+            if COOLED * count <= spent and count <= LARGE:
+                self._cool(spent)
+            self._eject(spent)
             per_storage *= GROWTH
             if self.run.time_limit is None and self.states > UNTIMED_STATES:
                 return False
         return True
 
-    def _round_up(self, part: Part, orders: list[Choice], budget: int) -> None:
-        """Remove less than a power of two from a layout: with sizes rounded up to it, where that raises no bound."""
-        space, size, step = part.space, part.space.size, 1
-        while step < self.bound:
-            rounded = np.where(space.fixed < 0, -(-space.size // (2 * step)) * (2 * step), space.size)
-            if live_bytes(rounded, space.first, space.after, space.sections).max() > self.bound:
-                break
-            size, step = rounded, 2 * step
-        for choice in orders:
-            if not 0 < part.height - self.bound < step or self.settled():
-                return
-            decision = pack(space._replace(size=size), self.bound, choice, budget)
-            self.states += decision.states
-            self._take(part, decision.offset)
-
-    def _narrow(self, part: Part, orders: list[Choice], per_storage: int) -> None:
+    def _narrow(self, orders: list[Choice], per_storage: int) -> None:
         """Search at the bound, then in the middle between what failed and the best layout."""
-        failed, budget = self.bound - 1, per_storage * len(part.rows)
-        if per_storage == FIRST_STATES and part.height > self.bound and len(part.rows) <= LARGE:
-            self._try(part, self.bound, orders, len(part.rows) + BACKTRACKS)
-        target = self.bound if len(part.rows) <= LARGE else (self.bound + part.height) // 2
-        while part.height > self.bound and not self.settled():
-            if self._try(part, target, orders, budget):
-                if part.bound > target:
+        failed, budget = self.bound - 1, per_storage * len(self.rows)
+        if per_storage == FIRST_STATES and self.height > self.bound and len(self.rows) <= LARGE:
+            self._try(self.bound, orders, len(self.rows) + BACKTRACKS)
+        target = self.bound if len(self.rows) <= LARGE else (self.bound + self.height) // 2
+        while self.height > self.bound and not self.settled():
+            if self._try(target, orders, budget):
+                if self.bound > target:
                     failed = target
             else:
                 failed = target
                 if target == self.bound:
-                    self._grow(part, per_storage)
+                    self._grow(per_storage)
             failed = max(failed, self.bound - 1)
-            if part.height - failed <= 1:
+            if self.height - failed <= 1:
                 return
-            target = part.height - 1 if part.offset is None else min((failed + part.height) // 2 + 1, part.height - 1)
+            target = self.height - 1 if self.offset is None else min((failed + self.height) // 2 + 1, self.height - 1)
 
-    def _grow(self, part: Part, per_storage: int) -> None:
-        """Lay out a part from its peak outward, at its bound and in the middle between that and its best layout."""
-        tries = len(PORTFOLIO) * per_storage // FIRST_STATES
-        for share in FIRST_SHARES if LEAST_GROWN < len(part.rows) <= MOST_GROWN else ():
-            for halves in (0, 1):
-                target = part.bound + halves * (part.height - part.bound) // 2
-                if self.settled() or target >= part.height:
-                    return
-                self._grow_within(part, target, share, tries)
-
-    def _grow_within(self, part: Part, target: int, share: float, tries: int) -> None:
-        """Lay out a part from its peak outward within a height."""
-        self.turns += 1
-        decision = grown(part.space, target, self.run.seed + self.turns, share, tries)
-        self.states += decision.states
-        self._take(part, decision.offset)
-        if decision.answer == REFUTED:
-            part.bound = target + 1
-            self.run.proved(self.bound * self.grain, "windows of time")
-
-    def _eject(self, part: Part, budget: int) -> None:
-        """Lower the layout of a part by local search, by several shares of what it lies above its bound."""
-        for share in SHARES:
-            while part.height > self.bound and not self.settled():
-                height = part.height - max(1, int((part.height - self.bound) * share))
-                if not self._lower(part, height, WEIGHING, budget):
-                    break
-
-    def _cool(self, part: Part, budget: int) -> None:
-        """Lower the layout of a part by annealing, each time in the middle of what failed and the layout."""
-        failed = self.bound - 1
-        while part.height - failed > 1 and not self.settled():
-            target = (failed + part.height) // 2
-            if not self._lower(part, target, COOLING, budget):
-                failed = target
-
-    def _lower(self, part: Part, height: int, temper: Temper, budget: int) -> bool:
-        """Look for a layout of a part within a height by local search; return whether there was one."""
-        self.turns += 1
-        self.states += budget
-        steps = steps_of(part.space, budget)
-        offset = ejected(part.space, part.offset, height, self.run.seed + self.turns, steps, temper)
-        self._take(part, offset)
-        return offset is not None
-
-    def _take(self, part: Part, offset: IntArray | None) -> None:
-        """Report a lower layout of a part, if there is one."""
-        if offset is not None:
-            part.offset, part.height = offset, int((offset + part.space.size).max())
-            self._report()
-
-    def _narrow_windows(self, part: Part, choice: Choice, per_storage: int) -> None:
-        """Raise the bound of a part by sections around its peak that cannot be packed, whatever lies elsewhere."""
-        if per_storage == FIRST_STATES or len(part.rows) < 2 * WINDOW:
-            return
-        space = part.space
-        live = live_bytes(space.size, space.first, space.after, space.sections)
-        width = WINDOW * per_storage // FIRST_STATES
-        for peak in np.argsort(-live, kind="stable")[:WINDOWS].tolist():
-            while part.bound < part.height and not self.settled():
-                inside = (space.first <= peak + width) & (space.after > peak - width)
-                if inside.all():
-                    return
-                window = part_of(space, inside)
-                rank = Choice(choice.branching, choice.rank[inside], np.ones(window.sections))
-                decision = pack(window, part.bound, rank, per_storage * len(window.size))
-                self.states += decision.states
-                if decision.answer != REFUTED:
-                    break
-                part.bound += 1
-                self.run.proved(self.bound * self.grain, "windows of time")
-
-    def _try(self, part: Part, target: int, orders: list[Choice], budget: int) -> bool:
+    def _try(self, target: int, orders: list[Choice], budget: int) -> bool:
         """Search at one height in several orders; return whether it was decided."""
         for choice in orders:
-            decision = pack(part.space, target, choice, budget)
+            decision = pack(self.space, target, choice, budget, self.run.should_stop)
             self.states += decision.states
             if decision.offset is not None:
-                self._take(part, decision.offset)
+                self._take(decision.offset)
                 return True
             if decision.answer == REFUTED:
-                part.bound = target + 1
-                self.run.proved(self.bound * self.grain, "stacking")
+                self._raise(target + 1, "stacking")
                 return True
             if self.run.should_stop():
                 break
         return False
 
-    def finish(self) -> Outcome:
-        """Search for as long as there is something to do, and say how it ended."""
-        return self.outcome() if self.settled() or self.search() else Outcome(Termination.BUDGET)
+    def _narrow_windows(self, choice: Choice, per_storage: int) -> None:
+        """Raise the bound by sections around its peak that cannot be packed, whatever lies elsewhere."""
+        if per_storage == FIRST_STATES or len(self.rows) < 2 * WINDOW:
+            return
+        space = self.space
+        live = live_bytes(space.size, space.first, space.after, space.sections)
+        width = WINDOW * per_storage // FIRST_STATES
+        for peak in np.argsort(-live, kind="stable")[:WINDOWS].tolist():
+            while self.bound < self.height and not self.settled():
+                inside = (space.first <= peak + width) & (space.after > peak - width)
+                if inside.all():
+                    return
+                window = part_of(space, inside)
+                rank = Choice(choice.branching, choice.rank[inside], np.ones(window.sections))
+                decision = pack(window, self.bound, rank, per_storage * len(window.size), self.run.should_stop)
+                self.states += decision.states
+                if decision.answer != REFUTED:
+                    break
+                self._raise(self.bound + 1, "windows of time")
 
-    def outcome(self) -> Outcome:
-        """Infeasible when the bound exceeds the capacity, else as the run says."""
-        if self.bound > self.capacity:
-            needed, size = self.bound * self.grain, int(self.instance.capacity[0])
-            name = self.problem.pools[0].name
-            reason = f"every layout needs at least {needed:,} bytes; pool {name!r} has {size:,}"
-            return Outcome(infeasible=True, reason=reason)
-        return Outcome(self.run.termination())
+    def _grow(self, per_storage: int) -> None:
+        """Lay out from its peak outward, at its bound and in the middle between that and its best layout."""
+        tries = len(PORTFOLIO) * per_storage // FIRST_STATES
+        for share in FIRST_SHARES if LEAST_GROWN < len(self.rows) <= MOST_GROWN else ():
+            for halves in (0, 1):
+                target = self.bound + halves * (self.height - self.bound) // 2
+                if self.settled() or target >= self.height:
+                    return
+                self._grow_within(target, share, tries)
+
+    def _grow_within(self, target: int, share: float, tries: int) -> None:
+        """Lay out from its peak outward within a height."""
+        self.turns += 1
+        decision = grown(self.space, target, self.run.seed + self.turns, share, tries, self.run.should_stop)
+        self.states += decision.states
+        self._take(decision.offset)
+        if decision.answer == REFUTED:
+            self._raise(target + 1, "windows of time")
+
+    def _eject(self, budget: int) -> None:
+        """Lower the layout by local search, by several shares of what it lies above its bound."""
+        for share in SHARES:
+            while self.height > self.bound and not self.settled():
+                height = self.height - max(1, int((self.height - self.bound) * share))
+                if not self._lower(height, WEIGHING, budget):
+                    break
+
+    def _cool(self, budget: int) -> None:
+        """Lower the layout by annealing, each time in the middle of what failed and the layout."""
+        failed = self.bound - 1
+        while self.height - failed > 1 and not self.settled():
+            target = (failed + self.height) // 2
+            if not self._lower(target, COOLING, budget):
+                failed = target
+
+    def _lower(self, height: int, temper: Temper, budget: int) -> bool:
+        """Look for a layout within a height by local search; return whether there was one."""
+        self.turns += 1
+        self.states += budget
+        seed, steps = self.run.seed + self.turns, steps_of(self.space, budget)
+        offset = ejected(self.space, self.offset, height, seed, steps, temper, self.run.should_stop)
+        self._take(offset)
+        return offset is not None
+
+    def _take(self, offset: IntArray | None) -> None:
+        """Keep and report a lower layout, if this is one."""
+        height = self.height if offset is None else int((offset + self.space.size).max(initial=0))
+        if offset is not None and height < self.height:
+            self.offset, self.height = offset, height
+            whole = np.maximum(self.instance.fixed, 0)
+            whole[self.rows] = offset * self.grain
+            report(self.problem, self.instance, Places(whole, np.zeros_like(whole)), self.run)
+
+    def _raise(self, bound: int, source: str) -> None:
+        """Report that no layout is lower."""
+        self.bound = max(self.bound, bound)
+        self.run.proved(self.bound * self.grain, source)
 
 
 @named_solver(
@@ -333,7 +237,6 @@ class Arena:
     "exact",
     "stacking with inference on sections, in many orders; proves the smallest arena",
     proves="optimum",
-    features=LISTENING,
     supports=(VIOLATIONS,),
 )
 def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
@@ -346,55 +249,19 @@ def solve_exact(problem: MemoryLayout, run: Run) -> Outcome:
     """
     if len(problem.pools) > 1 or problem.objective != "arena":
         raise UnsupportedFeatureError("solver 'exact' lays out one arena; for pools and traffic use 'auto'")
-    reason = contradiction(lower(problem))
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    return solve_arena(problem, run)
-
-
-def solve_arena(problem: MemoryLayout, run: Run) -> Outcome:
-    """Lay out one arena in which a layout may be possible."""
-    if not is_searched(lower(problem)):
-        outcome = by_rules(problem, run)
-        return outcome if run.should_stop() else by_allocators(problem, run)
-    arena = Arena(problem, run)
-    arena.start()
-    return arena.finish()
-
-
-def is_searched(instance: LayoutInstance) -> bool:
-    """Whether an arena is small enough for a search; otherwise only rules are used."""
-    solid = instance.solid
-    first, after, _ = sections_of(instance.begin[solid], instance.end[solid])
-    return int((after - first).sum()) <= MOST_MEMBERS
-
-
-def by_rules(problem: MemoryLayout, run: Run) -> Outcome:
-    """Report the layouts of the quick rules, and the live bytes as a bound."""
+    if run.best is None:
+        outcome = solve_baselines(problem, run)
+        if outcome.infeasible:
+            return outcome
     instance = lower(problem)
-    if len(instance.capacity) == 1 and problem.objective == "arena":
-        run.proved(int(instance.live.max(initial=0)), "live bytes")
-    run.enter("greedy rules")
-    for places in plans_of(partial(rule, instance) for rule in QUICK):
-        if places is not None:
-            report(problem, instance, places, run)
-        if run.should_stop():
-            return Outcome(run.termination())
-    return Outcome(Termination.BUDGET)
-
-
-def by_allocators(problem: MemoryLayout, run: Run) -> Outcome:
-    """Report the layouts of allocators with different tastes."""
-    run.enter("allocators")
-    noise, instance = np.random.default_rng(run.seed), lower(problem)
-    for turn in range(UNTIMED_TASTES if run.time_limit is None else 2**62):
-        if run.should_stop():
-            return Outcome(run.termination())
-        look, waste = int(noise.integers(8, 65)), float(noise.choice(WASTES))
-        try:
-            places = allocated(instance, Taste(look, waste, turn % 2 == 1))
-        except NoPlanError:
-            break
-        if places is not None:
-            report(problem, instance, places, run)
-    return Outcome(Termination.BUDGET)
+    first, after, _ = sections_of(instance.begin[instance.solid], instance.end[instance.solid])
+    if int((after - first).sum()) > MOST_MEMBERS or run.closed():
+        return Outcome(run.termination())
+    arena = Arena(problem, run)
+    if not arena.settled() and not arena.search():
+        return Outcome(Termination.BUDGET)
+    if arena.bound > arena.capacity:
+        needed, size = arena.bound * arena.grain, int(instance.capacity[0])
+        reason = f"every layout needs at least {needed:,} bytes; pool {problem.pools[0].name!r} has {size:,}"
+        return Outcome(infeasible=True, reason=reason)
+    return Outcome(run.termination())

@@ -10,14 +10,13 @@ Source: decomposition in time, as in the rolling horizons of production planning
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 import numpy as np
 
 from opweave.problems.arrays import IntArray
-from opweave.solvers.memory_layout.bounds.best import height_bound
-from opweave.solvers.memory_layout.ejection import WEIGHING, ejected, steps_of
+from opweave.solvers.memory_layout.ejection import WEIGHING, ejected
 from opweave.solvers.memory_layout.ranks import PLAIN_TURNS, PORTFOLIO, Choice, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, UNDECIDED, Decision, pack
 from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, window_of
@@ -37,9 +36,6 @@ BACKTRACKS = 200
 
 OUTSIDE = 1 << 60
 """Offset of a storage that has no place yet: above every height."""
-
-SHORT_STATES, SHORT_CHOICES, SHORT_STEPS = 8, 8, 16
-"""States of a short search, per storage, number of choices that it tries, and steps of local search, per storage."""
 
 
 def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
@@ -61,7 +57,7 @@ def widening(space: Space) -> tuple[IntArray, IntArray, IntArray]:
     return lows, highs, begun - ended
 
 
-def grown(space: Space, height: int, seed: int, share: float, tries: int = len(PORTFOLIO)) -> Decision:
+def grown(space: Space, height: int, seed: int, share: float, tries: int, should_stop: Callable[[], bool]) -> Decision:
     """Look for offsets within a height, from a window around the peak outward.
 
     Parameters
@@ -76,6 +72,8 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int = len(P
         Storages of the first window, by those at the peak.
     tries
         Number of choices with which the first window is searched.
+    should_stop
+        Asked now and then.
 
     Returns
     -------
@@ -91,7 +89,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int = len(P
         rows = np.flatnonzero((space.first < high) & (space.after > low))
         new = int((offset[rows] == OUTSIDE).sum())
         if new == len(rows):
-            decision = _packed(space, rows, (low, high), height, seed, tries)
+            decision = _packed(space, rows, (low, high), height, seed, tries, should_stop)
             states += decision.states
             if decision.offset is None:
                 return Decision(decision.answer, None, states)
@@ -100,7 +98,7 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int = len(P
             steps = STEPS * max(new, LEAST_NEW)
             states += steps
             window = outline_of(space, rows, low, high)
-            found = ejected(window, offset[rows], height, seed, steps, WEIGHING)
+            found = ejected(window, offset[rows], height, seed, steps, WEIGHING, should_stop)
             if found is None:
                 return Decision(UNDECIDED, None, states)
             offset[rows] = found
@@ -110,7 +108,15 @@ def grown(space: Space, height: int, seed: int, share: float, tries: int = len(P
         at = min(last, max(at + 1, int(np.searchsorted(counts, most, side="right")) - 1))
 
 
-def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, seed: int, tries: int) -> Decision:
+def _packed(
+    space: Space,
+    rows: IntArray,
+    window: tuple[int, int],
+    height: int,
+    seed: int,
+    tries: int,
+    should_stop: Callable[[], bool],
+) -> Decision:
     """Pack some sections from ``low`` to before ``high``, by a number of choices, with little going back.
 
     What lives through all of them may as well lie at the bottom: the gaps between such storages may be joined to one.
@@ -128,12 +134,12 @@ def _packed(space: Space, rows: IntArray, window: tuple[int, int], height: int, 
         return Decision(REFUTED, None, 0) if base > height else Decision(FOUND, stand, 0)
     inside, states = window_of(space, rest, low, high), 0
     for choice in islice(_various(inside, seed), tries):
-        decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS)
+        decision = pack(inside, height - base, choice, len(rest) + BACKTRACKS, should_stop)
         states += decision.states
         if decision.offset is not None:
             stand[~through] = base + decision.offset
             return Decision(FOUND, stand, states)
-        if decision.answer == REFUTED or space.halt[0] != 0:
+        if decision.answer == REFUTED or should_stop():
             return Decision(decision.answer, None, states)
     return Decision(UNDECIDED, None, states)
 
@@ -142,23 +148,3 @@ def _various(space: Space, seed: int) -> Iterator[Choice]:
     """The choices of the portfolio once, then disturbed ones."""
     source = choices(space, seed)
     return chain(islice(source, len(PORTFOLIO)), islice(source, (PLAIN_TURNS - 1) * len(PORTFOLIO), None))
-
-
-def stacked(space: Space, heights: Sequence[int], seed: int, effort: int) -> IntArray | None:
-    """Offsets within the first of some heights at which a short search finds any; None if there is none."""
-    least = height_bound(space)
-    for height in heights:
-        if height < least:
-            continue
-        for choice in islice(choices(space, seed), SHORT_CHOICES):
-            decision = pack(space, height, choice, effort * SHORT_STATES * len(space.size))
-            if decision.offset is not None:
-                return decision.offset
-            if decision.answer == REFUTED:
-                break
-        else:
-            steps = steps_of(space, effort * SHORT_STEPS * len(space.size))
-            found = ejected(space, None, height, seed, steps, WEIGHING)
-            if found is not None:
-                return found
-    return None

@@ -7,11 +7,7 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.memory_layout.greedy import Places
-from opweave.solvers.registry import Feature
 from opweave.solvers.run import Run
-
-LISTENING = frozenset({Feature.GAP, Feature.CALLBACK})
-"""Features of the searches: they begin with layouts of their own."""
 
 
 def arena_of(instance: LayoutInstance, places: Places) -> int:
@@ -33,7 +29,9 @@ def worth_of(problem: MemoryLayout, instance: LayoutInstance, places: Places) ->
 
 
 def report(problem: MemoryLayout, instance: LayoutInstance, places: Places, run: Run) -> bool:
-    """Report a layout if it obeys the problem's side constraints; return whether it is the best so far."""
+    """Report a layout if it is whole and obeys the side constraints; return whether it is the best so far."""
+    if (places.pool < 0).any():
+        return False
     value = worth_of(problem, instance, places)
     if run.objective is not None and value >= run.objective:
         return False

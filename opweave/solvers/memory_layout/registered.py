@@ -1,5 +1,5 @@
 """All solvers of memory layout: importing this module registers them."""
 
-from opweave.solvers.memory_layout import auto, baselines, climb, engines, exact, lanes
+from opweave.solvers.memory_layout import annealing, baselines, engines, exact, workers
 
-__all__ = ["auto", "baselines", "climb", "engines", "exact", "lanes"]
+__all__ = ["annealing", "baselines", "engines", "exact", "workers"]

@@ -14,19 +14,23 @@ for Hardware-Accelerated Machine Learning" (ASPLOS 2023).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_layout.ranks import Choice
 from opweave.solvers.memory_layout.sections import Space
 from opweave.solvers.memory_layout.stacking import (
+    ANSWER,
     BAD_HIGH,
     BAD_LOW,
     CROSSING,
+    DEPTH,
     EARLIEST,
     FAR,
     HIGH,
@@ -57,6 +61,9 @@ REFUTED = 2
 
 LONGEST_POOL = 1 << 24
 """Most possibilities on a path. Only what is used takes memory."""
+
+RESTING = 3
+"""What a search that is not over answers."""
 
 FAILED, CHANGED, EXHAUSTED = 0, 1, 2
 """What a decision leads to: a refutation, changes to be carried on, or nothing, as a node has none left."""
@@ -102,7 +109,7 @@ class _Path(NamedTuple):
     high: IntArray
 
 
-def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
+def pack(space: Space, height: int, choice: Choice, budget: int, should_stop: Callable[[], bool]) -> Decision:
     """Look for offsets such that all storages lie below ``height``.
 
     Parameters
@@ -115,56 +122,39 @@ def pack(space: Space, height: int, choice: Choice, budget: int) -> Decision:
         What to branch on, and which storages to place first.
     budget
         Most states to visit.
+    should_stop
+        Asked now and then.
 
     Returns
     -------
     Decision
         Exact unless UNDECIDED.
     """
-    count = len(space.size)
+    count, answer = len(space.size), RESTING
     deep = 8 * (count + space.sections) + 2
     now, path = empty_stack(space, choice.blame), _empty_path(deep, min(LONGEST_POOL, deep * count + 1))
-    answer, states = stack(space, now, path, height, choice.rank, choice.branching, budget)
-    return Decision(int(answer), now.offset if answer == FOUND else None, int(states))
 
+    def go_on(until: int) -> bool:
+        nonlocal answer
+        answer = stack(space, now, path, height, choice.rank, choice.branching, until)
+        return answer != RESTING
 
-def lowest(space: Space, least: int, most: int, budget: int) -> Decision:
-    """The lowest layout of few storages, whose height is known to be between ``least`` and ``most``, if there is one.
-
-    Returns
-    -------
-    Decision
-        FOUND with the lowest offsets, REFUTED if there are none, or UNDECIDED where the budget of one search ends.
-    """
-    choice = Choice(1, -space.size.astype(np.float64), np.ones(space.sections))
-    best, target = pack(space, most, choice, budget), least
-    while best.offset is not None:
-        height = int((best.offset + space.size).max())
-        if least >= height:
-            break
-        target = min(target, height - 1)
-        decision = pack(space, target, choice, budget)
-        if decision.answer == UNDECIDED:
-            return decision
-        if decision.answer == FOUND:
-            best = decision
-        else:
-            least = target + 1
-            target = (least + height) // 2
-    return best
+    over = in_pieces(go_on, budget, should_stop)
+    return Decision(answer if over else UNDECIDED, now.offset if answer == FOUND else None, int(now.scalars[NODE]))
 
 
 @helper
 def _part(space: Space, now: Stack) -> tuple[int, int]:
     """Sections of the independent part with the fewest unplaced storages: from, to before; empty if all are placed."""
-    sections = len(space.members_start) - 1
+    members_start, values = space.members_start, now.values
+    sections = len(members_start) - 1
     best_low, best_high, fewest = 0, 0, FAR
     low, storages = 0, 0
     for t in range(sections):
-        if now.values[CROSSING * sections + t] == 0:
+        if values[CROSSING * sections + t] == 0:
             low, storages = t, 0
-        storages += now.values[STARTING * sections + t]
-        last = t + 1 == sections or now.values[CROSSING * sections + t + 1] == 0
+        storages += values[STARTING * sections + t]
+        last = t + 1 == sections or values[CROSSING * sections + t + 1] == 0
         if last and 0 < storages < fewest:
             best_low, best_high, fewest = low, t + 1, storages
     return best_low, best_high
@@ -176,27 +166,29 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
 
     Of its sections, the one with the fewest possibilities for its blame is chosen, or else the least space to spare.
     """
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, firsts, afters = space.members_start, space.size, space.first, space.after
+    values, blame = now.values, now.blame
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
     ground = FAR
     for t in range(low, high):
-        if now.values[REST * sections + t] > 0:
-            ground = min(ground, now.values[t])
+        if values[REST * sections + t] > 0:
+            ground = min(ground, values[t])
     best = -1
     for j in range(count):
         if (
-            now.values[base + PLACED * count + j] == 0
-            and now.values[base + EARLIEST * count + j] == ground
-            and low <= space.first[j]
-            and space.after[j] <= high
+            values[base + PLACED * count + j] == 0
+            and values[base + EARLIEST * count + j] == ground
+            and low <= firsts[j]
+            and afters[j] <= high
             and (best < 0 or rank[j] < rank[best])
         ):
             best = j
     chosen, fewest, least = -1, np.inf, FAR
-    for t in range(space.first[best], space.after[best]):
-        lowest = now.values[LOWEST * sections + t] / now.blame[t]
-        spare = height - ground - now.values[REST * sections + t]
+    for t in range(firsts[best], afters[best]):
+        lowest = values[LOWEST * sections + t] / blame[t]
+        spare = height - ground - values[REST * sections + t]
         if lowest < fewest or (lowest == fewest and spare < least):
             chosen, fewest, least = t, lowest, spare
     return chosen, best
@@ -209,22 +201,24 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
     Of storages that are alike, only the first is written. Where two with the same sections lie upon each other, the one
     listed first is to be below.
     """
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, members = space.members_start, space.size, space.members
+    kin_start, kin, alignment, values, offset = space.kin_start, space.kin, space.alignment, now.values, now.offset
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
-    ground = now.values[t]
+    ground = values[t]
     added = 0
-    for k in range(space.members_start[t], space.members_start[t + 1]):
-        j = space.members[k]
-        if now.values[base + PLACED * count + j] != 0 or now.values[base + EARLIEST * count + j] != ground:
+    for k in range(members_start[t], members_start[t + 1]):
+        j = members[k]
+        if values[base + PLACED * count + j] != 0 or values[base + EARLIEST * count + j] != ground:
             continue
         wanted = True
-        for m in range(space.kin_start[j], space.kin_start[j + 1]):
-            i = space.kin[m]
-            if now.values[base + PLACED * count + i] == 0:
-                wanted = wanted and not (space.size[i] == space.size[j] and i < j)
-            elif now.offset[i] + space.size[i] == ground:
-                wanted = wanted and (i < j or space.size[j] % space.alignment[j] != 0)
+        for m in range(kin_start[j], kin_start[j + 1]):
+            i = kin[m]
+            if values[base + PLACED * count + i] == 0:
+                wanted = wanted and not (sizes[i] == sizes[j] and i < j)
+            elif offset[i] + sizes[i] == ground:
+                wanted = wanted and (i < j or sizes[j] % alignment[j] != 0)
         if wanted:
             place = used + added
             while place > used and rank[pool[place - 1]] > rank[j]:
@@ -238,46 +232,50 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
 @helper
 def _next_offset(space: Space, now: Stack, t: int) -> int:
     """The least offset above the ground of section t at which the lowest of its unplaced storages can lie."""
-    count = len(space.size)
-    base = SECTION_ROWS * (len(space.members_start) - 1)
-    ground = now.values[t]
+    sizes, members_start, members = space.size, space.members_start, space.members
+    firsts, afters, values = space.first, space.after, now.values
+    count = len(sizes)
+    base = SECTION_ROWS * (len(members_start) - 1)
+    ground = values[t]
     least = FAR
     first, after = t, t + 1
-    for k in range(space.members_start[t], space.members_start[t + 1]):
-        j = space.members[k]
-        if now.values[base + PLACED * count + j] == 0:
-            earliest = now.values[base + EARLIEST * count + j]
+    for k in range(members_start[t], members_start[t + 1]):
+        j = members[k]
+        if values[base + PLACED * count + j] == 0:
+            earliest = values[base + EARLIEST * count + j]
             if earliest > ground:
                 least = min(least, earliest)
             else:
-                first, after = min(first, space.first[j]), max(after, space.after[j])
+                first, after = min(first, firsts[j]), max(after, afters[j])
     for i in range(count):
-        beside = first < space.after[i] <= t or t < space.first[i] < after
-        if beside and now.values[base + PLACED * count + i] == 0:
-            least = min(least, ground + space.size[i])
+        beside = first < afters[i] <= t or t < firsts[i] < after
+        if beside and values[base + PLACED * count + i] == 0:
+            least = min(least, ground + sizes[i])
     return least
 
 
 @helper
 def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
     """Widen the refutation by what limited the possibilities at section t."""
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, members = space.members_start, space.size, space.members
+    firsts, afters, scalars, values = space.first, space.after, now.scalars, now.values
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
-    low, high = min(t, now.scalars[BAD_LOW]), max(t + 1, now.scalars[BAD_HIGH])
+    low, high = min(t, scalars[BAD_LOW]), max(t + 1, scalars[BAD_HIGH])
     first, after = t, t + 1
-    for k in range(space.members_start[t], space.members_start[t + 1]):
-        j = space.members[k]
-        if now.values[base + PLACED * count + j] == 0:
-            low = min(low, now.values[base + WHY_LOW * count + j])
-            high = max(high, now.values[base + WHY_HIGH * count + j])
-            first, after = min(first, space.first[j]), max(after, space.after[j])
+    for k in range(members_start[t], members_start[t + 1]):
+        j = members[k]
+        if values[base + PLACED * count + j] == 0:
+            low = min(low, values[base + WHY_LOW * count + j])
+            high = max(high, values[base + WHY_HIGH * count + j])
+            first, after = min(first, firsts[j]), max(after, afters[j])
     if whole:  # what can lie under one of them
         for s in range(first, after):
-            low = min(low, now.values[LOW * sections + s])
-            high = max(high, now.values[HIGH * sections + s])
-    now.scalars[BAD_LOW] = low
-    now.scalars[BAD_HIGH] = high
+            low = min(low, values[LOW * sections + s])
+            high = max(high, values[HIGH * sections + s])
+    scalars[BAD_LOW] = low
+    scalars[BAD_HIGH] = high
 
 
 def _empty_path(deep: int, possibilities: int) -> _Path:
@@ -306,20 +304,21 @@ def _open(
 @helper
 def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
     """Nothing lies on the ground of the node's section: raise it."""
+    values, scalars, stamp, trail, waits, queue = now.values, now.scalars, now.stamp, now.trail, now.waits, now.queue
     sections = len(space.members_start) - 1
     t = path.section[depth]
-    ground = now.values[t]
-    spare = height - ground - now.values[REST * sections + t]
+    ground = values[t]
+    spare = height - ground - values[REST * sections + t]
     raised = _next_offset(space, now, t) if spare > 0 else FAR
     if raised - ground > spare:
         return EXHAUSTED
-    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = t, t + 1
+    scalars[BAD_LOW], scalars[BAD_HIGH] = t, t + 1
     _explain_branching(space, now, t, True)
     path.begin[depth], path.after[depth] = t, t + 1
-    put(now, t, raised)
-    put(now, LOW * sections + t, now.scalars[BAD_LOW])
-    put(now, HIGH * sections + t, now.scalars[BAD_HIGH])
-    wake(now, t)
+    put(values, stamp, trail, scalars, t, raised)
+    put(values, stamp, trail, scalars, LOW * sections + t, scalars[BAD_LOW])
+    put(values, stamp, trail, scalars, HIGH * sections + t, scalars[BAD_HIGH])
+    wake(waits, queue, scalars, t)
     return CHANGED
 
 
@@ -363,30 +362,33 @@ def _go_back(now: Stack, path: _Path, depth: int) -> int:
 
 
 @loop
-def stack(
-    space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, way: int, budget: int
-) -> tuple[int, int]:
-    """Depth-first search from an empty stack; returns (answer, states). The stack has the offsets when found."""
+def stack(space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, way: int, until: int) -> int:
+    """Depth-first search, from an empty stack or from where it rested; the stack has the offsets when found.
+
+    It rests once it has visited ``until`` states in all.
+    """
     count = len(space.size)
     deep = len(path.section)
-    depth, answer = -1, CHANGED
+    depth, answer = now.scalars[DEPTH], now.scalars[ANSWER]
     while True:
         if answer == CHANGED:
             if settle(space, now, height):
                 low, high = _part(space, now)
                 if low == high:
-                    return FOUND, now.scalars[NODE]
+                    return FOUND
                 depth += 1
                 if depth + 1 >= deep or (depth > 0 and path.end[depth - 1] + count > len(path.pool)):
-                    return UNDECIDED, now.scalars[NODE]
+                    return UNDECIDED
                 _open(space, now, path, depth, low, high, height, rank, way)
             else:
                 answer = FAILED
         if answer != CHANGED:
             depth = _go_back(now, path, depth - 1 if answer == EXHAUSTED else depth)
             if depth < 0:
-                return REFUTED, now.scalars[NODE]
-        full = now.scalars[TOP] + len(now.values) > len(now.trail)
-        if full or now.scalars[NODE] >= budget or space.halt[0] != 0:
-            return UNDECIDED, now.scalars[NODE]
+                return REFUTED
+        if now.scalars[TOP] + len(now.values) > now.trail.shape[1]:
+            return UNDECIDED
+        if now.scalars[NODE] >= until:
+            now.scalars[DEPTH], now.scalars[ANSWER] = depth, answer
+            return RESTING
         answer = _decide(space, now, path, depth, height, way)

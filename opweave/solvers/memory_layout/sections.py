@@ -13,7 +13,6 @@ import numpy as np
 from opweave.formulations.memory_layout.instance import LayoutInstance
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray, IntMatrix, distinct
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.run import never
 
 FREE = -1
 """Entry of ``fixed`` for a storage whose offset is to be chosen."""
@@ -34,8 +33,6 @@ class Space(NamedTuple):
         Storages of every section.
     kin_start, kin
         For every storage, the others with the same sections and alignment, without fixed offsets.
-    halt
-        Ends long loops as soon as it is raised.
     """
 
     size: IntArray
@@ -47,7 +44,6 @@ class Space(NamedTuple):
     members: IntArray
     kin_start: IntArray
     kin: IntArray
-    halt: IntArray
 
     @property
     def sections(self) -> int:
@@ -100,17 +96,15 @@ def space_of(
     size: IntArray,
     alignment: IntArray,
     fixed: IntArray,
-    halt: IntArray | None = None,
 ) -> Space:
     """The space of storages that have bytes and are live for some time. Each array has shape (storages,)."""
     first, after, count = sections_of(begin, end)
     members = members_of(first, after, count)
-    flag = never() if halt is None else halt
     kin = _kin(np.stack([first, after, alignment, np.where(fixed < 0, FREE, np.arange(len(first)))]))
-    return Space(size, alignment, fixed, first, after, members.start, members.items, kin.start, kin.items, flag)
+    return Space(size, alignment, fixed, first, after, members.start, members.items, kin.start, kin.items)
 
 
-def space_in(instance: LayoutInstance, rows: IntArray, pool: int, halt: IntArray) -> Space:
+def space_in(instance: LayoutInstance, rows: IntArray, pool: int) -> Space:
     """The space of some storages in a pool, with bytes in units of the sizes' common divisor."""
     grain, fixed = instance.grain, instance.fixed[rows]
     step = np.maximum(instance.alignment[rows], instance.pool_alignment[pool])
@@ -120,7 +114,6 @@ def space_in(instance: LayoutInstance, rows: IntArray, pool: int, halt: IntArray
         instance.bytes[rows] // grain,
         np.maximum(step // grain, 1),
         np.where(fixed >= 0, fixed // grain, fixed),
-        halt,
     )
 
 
@@ -145,7 +138,6 @@ def part_of(space: Space, chosen: BoolArray) -> Space:
         space.size[chosen],
         space.alignment[chosen],
         space.fixed[chosen],
-        space.halt,
     )
 
 
@@ -157,7 +149,6 @@ def window_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
         space.size[rows],
         space.alignment[rows],
         space.fixed[rows],
-        space.halt,
     )
 
 
@@ -166,28 +157,4 @@ def outline_of(space: Space, rows: IntArray, low: int, high: int) -> Space:
     first, after, count = sections_of(np.clip(space.first[rows], low, high), np.clip(space.after[rows], low, high))
     none, size = np.zeros(0, dtype=np.int64), space.size[rows]
     starts, kin = np.zeros(count + 1, dtype=np.int64), np.zeros(len(rows) + 1, dtype=np.int64)
-    return Space(size, space.alignment[rows], space.fixed[rows], first, after, starts, none, kin, none, space.halt)
-
-
-def overlaps_of(space: Space) -> Adjacency:
-    """For every storage, the storages that are ever live together with it, in rising order."""
-    count = len(space.size)
-    by_first = np.argsort(space.first, kind="stable")
-    reach = np.searchsorted(space.first[by_first], space.after[by_first], side="left")
-    later = reach - np.arange(count) - 1
-    early = np.repeat(np.arange(count), later)
-    begun = np.repeat(np.cumsum(later) - later, later)
-    late = early + 1 + np.arange(len(early)) - begun
-    one, other = by_first[early], by_first[late]
-    return Adjacency.from_pairs(count, np.concatenate([one, other]), np.concatenate([other, one]))
-
-
-def components(space: Space) -> IntArray:
-    """For every storage, the number of its part: no storage is live together with one of another part."""
-    if not len(space.size):
-        return np.zeros(0, dtype=np.int64)
-    crossing = np.zeros(space.sections + 1, dtype=np.int64)
-    np.add.at(crossing, space.first + 1, 1)
-    np.subtract.at(crossing, space.after, 1)
-    begins = np.cumsum(np.cumsum(crossing)[:-1] == 0) - 1
-    return begins[space.first]
+    return Space(size, space.alignment[rows], space.fixed[rows], first, after, starts, none, kin, none)

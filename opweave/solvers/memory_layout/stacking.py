@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.loops import helper
 from opweave.solvers.memory_layout.sections import Space, live_bytes
 
@@ -29,7 +29,7 @@ GROUND, REST, LOWEST, LOW, HIGH, CROSSING, STARTING = 0, 1, 2, 3, 4, 5, 6
 SECTION_ROWS = 7
 EARLIEST, WHY_LOW, WHY_HIGH, PLACED = 0, 1, 2, 3
 STORAGE_ROWS = 4
-TOP, NODE, QUEUED, BAD_LOW, BAD_HIGH = 0, 1, 2, 3, 4
+TOP, NODE, QUEUED, BAD_LOW, BAD_HIGH, DEPTH, ANSWER = 0, 1, 2, 3, 4, 5, 6
 
 
 class Stack(NamedTuple):
@@ -46,61 +46,61 @@ class Stack(NamedTuple):
         Offsets of placed storages. Shape (storages,).
     stamp
         The node in which every value was last saved.
-    trail, saved
-        Changed values, and what they were.
+    trail
+        Changed values, and what they were. Shape (2, changes).
     queue, waits
         Sections whose ground has changed, and whether each section is among them.
     scalars
-        Length of the trail, number of nodes, length of the queue, the interval that explains a refutation.
+        Length of the trail, number of nodes, length of the queue, the interval that explains a refutation; where a
+        search that rests goes on: the depth of its node, and what the latest decision led to (1: a change).
     """
 
     values: IntArray
     offset: IntArray
     blame: FloatArray
     stamp: IntArray
-    trail: IntArray
-    saved: IntArray
+    trail: IntMatrix
     queue: IntArray
     waits: IntArray
     scalars: IntArray
 
 
 @helper
-def put(now: Stack, k: int, value: int) -> None:
+def put(values: IntArray, stamp: IntArray, trail: IntMatrix, scalars: IntArray, k: int, value: int) -> None:
     """Change a value; what it was is saved once for every node."""
-    if now.values[k] != value:
-        if now.stamp[k] != now.scalars[NODE]:
-            now.stamp[k] = now.scalars[NODE]
-            top = now.scalars[TOP]
-            now.trail[top] = k
-            now.saved[top] = now.values[k]
-            now.scalars[TOP] = top + 1
-        now.values[k] = value
+    if values[k] != value:
+        if stamp[k] != scalars[NODE]:
+            stamp[k] = scalars[NODE]
+            top = scalars[TOP]
+            trail[0, top], trail[1, top] = k, values[k]
+            scalars[TOP] = top + 1
+        values[k] = value
 
 
 @helper
 def undo(now: Stack, top: int) -> None:
     """Restore what was changed since the trail had this length."""
-    for k in range(now.scalars[TOP] - 1, top - 1, -1):
-        now.values[now.trail[k]] = now.saved[k]
-    now.scalars[TOP] = top
+    scalars, values, trail = now.scalars, now.values, now.trail
+    for k in range(scalars[TOP] - 1, top - 1, -1):
+        values[trail[0, k]] = trail[1, k]
+    scalars[TOP] = top
 
 
 @helper
-def wake(now: Stack, t: int) -> None:
+def wake(waits: IntArray, queue: IntArray, scalars: IntArray, t: int) -> None:
     """Queue a section whose ground has changed."""
-    if now.waits[t] == 0:
-        now.waits[t] = 1
-        now.queue[now.scalars[QUEUED]] = t
-        now.scalars[QUEUED] += 1
+    if waits[t] == 0:
+        waits[t] = 1
+        queue[scalars[QUEUED]] = t
+        scalars[QUEUED] += 1
 
 
 @helper
-def earliest_from(space: Space, j: int, height: int) -> int:
+def earliest_from(fixed: IntArray, alignment: IntArray, j: int, height: int) -> int:
     """The least offset from ``height`` on that storage j may have: aligned, or the given one."""
-    if space.fixed[j] >= 0:
-        return int(space.fixed[j]) if height <= space.fixed[j] else FAR
-    unit = space.alignment[j]
+    if fixed[j] >= 0:
+        return int(fixed[j]) if height <= fixed[j] else FAR
+    unit = alignment[j]
     return int(height) if unit == 1 else int((height + unit - 1) // unit * unit)
 
 
@@ -119,66 +119,72 @@ def refute(now: Stack, sections: int, t: int) -> bool:
 @helper
 def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, offset: int) -> None:
     """Raise a storage's earliest offset because of section t; sections whose ground rested on it are queued."""
+    sizes, firsts, afters = space.size, space.first, space.after
+    values, waits, stamp, trail, scalars, queue = now.values, now.waits, now.stamp, now.trail, now.scalars, now.queue
     base = SECTION_ROWS * sections
-    count = len(space.size)
-    old = now.values[base + EARLIEST * count + j]
-    put(now, base + EARLIEST * count + j, offset)
-    put(now, base + WHY_LOW * count + j, now.values[LOW * sections + t])
-    put(now, base + WHY_HIGH * count + j, now.values[HIGH * sections + t])
-    for s in range(space.first[j], space.after[j]):
-        if s != t and now.waits[s] == 0:
-            ground = now.values[s]
+    count = len(sizes)
+    old = values[base + EARLIEST * count + j]
+    put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
+    put(values, stamp, trail, scalars, base + WHY_LOW * count + j, values[LOW * sections + t])
+    put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, values[HIGH * sections + t])
+    for s in range(firsts[j], afters[j]):
+        if s != t and waits[s] == 0:
+            ground = values[s]
             if ground == old:
-                left = now.values[LOWEST * sections + s] - 1
-                put(now, LOWEST * sections + s, left)
+                left = values[LOWEST * sections + s] - 1
+                put(values, stamp, trail, scalars, LOWEST * sections + s, left)
                 if left == 0:
-                    wake(now, s)
+                    wake(waits, queue, scalars, s)
             elif ground == offset:
-                put(now, LOWEST * sections + s, now.values[LOWEST * sections + s] + 1)
+                put(values, stamp, trail, scalars, LOWEST * sections + s, values[LOWEST * sections + s] + 1)
 
 
 @helper
 def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
     """What explains the earliest offsets of the unplaced storages of section t."""
-    count = len(space.size)
+    sizes, members_start, members, values = space.size, space.members_start, space.members, now.values
+    count = len(sizes)
     base = SECTION_ROWS * sections
     low, high = t, t + 1
-    for k in range(space.members_start[t], space.members_start[t + 1]):
-        j = space.members[k]
-        if now.values[base + PLACED * count + j] == 0:
-            low = min(low, now.values[base + WHY_LOW * count + j])
-            high = max(high, now.values[base + WHY_HIGH * count + j])
+    for k in range(members_start[t], members_start[t + 1]):
+        j = members[k]
+        if values[base + PLACED * count + j] == 0:
+            low = min(low, values[base + WHY_LOW * count + j])
+            high = max(high, values[base + WHY_HIGH * count + j])
     return low, high
 
 
 @helper
 def settle(space: Space, now: Stack, height: int) -> bool:
     """Carry changed grounds on until nothing changes; return whether the state is not refuted."""
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, members = space.members_start, space.size, space.members
+    fixed, alignment = space.fixed, space.alignment
+    scalars, queue, values, waits, stamp, trail = now.scalars, now.queue, now.values, now.waits, now.stamp, now.trail
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
-    while now.scalars[QUEUED] > 0:
-        now.scalars[QUEUED] -= 1
-        t = now.queue[now.scalars[QUEUED]]
-        rest = now.values[REST * sections + t]
-        ground = now.values[t]
+    while scalars[QUEUED] > 0:
+        scalars[QUEUED] -= 1
+        t = queue[scalars[QUEUED]]
+        rest = values[REST * sections + t]
+        ground = values[t]
         if rest == 0:
-            now.waits[t] = 0
+            waits[t] = 0
             continue
         if ground + rest > height:
-            now.waits[t] = 0
+            waits[t] = 0
             return refute(now, sections, t)
         least = FAR
         lowest = 0
-        for k in range(space.members_start[t], space.members_start[t + 1]):
-            j = space.members[k]
-            if now.values[base + PLACED * count + j] != 0:
+        for k in range(members_start[t], members_start[t + 1]):
+            j = members[k]
+            if values[base + PLACED * count + j] != 0:
                 continue
-            offset = now.values[base + EARLIEST * count + j]
+            offset = values[base + EARLIEST * count + j]
             if offset < ground:
-                offset = earliest_from(space, j, ground)
-                if offset + space.size[j] > height:
-                    now.waits[t] = 0
+                offset = earliest_from(fixed, alignment, j, ground)
+                if offset + sizes[j] > height:
+                    waits[t] = 0
                     return refute(now, sections, t)
                 _raise_earliest(space, now, sections, j, t, offset)
             if offset < least:
@@ -186,13 +192,13 @@ def settle(space: Space, now: Stack, height: int) -> bool:
                 lowest = 1
             elif offset == least:
                 lowest += 1
-        now.waits[t] = 0
-        put(now, LOWEST * sections + t, lowest)
+        waits[t] = 0
+        put(values, stamp, trail, scalars, LOWEST * sections + t, lowest)
         if least > ground:
             low, high = _why(space, now, sections, t)
-            put(now, t, least)
-            put(now, LOW * sections + t, low)
-            put(now, HIGH * sections + t, high)
+            put(values, stamp, trail, scalars, t, least)
+            put(values, stamp, trail, scalars, LOW * sections + t, low)
+            put(values, stamp, trail, scalars, HIGH * sections + t, high)
             if least + rest > height:
                 return refute(now, sections, t)
     return True
@@ -201,62 +207,68 @@ def settle(space: Space, now: Stack, height: int) -> bool:
 @helper
 def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
     """What explains the grounds in all sections of storage j."""
-    sections = len(space.members_start) - 1
-    low, high = space.first[j], space.after[j]
+    members_start, firsts, afters, values = space.members_start, space.first, space.after, now.values
+    sections = len(members_start) - 1
+    low, high = firsts[j], afters[j]
     for t in range(low, high):
-        low = min(low, now.values[LOW * sections + t])
-        high = max(high, now.values[HIGH * sections + t])
+        low = min(low, values[LOW * sections + t])
+        high = max(high, values[HIGH * sections + t])
     return low, high
 
 
 @helper
 def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     """Storage j does not lie on the lowest ground: it lies upon one that is not placed yet. False if it cannot."""
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, firsts, afters, fixed = space.members_start, space.size, space.first, space.after, space.fixed
+    alignment = space.alignment
+    values, scalars, stamp, trail, waits, queue = now.values, now.scalars, now.stamp, now.trail, now.waits, now.queue
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
-    old = now.values[base + EARLIEST * count + j]
+    old = values[base + EARLIEST * count + j]
     least = FAR
     for i in range(count):
-        meets = space.first[i] < space.after[j] and space.first[j] < space.after[i]
-        if meets and i != j and now.values[base + PLACED * count + i] == 0:
-            least = min(least, space.size[i])
+        meets = firsts[i] < afters[j] and firsts[j] < afters[i]
+        if meets and i != j and values[base + PLACED * count + i] == 0:
+            least = min(least, sizes[i])
     low, high = foundation(space, now, j)
-    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = low, high
-    offset = earliest_from(space, j, old + least) if least < FAR else FAR
-    if offset + space.size[j] > height or space.fixed[j] >= 0:
+    scalars[BAD_LOW], scalars[BAD_HIGH] = low, high
+    offset = earliest_from(fixed, alignment, j, old + least) if least < FAR else FAR
+    if offset + sizes[j] > height or fixed[j] >= 0:
         return False
-    put(now, base + EARLIEST * count + j, offset)
-    put(now, base + WHY_LOW * count + j, low)
-    put(now, base + WHY_HIGH * count + j, high)
-    for s in range(space.first[j], space.after[j]):
-        if now.values[s] == old:
-            left = now.values[LOWEST * sections + s] - 1
-            put(now, LOWEST * sections + s, left)
+    put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
+    put(values, stamp, trail, scalars, base + WHY_LOW * count + j, low)
+    put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, high)
+    for s in range(firsts[j], afters[j]):
+        if values[s] == old:
+            left = values[LOWEST * sections + s] - 1
+            put(values, stamp, trail, scalars, LOWEST * sections + s, left)
             if left == 0:
-                wake(now, s)
+                wake(waits, queue, scalars, s)
     return True
 
 
 @helper
 def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     """Place storage j; its sections' grounds rise to its top."""
-    sections = len(space.members_start) - 1
-    count = len(space.size)
+    members_start, sizes, firsts, afters = space.members_start, space.size, space.first, space.after
+    values, stamp, trail, scalars, waits, queue = now.values, now.stamp, now.trail, now.scalars, now.waits, now.queue
+    sections = len(members_start) - 1
+    count = len(sizes)
     base = SECTION_ROWS * sections
-    first, after = space.first[j], space.after[j]
+    first, after = firsts[j], afters[j]
     low, high = foundation(space, now, j)
-    put(now, base + PLACED * count + j, 1)
+    put(values, stamp, trail, scalars, base + PLACED * count + j, 1)
     now.offset[j] = offset
     for t in range(first, after):
-        put(now, t, offset + space.size[j])
-        put(now, REST * sections + t, now.values[REST * sections + t] - space.size[j])
-        put(now, LOW * sections + t, low)
-        put(now, HIGH * sections + t, high)
+        put(values, stamp, trail, scalars, t, offset + sizes[j])
+        put(values, stamp, trail, scalars, REST * sections + t, values[REST * sections + t] - sizes[j])
+        put(values, stamp, trail, scalars, LOW * sections + t, low)
+        put(values, stamp, trail, scalars, HIGH * sections + t, high)
         if t > first:
-            put(now, CROSSING * sections + t, now.values[CROSSING * sections + t] - 1)
-        wake(now, t)
-    put(now, STARTING * sections + first, now.values[STARTING * sections + first] - 1)
+            put(values, stamp, trail, scalars, CROSSING * sections + t, values[CROSSING * sections + t] - 1)
+        wake(waits, queue, scalars, t)
+    put(values, stamp, trail, scalars, STARTING * sections + first, values[STARTING * sections + first] - 1)
 
 
 def empty_stack(space: Space, blame: FloatArray) -> Stack:
@@ -277,9 +289,8 @@ def empty_stack(space: Space, blame: FloatArray) -> Stack:
         offset=np.zeros(count, dtype=np.int64),
         blame=blame,
         stamp=np.full(len(values), -1, dtype=np.int64),
-        trail=np.empty(most, dtype=np.int64),
-        saved=np.empty(most, dtype=np.int64),
+        trail=np.empty((2, most), dtype=np.int64),
         queue=np.arange(sections, dtype=np.int64),
         waits=np.ones(sections, dtype=np.int64),
-        scalars=np.asarray([0, 0, sections, 0, 0], dtype=np.int64),
+        scalars=np.asarray([0, 0, sections, 0, 0, -1, 1], dtype=np.int64),
     )

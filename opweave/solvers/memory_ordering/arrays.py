@@ -16,7 +16,7 @@ from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.loops import helper
-from opweave.solvers.run import Run, never
+from opweave.solvers.run import Run
 
 FORWARD = 1
 BACKWARD = -1
@@ -26,8 +26,9 @@ class OrderingArrays(NamedTuple):
     """An :class:`OrderingInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
     ``made`` holds the bytes that every operator adds to the live bytes; ``stay`` also includes results that no operator
-    reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept). ``halt``
-    ends long loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
+    reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept).
+    ``script`` says once more, in one piece, what the step of an operator does, from ``start[v]`` on: made, stay, where
+    the reads end from here, (storage, bytes that can die) of every read, (storage, bytes, slots) of what it overwrites.
     """
 
     size: IntArray
@@ -47,12 +48,14 @@ class OrderingArrays(NamedTuple):
     over_start: IntArray
     over: IntArray
     slots: IntArray
+    start: IntArray
+    script: IntArray
     start_bytes: int
-    halt: IntArray
 
 
-def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
-    """Flatten an instance; ``halt`` ends its loops."""
+def arrays_of(instance: OrderingInstance) -> OrderingArrays:
+    """Flatten an instance."""
+    start, script = _scripts(instance)
     return OrderingArrays(
         size=instance.size,
         kept=instance.kept,
@@ -71,9 +74,26 @@ def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> Order
         over_start=instance.overwrite.start,
         over=instance.overwrite.items,
         slots=instance.slots,
+        start=start,
+        script=script,
         start_bytes=instance.start_bytes(),
-        halt=never() if halt is None else halt,
     )
+
+
+def _scripts(instance: OrderingInstance) -> tuple[IntArray, IntArray]:
+    """What the step of every operator does, in one piece; see :class:`OrderingArrays`."""
+    reads, over = np.diff(instance.reads.start), np.diff(instance.overwrite.start)
+    start = np.concatenate([[0], np.cumsum(3 + 2 * reads + 3 * over)])
+    script, at = np.zeros(start[-1], dtype=np.int64), start[:-1]
+    script[at], script[at + 1], script[at + 2] = instance.made(), instance.stay(), 3 + 2 * reads
+    for rows, offset, width in ((instance.reads, 3 + 0 * reads, 2), (instance.overwrite, 3 + 2 * reads, 3)):
+        heads, items = rows.heads(), rows.items
+        place = at[heads] + offset[heads] + width * (np.arange(len(items)) - rows.start[heads])
+        script[place] = items
+        script[place + 1] = instance.size[items] * (~instance.kept[items] if width == 2 else 1)
+        if width == 3:
+            script[place + 2] = instance.slots
+    return start, script
 
 
 def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> OrderingArrays:
@@ -109,39 +129,40 @@ def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
 
 
 @helper
-def step(arrays: OrderingArrays, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
+def step(start: IntArray, script: IntArray, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
     """Stable footprint of v's step, and the live bytes on its far side.
 
     ``live`` are the bytes live on the near side. When no other reader lies on the far side, running v frees a storage
-    that it reads, and undoing v makes it live again.
+    that it reads, and undoing v makes it live again. ``start`` and ``script`` are those of the arrays.
     """
     last = (1 + sign) // 2
+    at = start[v]
+    middle, end = at + script[at + 2], start[v + 1]
     dying = 0
-    for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
-        s = arrays.reads[k]
-        if left[s] == last and not arrays.kept[s]:
-            dying += arrays.size[s]
+    for k in range(at + 3, middle, 2):
+        if left[script[k]] == last:
+            dying += script[k + 1]
     saved = 0
     used = 0
     before = -1
-    for k in range(arrays.over_start[v], arrays.over_start[v + 1]):
-        s = arrays.over[k]
-        if arrays.size[s] != before:
-            before = arrays.size[s]
+    for k in range(middle, end, 3):
+        if script[k + 1] != before:
+            before = script[k + 1]
             used = 0
-        if left[s] == last and used < arrays.slots[k]:
+        if left[script[k]] == last and used < script[k + 2]:
             used += 1
-            saved += arrays.size[s]
-    far = live + sign * (arrays.made[v] - dying)
+            saved += before
+    far = live + sign * (script[at] - dying)
     front = live if sign == 1 else far
-    return front + arrays.stay[v] - saved, far
+    return front + script[at + 1] - saved, far
 
 
 @helper
-def pass_over(arrays: OrderingArrays, v: int, left: IntArray, sign: int) -> None:
+def pass_over(start: IntArray, script: IntArray, v: int, left: IntArray, sign: int) -> None:
     """Update the reader counts for running (+1) or undoing (-1) v."""
-    for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
-        left[arrays.reads[k]] -= sign
+    at = start[v]
+    for k in range(at + 3, at + script[at + 2], 2):
+        left[script[k]] -= sign
 
 
 def footprints(arrays: OrderingArrays, order: IntArray) -> IntArray:

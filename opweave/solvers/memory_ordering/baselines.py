@@ -14,7 +14,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak, report
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, peak, report
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
 from opweave.solvers.rules import NoPlanError, register_rule
@@ -31,13 +31,6 @@ def definition(instance: OrderingInstance) -> IntArray:
 def rpo(instance: OrderingInstance) -> IntArray:
     """Reverse post-order of a depth-first search from the first operators, successors in the order of the file."""
     return _post_order(instance.before, instance.after)[::-1].copy()
-
-
-def reverse(instance: OrderingInstance) -> IntArray:
-    """The best of the greedy orders that are built from the last operator to the first."""
-    arrays = arrays_of(instance)
-    orders = [greedy(arrays, sign, rule) for sign, rule in PORTFOLIO if sign == BACKWARD]
-    return min(orders, key=lambda order: peak(arrays, order))
 
 
 def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:
@@ -68,7 +61,6 @@ BY_NAME: dict[str, Order] = {
     "lpmf": lpmf,
     "bfs": bfs,
     "dfs": dfs,
-    "reverse": reverse,
 }
 
 

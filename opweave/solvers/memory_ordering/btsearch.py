@@ -237,7 +237,7 @@ def _search_for(
 
 def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """Least footprint of every step in any order, within half of the time; reports the bound that follows."""
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     with run.share(0.5):
         if problem.objective == "total":
             return prove_total(problem, run)

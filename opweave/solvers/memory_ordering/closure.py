@@ -141,7 +141,7 @@ def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
 
 
 @helper
-def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, halt: IntArray) -> int:
+def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray) -> int:
     """Saturate all shortest paths by an iterative depth-first search; return the added flow."""
     at[:] = flow.head[: len(at)]
     total = 0
@@ -152,8 +152,6 @@ def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, ha
             amount, depth = _push(flow, path, depth)
             total += amount
             node = flow.to[path[depth] ^ 1]
-            if halt[0] != 0:
-                return total
         e = at[node]
         while e >= 0 and not (flow.room[e] > 0 and level[flow.to[e]] == level[node] + 1):
             e = flow.following[e]
@@ -189,20 +187,16 @@ def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
 
 
 @helper
-def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
-    """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``.
-
-    When halted, it leaves a smaller flow. Its value is still a lower bound of every cut, and the nodes reached in the
-    residual network from either end are still closed under precedence.
-    """
+def maximum_flow(flow: Flow, enough: int) -> int:
+    """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``."""
     nodes = flow.sizes[NODES]
     level = np.empty(nodes, dtype=np.int64)
     queue = np.empty(nodes, dtype=np.int64)
     at = np.empty(nodes, dtype=np.int64)
     path = np.empty(nodes + 1, dtype=np.int64)
     total = 0
-    while total <= enough and halt[0] == 0 and _levels(flow, level, queue):
-        total += _blocking_flow(flow, level, at, path, halt)
+    while total <= enough and _levels(flow, level, queue):
+        total += _blocking_flow(flow, level, at, path)
     return total
 
 
@@ -280,7 +274,7 @@ def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray
     count = len(side)
     node = np.empty(count, dtype=np.int64)
     flow = build_flow(arrays, side, node, 0)
-    value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED, arrays.halt)
+    value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED)
     can = np.zeros((count, 2), dtype=np.bool_)
     _witness(flow, side, node, can)
     for v in range(count):
@@ -313,7 +307,7 @@ def unavoidable(
             leave[v] = flow.sizes[ARCS]
             _link(flow, node[v], SINK, 0)
             _link(flow, SOURCE, node[v], 0)
-    base = constant + maximum_flow(flow, room - constant, arrays.halt)
+    base = constant + maximum_flow(flow, room - constant)
     if base > room:
         return -1
     arcs = flow.sizes[ARCS]
@@ -333,13 +327,13 @@ def unavoidable(
             column = 0 if leaving else 1
             if side[v] != FREE or can[v, column] or verdict[v] != FREE:
                 continue
-            if flows >= budget or arrays.halt[0] != 0:
+            if flows >= budget:
                 return flows
             flows += 1
             flow.room[:arcs][:] = saved
             flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
             unsettled += 1
-            if base + maximum_flow(flow, room - base, arrays.halt) <= room:
+            if base + maximum_flow(flow, room - base) <= room:
                 _witness(flow, side, node, can)
                 continue
             unsettled = 0

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
@@ -34,7 +32,6 @@ from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.side_by_side.exchange import Key
 
 FIRST_BUDGET = 500
 SMALL_SEARCH = 3_000_000
@@ -48,12 +45,6 @@ SEARCHED_BYTES = 1 << 30
 
 MOST_STATES = 1 << 22
 """Default budget of the last and largest search."""
-
-STATES_PER_SECOND = 200_000
-"""A cautious estimate of the search speed, which keeps a search within the time limit."""
-
-CUTS = 8
-"""Minimum cuts that one of several parallel searches claims at once."""
 
 FIRST_STARTS = 5
 FIRST_ROUNDS = 40
@@ -75,8 +66,6 @@ class PeakSearch:
         The operator whose step proves the bound, if one does.
     lucky_sign
         The end from which the last successful search began; it is tried first.
-    signs
-        The ends from which searches begin.
     """
 
     problem: MemoryOrdering
@@ -89,14 +78,12 @@ class PeakSearch:
     bound: int = 0
     bounding_operator: str | None = None
     lucky_sign: int = BACKWARD
-    signs: ClassVar[tuple[int, ...]] = (BACKWARD, -BACKWARD)
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
-    _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
         self.instance = lower(self.problem)
-        self.arrays = arrays_of(self.instance, self.run.halt)
+        self.arrays = arrays_of(self.instance)
         self.granularity = self.instance.granularity()
         self.best = definition(self.instance)
         self.peak = peak(self.arrays, self.best)
@@ -150,44 +137,30 @@ class PeakSearch:
         self.run.enter("minimum cuts")
         self.keys = upper_keys(self.arrays, self.orders)
         order = np.argsort(-self.keys, kind="stable")
-        for first in range(0, len(order), CUTS):
-            if self.settled() or self.keys[order[first]] <= self.bound:
+        for v in order.tolist():
+            if self.settled() or self.keys[v] <= self.bound:
                 return
-            if not self._takes(("cuts", first)):
-                continue
-            for v in order[first : first + CUTS].tolist():
-                if self.keys[v] <= self.bound or self.run.should_stop():
-                    break
-                self.keys[v] = step_bound(self.arrays, v)
-                if self.keys[v] > self.bound:
-                    self.bounding_operator = self.instance.names[v]
-                    self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+            self.keys[v] = step_bound(self.arrays, v)
+            if self.keys[v] > self.bound:
+                self.bounding_operator = self.instance.names[v]
+                self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
 
     def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
         """Run min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
-        for place, order in enumerate(sorted(self.orders, key=lambda order: peak(self.arrays, order))[:starts]):
+        for order in sorted(self.orders, key=lambda order: peak(self.arrays, order))[:starts]:
             if self.settled():
                 return
-            if not self._takes(("polish", rounds, place)):
-                continue
-            better = improve(self.arrays, order, rounds)
+            better = improve(self.arrays, order, rounds, self.run.should_stop)
             self.keys = np.minimum(self.keys, upper_keys(self.arrays, [better]))
             self.consider(better)
 
-    def _takes(self, part: Key) -> bool:
-        """Whether this search takes a part of the work; parallel searches take different parts."""
-        return self.run.exchange is None or self.run.exchange.claim(part)
-
     def search(self, most_states: int) -> bool:
-        """Search at several targets in turn, with growing budgets; return whether the gap closed or time ran out.
-
-        A second call continues with the budget that the first reached.
-        """
+        """Search at several targets in turn, with growing budgets; return whether the gap closed or time ran out."""
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
-        budget = min(self._budget, most)
+        budget = min(FIRST_BUDGET, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
         if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
             self._undercut(budget)
@@ -195,7 +168,6 @@ class PeakSearch:
             if budget > small >= budget // 2:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
             self._turn(budget, easy=budget <= small)
-            self._budget = budget
             if self.settled():
                 return True
             if budget == most:
@@ -211,18 +183,9 @@ class PeakSearch:
             self._undercut(budget)
             self._divide(budget, self._tighten)
 
-    def catch_up(self) -> None:
-        """Take over the best order and bound of the other lanes."""
-        if self.run.exchange is None:
-            return
-        self.run.take_in()
-        known = self.run.objective
-        if (known is not None and known < self.peak) or (self.run.bound is not None and self.run.bound > self.bound):
-            self.adopt()
-
     def adopt(self) -> None:
-        """Take over orders and bounds that others have reported to the run."""
-        if self.run.best is not None:
+        """Take over a better order and a better bound that others have reported to the run."""
+        if self.run.best is not None and self.run.objective is not None and self.run.objective < self.peak:
             self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
         if self.run.bound is not None and self.run.bound > self.bound:
             self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
@@ -238,8 +201,9 @@ class PeakSearch:
 
     def settled(self) -> bool:
         """Whether nothing is left to do, or no time is left."""
-        self.catch_up()
-        return self.closed or self.hopeless or self.run.should_stop()
+        stop = self.run.should_stop()
+        self.adopt()
+        return stop or self.closed or self.hopeless
 
     def _divide(self, budget: int, decide_target: Callable[[int, int], bool]) -> None:
         """Decide targets in the middle and at the quarters of the gap, until none of them can be decided."""
@@ -282,11 +246,9 @@ class PeakSearch:
     def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
         """Search from both ends; an order that is found is considered as the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
-        for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
-            left = self.run.remaining()
-            most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
+        for sign in (self.lucky_sign, -self.lucky_sign):
             if decision.answer == UNDECIDED and not self.run.should_stop():
-                decision = decide(arrays, target, sign, most)
+                decision = decide(arrays, target, sign, budget, self.run.should_stop)
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)
@@ -294,11 +256,9 @@ class PeakSearch:
 
     def complete(self, most_states: int) -> Outcome:
         """Run all steps; one search expands at most ``most_states`` states."""
-        return self.outcome() if self.prepare() else self.finish(most_states)
-
-    def finish(self, most_states: int) -> Outcome:
-        """Search until the gap is closed, time is up or the budget used up."""
-        return self.outcome() if self.search(most_states) else Outcome(Termination.BUDGET, reason=self._no_order())
+        if self.prepare() or self.search(most_states):
+            return self.outcome()
+        return Outcome(Termination.BUDGET, reason=self._no_order())
 
     def outcome(self) -> Outcome:
         """Infeasible when the bound exceeds the limit, else as the run says."""
@@ -336,26 +296,3 @@ def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     if problem.objective == "total" or not only_order_arcs(problem):
         return btsearch.solve_btsearch(problem, run)
     return PeakSearch(problem, run).complete(btsearch.state_budget(run, MOST_STATES))
-
-
-@named_solver(
-    MemoryOrdering,
-    "mincut",
-    "greedy orders rebuilt around minimum cuts, with the L2 bound",
-    proves="bound",
-    supports=("order_arcs",),
-)
-def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Run greedy orders, the L2 bound and min-cut local search, without a search over states; solver "mincut".
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        For the objective "total", which the method does not improve.
-    """
-    if problem.objective == "total":
-        raise UnsupportedFeatureError("solver 'mincut' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
-    peaks = PeakSearch(problem, run)
-    for stage in (peaks.start, peaks.cut, peaks.polish):
-        stage()
-    return peaks.outcome()

@@ -68,6 +68,7 @@ def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     A ready operator's key changes only when it becomes the one operator that decides whether a storage that it reads
     stays live. Keys only fall, so the operator is pushed again and stale entries are skipped.
     """
+    start, script = arrays.start, arrays.script
     count = len(arrays.made)
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     waits_start = arrays.before_start if sign == 1 else arrays.after_start
@@ -82,7 +83,7 @@ def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     for v in range(count):
         waiting[v] = waits_start[v + 1] - waits_start[v]
         if waiting[v] == 0:
-            cost, far = step(arrays, v, live, left, sign)
+            cost, far = step(start, script, v, live, left, sign)
             heappush(heap, (_key(rule, cost, live, far, v, 0), v))
     placed = 0
     while placed < count:
@@ -93,13 +94,13 @@ def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
         order[placed] = v
         placed += 1
         stamp += 1
-        _, live = step(arrays, v, live, left, sign)
-        pass_over(arrays, v, left, sign)
+        _, live = step(start, script, v, live, left, sign)
+        pass_over(start, script, v, left, sign)
         for k in range(enters_start[v], enters_start[v + 1]):
             w = enters[k]
             waiting[w] -= 1
             if waiting[w] == 0:
-                cost, far = step(arrays, w, live, left, sign)
+                cost, far = step(start, script, w, live, left, sign)
                 heappush(heap, (_key(rule, cost, live, far, w, stamp), w))
         for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
             s = arrays.reads[k]
@@ -107,6 +108,6 @@ def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
                 for r in range(arrays.readers_start[s], arrays.readers_start[s + 1]):
                     w = arrays.readers[r]
                     if waiting[w] == 0 and not done[w]:
-                        cost, far = step(arrays, w, live, left, sign)
+                        cost, far = step(start, script, w, live, left, sign)
                         heappush(heap, (_key(rule, cost, live, far, w, stamp), w))
     return order

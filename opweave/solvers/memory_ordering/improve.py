@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from opweave.problems.arrays import IntArray
@@ -12,7 +14,7 @@ from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live,
 RESTARTS = 3
 
 
-def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
+def improve(arrays: OrderingArrays, order: IntArray, rounds: int, should_stop: Callable[[], bool]) -> IntArray:
     """An order with a peak no higher than the given one's.
 
     The busiest operator v runs in some state between two fixed states. The emptiest such state becomes fixed, too: its
@@ -27,6 +29,8 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
         The order to start from. Shape (operators,).
     rounds
         Most minimum cuts to compute.
+    should_stop
+        Asked before each of them.
     """
     count = len(order)
     best, current = order, order
@@ -36,7 +40,7 @@ def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
     seen: set[bytes] = set()
     restarts = 0
     for turn in range(rounds):
-        if arrays.halt[0] != 0:
+        if should_stop():
             break
         at = int(cost.argmax())
         v = int(current[at])

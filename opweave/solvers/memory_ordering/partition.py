@@ -78,7 +78,7 @@ def _reordered(
     problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
 ) -> IntArray:
     """The order after exact ordering of the parts that hold an operator at its peak."""
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     cost = footprints(arrays, order)
     busiest = order[cost == cost.max(initial=0)]
     pieces = cut_into_parts(arrays, order, min(parts, len(order)))
@@ -87,11 +87,10 @@ def _reordered(
         if run.should_stop():
             break
         left = run.remaining()
-        part = Run(
-            time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
-            callback=lambda _: run.should_stop(),
+        part = run.child(
+            seconds=None if left is None else max(1e-3, left / (len(chosen) - count)),
+            start=instance.ordering(pieces[k]),
         )
-        part.start = instance.ordering(pieces[k])
         exact(part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]), part)
         if isinstance(part.best, Ordering):
             pieces[k] = instance.positions(part.best)

@@ -13,20 +13,23 @@ The search runs from either end (see :mod:`~opweave.solvers.memory_ordering.arra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.problems.arrays import IntArray
-from opweave.solvers.kernels.sorting import lengths_of
+from opweave.problems.arrays import IntArray, WordMatrix
+from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, initial_bytes, initial_left, pass_over, step
+from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, pass_over, step
 
 UNDECIDED = 0
 FOUND = 1
 REFUTED = 2
+RESTING = 3
+"""Answers; a search that rests can go on."""
 
 NOTHING_REFUSED = 1 << 62
 
@@ -40,7 +43,7 @@ class Decision:
     Attributes
     ----------
     answer
-        FOUND, REFUTED, or UNDECIDED when the budget ran out or the run was halted.
+        FOUND, REFUTED, or UNDECIDED when the budget or the time ran out.
     order
         If FOUND, an order within the target. Shape (operators,).
     least_refused
@@ -63,6 +66,10 @@ class _Search(NamedTuple):
 
     Attributes
     ----------
+    start, script
+        As in :class:`~opweave.solvers.memory_ordering.arrays.OrderingArrays`.
+    enters_start, enters
+        For every operator, those that come after it in the search's direction.
     left
         Unread readers of every storage.
     waiting
@@ -77,6 +84,10 @@ class _Search(NamedTuple):
         Live bytes, number of ready operators, number of moves, hash.
     """
 
+    start: IntArray
+    script: IntArray
+    enters_start: IntArray
+    enters: IntArray
     left: IntArray
     waiting: IntArray
     ready: IntArray
@@ -88,7 +99,7 @@ class _Search(NamedTuple):
     scalars: IntArray
 
 
-def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decision:
+def decide(arrays: OrderingArrays, target: int, sign: int, budget: int, should_stop: Callable[[], bool]) -> Decision:
     """Look for an order whose every step needs at most ``target`` bytes.
 
     Parameters
@@ -101,88 +112,106 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decis
         FORWARD or BACKWARD: the end from which the search starts.
     budget
         Most states to expand.
+    should_stop
+        Asked now and then.
 
     Returns
     -------
     Decision
         Exact unless UNDECIDED.
     """
-    count = len(arrays.made)
-    order = np.zeros(count, dtype=np.int64)
-    mark = np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64)
-    answer, refused, states = explore(arrays, target, sign, budget, mark, order)
-    least = None if refused >= NOTHING_REFUSED else int(refused)
+    tree, now, answer = _empty_tree(len(arrays.made), budget), _beginning(arrays, sign), RESTING
+
+    def go_on(until: int) -> bool:
+        nonlocal tree, answer
+        answer = explore(target, sign, until, now, tree)
+        while answer == RESTING and tree.at[EXPANDED] < until:  # the possibilities need more room
+            tree = tree._replace(pool=np.concatenate([tree.pool, np.zeros_like(tree.pool)]))
+            answer = explore(target, sign, until, now, tree)
+        return answer != RESTING
+
+    in_pieces(go_on, budget, should_stop)
+    refused, states = int(tree.at[REFUSED]), int(tree.at[EXPANDED])
     if answer != FOUND:
-        return Decision(int(answer), None, least, int(states))
-    return Decision(FOUND, order if sign == FORWARD else order[::-1].copy(), None, int(states))
+        least = None if refused >= NOTHING_REFUSED else refused
+        return Decision(answer if answer == REFUTED else UNDECIDED, None, least, states)
+    return Decision(FOUND, now.trail if sign == FORWARD else now.trail[::-1].copy(), None, states)
 
 
 @helper
-def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
+def _apply(v: int, far: int, sign: int, now: _Search) -> None:
     """Move over v; operators that become ready go to the end of the ready list."""
-    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
-    size = now.scalars[READY] - 1
-    hole = now.place[v]
-    moved = now.ready[size]
-    now.ready[hole] = moved
-    now.place[moved] = hole
-    now.ready[size] = v
-    now.place[v] = hole
-    t = now.scalars[TRAIL]
-    now.trail[t] = v
-    now.lives[t] = now.scalars[LIVE]
-    now.scalars[TRAIL] = t + 1
+    scalars, place, ready, trail, lives = now.scalars, now.place, now.ready, now.trail, now.lives
+    waiting, left, bits, mark = now.waiting, now.left, now.bits, now.mark
+    start, script = now.start, now.script
+    enters_start, enters = now.enters_start, now.enters
+    size = scalars[READY] - 1
+    hole = place[v]
+    moved = ready[size]
+    ready[hole] = moved
+    place[moved] = hole
+    ready[size] = v
+    place[v] = hole
+    t = scalars[TRAIL]
+    trail[t] = v
+    lives[t] = scalars[LIVE]
+    scalars[TRAIL] = t + 1
     for k in range(enters_start[v], enters_start[v + 1]):
         w = enters[k]
-        now.waiting[w] -= 1
-        if now.waiting[w] == 0:
-            now.ready[size] = w
-            now.place[w] = size
+        waiting[w] -= 1
+        if waiting[w] == 0:
+            ready[size] = w
+            place[w] = size
             size += 1
-    now.scalars[READY] = size
-    pass_over(arrays, v, now.left, sign)
-    now.scalars[LIVE] = far
-    now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
-    now.scalars[HASH] ^= now.mark[v]
+    scalars[READY] = size
+    pass_over(start, script, v, left, sign)
+    scalars[LIVE] = far
+    bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
+    scalars[HASH] ^= mark[v]
 
 
 @helper
-def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
+def _undo(sign: int, now: _Search) -> None:
     """Take back the last move."""
-    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
-    t = now.scalars[TRAIL] - 1
-    v = now.trail[t]
-    size = now.scalars[READY]
+    scalars, trail, waiting, place, ready = now.scalars, now.trail, now.waiting, now.place, now.ready
+    left, lives, bits, mark = now.left, now.lives, now.bits, now.mark
+    start, script = now.start, now.script
+    enters_start, enters = now.enters_start, now.enters
+    t = scalars[TRAIL] - 1
+    v = trail[t]
+    size = scalars[READY]
     for k in range(enters_start[v], enters_start[v + 1]):
         w = enters[k]
-        if now.waiting[w] == 0:
+        if waiting[w] == 0:
             size -= 1
-        now.waiting[w] += 1
-    hole = now.place[v]
-    moved = now.ready[hole]
+        waiting[w] += 1
+    hole = place[v]
+    moved = ready[hole]
     if hole != size:
-        now.ready[size] = moved
-        now.place[moved] = size
-    now.ready[hole] = v
-    now.place[v] = hole
-    now.scalars[READY] = size + 1
-    now.scalars[TRAIL] = t
-    pass_over(arrays, v, now.left, -sign)
-    now.scalars[LIVE] = now.lives[t]
-    now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
-    now.scalars[HASH] ^= now.mark[v]
+        ready[size] = moved
+        place[moved] = size
+    ready[hole] = v
+    place[v] = hole
+    scalars[READY] = size + 1
+    scalars[TRAIL] = t
+    pass_over(start, script, v, left, -sign)
+    scalars[LIVE] = lives[t]
+    bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
+    scalars[HASH] ^= mark[v]
 
 
 @helper
-def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_shrinking(target: int, sign: int, now: _Search) -> bool:
     """Run ready operators within the target that free at least what they add, until there are none."""
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
     any_run = False
     position = 0
-    while position < now.scalars[READY]:
-        v = now.ready[position]
-        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        if cost <= target and far <= now.scalars[LIVE]:
-            _apply(arrays, v, far, sign, now)
+    while position < scalars[READY]:
+        v = ready[position]
+        cost, far = step(start, script, v, scalars[LIVE], left, sign)
+        if cost <= target and far <= scalars[LIVE]:
+            _apply(v, far, sign, now)
             any_run = True
             position = 0
         else:
@@ -191,44 +220,47 @@ def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search)
 
 
 @helper
-def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_chain(target: int, sign: int, now: _Search) -> bool:
     """Run the first chain found that ends with no more live bytes than now, all within the target."""
-    base = now.scalars[LIVE]
-    base_trail = now.scalars[TRAIL]
-    for position in range(now.scalars[READY]):
-        v = now.ready[position]
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
+    base = scalars[LIVE]
+    base_trail = scalars[TRAIL]
+    for position in range(scalars[READY]):
+        v = ready[position]
         while v >= 0:
-            cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
+            cost, far = step(start, script, v, scalars[LIVE], left, sign)
             if cost > target:
                 break
-            first_new = now.scalars[READY] - 1
-            _apply(arrays, v, far, sign, now)
+            first_new = scalars[READY] - 1
+            _apply(v, far, sign, now)
             if far <= base:
                 return True
             v = -1
             least = 0
-            for k in range(first_new, now.scalars[READY]):
-                w = now.ready[k]
-                cost, far = step(arrays, w, now.scalars[LIVE], now.left, sign)
+            for k in range(first_new, scalars[READY]):
+                w = ready[k]
+                cost, far = step(start, script, w, scalars[LIVE], left, sign)
                 if cost <= target and (v < 0 or far < least):
                     v = w
                     least = far
-        while now.scalars[TRAIL] > base_trail:
-            _undo(arrays, sign, now)
+        while scalars[TRAIL] > base_trail:
+            _undo(sign, now)
     return False
 
 
 @helper
-def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
+def _enter(table: IntArray, states: WordMatrix, known: int, now: _Search) -> bool:
     """Remember the current state; return False when it is already known."""
+    scalars, bits = now.scalars, now.bits
     slots = len(table)
-    slot = now.scalars[HASH] & (slots - 1)
-    words = len(now.bits)
+    slot = scalars[HASH] & (slots - 1)
+    words = len(bits)
     while table[slot] >= 0:
         row = table[slot]
         same = True
         for w in range(words):
-            if states[row, w] != now.bits[w]:
+            if states[row, w] != bits[w]:
                 same = False
                 break
         if same:
@@ -236,62 +268,37 @@ def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
         slot = (slot + 1) & (slots - 1)
     table[slot] = known
     for w in range(words):
-        states[known, w] = now.bits[w]
+        states[known, w] = bits[w]
     return True
 
 
 @helper
-def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
-    """The state at the end from which the direction starts."""
-    count = len(arrays.made)
-    waits_start = arrays.before_start if sign == 1 else arrays.after_start
-    now = _Search(
-        left=initial_left(arrays, sign),
-        waiting=lengths_of(waits_start),
-        ready=np.zeros(count, dtype=np.int64),
-        place=np.zeros(count, dtype=np.int64),
-        trail=np.zeros(count, dtype=np.int64),
-        lives=np.zeros(count + 1, dtype=np.int64),
-        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
-        mark=mark,
-        scalars=np.zeros(4, dtype=np.int64),
-    )
-    now.scalars[LIVE] = initial_bytes(arrays, sign)
-    for v in range(count):
-        if now.waiting[v] == 0:
-            now.ready[now.scalars[READY]] = v
-            now.place[v] = now.scalars[READY]
-            now.scalars[READY] += 1
-    return now
-
-
-@helper
-def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+def _run_safe_moves(target: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
-    while moved and arrays.halt[0] == 0:
-        moved = _run_shrinking(arrays, target, sign, now)
-        moved = _run_chain(arrays, target, sign, now) or moved
+    while moved:
+        moved = _run_shrinking(target, sign, now)
+        moved = _run_chain(target, sign, now) or moved
         any_run = any_run or moved
     return any_run
 
 
 @helper
-def _branches(
-    arrays: OrderingArrays, target: int, sign: int, now: _Search, pool: IntArray, first: int
-) -> tuple[int, int]:
+def _branches(target: int, sign: int, now: _Search, pool: IntArray, first: int) -> tuple[int, int]:
     """Write the moves within the target to ``pool[first:]``, fewest live bytes first.
 
     Returns their number and the least footprint among the others.
     """
-    size = now.scalars[READY]
+    scalars, ready, left = now.scalars, now.ready, now.left
+    start, script = now.start, now.script
+    size = scalars[READY]
     fars = np.empty(size, dtype=np.int64)
     refused = NOTHING_REFUSED
     used = 0
     for position in range(size):
-        v = now.ready[position]
-        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
+        v = ready[position]
+        cost, far = step(start, script, v, scalars[LIVE], left, sign)
         if cost > target:
             refused = min(refused, cost)
             continue
@@ -306,58 +313,109 @@ def _branches(
     return used, refused
 
 
-@loop
-def explore(
-    arrays: OrderingArrays, target: int, sign: int, budget: int, mark: IntArray, order: IntArray
-) -> tuple[int, int, int]:
-    """Depth-first search; returns (answer, least refused footprint, states). ``order`` holds the moves when found.
+class _Tree(NamedTuple):
+    """The states that are known, and those on the path with their untried branches.
 
-    A frame is a state on the path with its untried branches ``pool[frame_next:used]``. ``frame_trail`` is the length of
-    the trail before the move into the state, so that leaving it also undoes its safe moves.
+    Attributes
+    ----------
+    table, states
+        Rows of known states by their hash, and these states as bit sets.
+    trail, first, following
+        Of every state on the path: the length of the trail before the move into it, so that leaving it also undoes its
+        safe moves, and where its branches begin in the pool, all and the untried ones.
+    pool
+        Branches.
+    at
+        Known states, branches in the pool, expanded states, depth of the path, least refused footprint, length of the
+        trail before the latest move.
     """
-    count = len(arrays.made)
-    slots = 16
-    while slots < 6 * budget + 8:
-        slots *= 2
-    table = np.full(slots, -1, dtype=np.int64)
+
+    table: IntArray
+    states: WordMatrix
+    trail: IntArray
+    first: IntArray
+    following: IntArray
+    pool: IntArray
+    at: IntArray
+
+
+KNOWN, USED, EXPANDED, DEPTH, REFUSED, BEFORE = 0, 1, 2, 3, 4, 5
+
+
+def _empty_tree(count: int, budget: int) -> _Tree:
+    slots = 1 << max(4, (6 * budget + 7).bit_length())
     states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
-    now = _begin(arrays, sign, mark)
-    frame_trail = np.zeros(count + 2, dtype=np.int64)
-    frame_first = np.zeros(count + 2, dtype=np.int64)
-    frame_next = np.zeros(count + 2, dtype=np.int64)
+    trail, first, following = np.zeros((3, count + 2), dtype=np.int64)
     pool = np.zeros(max(1024, 4 * count), dtype=np.int64)
-    used, known, expanded, depth = 0, 0, 0, -1
-    refused = NOTHING_REFUSED
-    trail_before = 0
+    at = np.asarray([0, 0, 0, -1, NOTHING_REFUSED, 0], dtype=np.int64)
+    return _Tree(np.full(slots, -1, dtype=np.int64), states, trail, first, following, pool, at)
+
+
+def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
+    """The state at the end from which the direction starts."""
+    count = len(arrays.made)
+    waiting = np.diff(arrays.before_start if sign == FORWARD else arrays.after_start)
+    ready = np.flatnonzero(waiting == 0)
+    place = np.zeros(count, dtype=np.int64)
+    place[ready] = np.arange(len(ready))
+    live = arrays.start_bytes if sign == FORWARD else int(arrays.size[arrays.kept].sum())
+    forward = sign == FORWARD
+    return _Search(
+        start=arrays.start,
+        script=arrays.script,
+        enters_start=arrays.after_start if forward else arrays.before_start,
+        enters=arrays.after if forward else arrays.before,
+        left=np.diff(arrays.readers_start) if forward else np.zeros(len(arrays.size), dtype=np.int64),
+        waiting=waiting,
+        ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
+        place=place,
+        trail=np.zeros(count, dtype=np.int64),
+        lives=np.zeros(count + 1, dtype=np.int64),
+        bits=np.zeros((count + 63) // 64, dtype=np.uint64),
+        mark=np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64),
+        scalars=np.asarray([live, len(ready), 0, 0], dtype=np.int64),
+    )
+
+
+@loop
+def explore(target: int, sign: int, until: int, now: _Search, tree: _Tree) -> int:
+    """Depth-first search, from its beginning or from where it rested; the trail has the order when found.
+
+    It rests once it has expanded ``until`` states in all, or has no room for more branches.
+    """
+    start, script = now.start, now.script
+    count = len(now.trail)
+    table, states, path_trail, path_first, path_next, pool, at = tree
     while True:
-        if expanded == budget or known + 2 > len(states) or arrays.halt[0] != 0:
-            return UNDECIDED, refused, expanded
-        fresh = _enter(table, states, known, now)
-        known += fresh
-        if fresh and _run_safe_moves(arrays, target, sign, now):
-            fresh = _enter(table, states, known, now)
-            known += fresh
+        if at[EXPANDED] >= until or at[USED] + count > len(pool):
+            return RESTING
+        if at[KNOWN] + 2 > len(states):
+            return UNDECIDED
+        fresh = _enter(table, states, at[KNOWN], now)
+        at[KNOWN] += fresh
+        if fresh and _run_safe_moves(target, sign, now):
+            fresh = _enter(table, states, at[KNOWN], now)
+            at[KNOWN] += fresh
         if now.scalars[TRAIL] == count:
-            order[:] = now.trail
-            return FOUND, refused, expanded
-        depth += 1
-        frame_trail[depth], frame_first[depth], frame_next[depth] = trail_before, used, used
+            return FOUND
+        at[DEPTH] += 1
+        depth = at[DEPTH]
+        path_trail[depth], path_first[depth], path_next[depth] = at[BEFORE], at[USED], at[USED]
         if fresh:
-            expanded += 1
-            if used + now.scalars[READY] > len(pool):
-                pool = np.concatenate((pool, np.zeros(len(pool) + now.scalars[READY], dtype=np.int64)))
-            added, least = _branches(arrays, target, sign, now, pool, used)
-            used += added
-            refused = min(refused, least)
-        while frame_next[depth] == used:
-            used = frame_first[depth]
-            while now.scalars[TRAIL] > frame_trail[depth]:
-                _undo(arrays, sign, now)
+            at[EXPANDED] += 1
+            added, least = _branches(target, sign, now, pool, at[USED])
+            at[USED] += added
+            at[REFUSED] = min(at[REFUSED], least)
+        while path_next[depth] == at[USED]:
+            at[USED] = path_first[depth]
+            while now.scalars[TRAIL] > path_trail[depth]:
+                _undo(sign, now)
             depth -= 1
+            at[DEPTH] = depth
             if depth < 0:
-                return REFUTED, refused, expanded
-        v = pool[frame_next[depth]]
-        frame_next[depth] += 1
-        trail_before = now.scalars[TRAIL]
-        _, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        _apply(arrays, v, far, sign, now)
+                return REFUTED
+        v = pool[path_next[depth]]
+        path_next[depth] += 1
+        at[BEFORE] = now.scalars[TRAIL]
+        _, far = step(start, script, v, now.scalars[LIVE], now.left, sign)
+        _apply(v, far, sign, now)

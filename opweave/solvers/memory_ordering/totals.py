@@ -35,6 +35,7 @@ SWEEPS = 20
 KICKS = 300
 KICK_MOVES = 6
 CUT_OPERATORS = 2_000
+CUTS = 16
 FORCED_OPERATORS = 30_000
 NO_CEILING = 1 << 62
 SLICE = 5_000_000
@@ -66,16 +67,19 @@ class Footprints:
         promising = [v for v in np.argsort(gain, kind="stable").tolist() if gain[v] > 0]
         return cls(least, promising if count <= most else [], "sum of L1")
 
-    def raise_all(self, arrays: OrderingArrays, should_stop: Callable[[], bool]) -> None:
+    def raise_all(self, arrays: OrderingArrays, run: Run) -> None:
         """Raise bounds to L2, by one minimum cut each, as far as time allows."""
-        while self.open and not should_stop():
+        while self.open and not run.should_stop():
             v = self.open.pop()
             self.least[v] = max(self.least[v], step_bound(arrays, v))
             self.source = "sum of L1 and L2" if self.open else "sum of L2"
+            if len(self.open) % CUTS == 0:
+                run.proved(int(self.least.sum()), self.source)
+        run.proved(int(self.least.sum()), self.source)
 
 
 def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
-    """Report the sum of every step's least footprint as a bound; a later call in the run goes on where one stopped.
+    """Report the sum of every step's least footprint as a bound.
 
     Without a time limit there are cuts up to 2,000 operators only.
 
@@ -85,25 +89,21 @@ def prove_total(problem: MemoryOrdering, run: Run) -> IntArray:
         The least footprint of every operator's step. Shape (operators,).
     """
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     run.enter("minimum cuts")
-    known = run.kept.get("footprints")
-    if not isinstance(known, Footprints):
-        if run.should_stop():
-            run.proved(0, "nothing")
-            return np.zeros(instance.operators, dtype=np.int64)
-        order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
-        most = CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS
-        known = run.kept["footprints"] = Footprints.first(arrays, order, most)
-    known.raise_all(arrays, run.should_stop)
-    run.proved(int(known.least.sum()), known.source)
+    if run.should_stop():
+        run.proved(0, "nothing")
+        return np.zeros(instance.operators, dtype=np.int64)
+    order = None if run.best is None else instance.positions(run.best)  # type: ignore[arg-type]
+    known = Footprints.first(arrays, order, CUT_OPERATORS if run.time_limit is None else FORCED_OPERATORS)
+    known.raise_all(arrays, run)
     return known.least
 
 
 def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     """Report the named orders, the greedy portfolio and the run's best so far, if they respect the limit."""
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
@@ -126,7 +126,7 @@ def improve_total(problem: MemoryOrdering, run: Run, starts: Sequence[IntArray],
     With ``kicks`` None it continues until the run stops it.
     """
     instance = lower(problem)
-    arrays = arrays_of(instance, run.halt)
+    arrays = arrays_of(instance)
     ceiling = _ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None
@@ -223,9 +223,10 @@ def _best_place(
     ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
     by one; after k of them, the operator's own step is evaluated in the state that they leave.
     """
+    start, script = arrays.start, arrays.script
     u = order[at]
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
-    cost, far = step(arrays, u, live, left, sign)
+    cost, far = step(start, script, u, live, left, sign)
     old = cost
     with_live = far
     new = 0
@@ -243,22 +244,22 @@ def _best_place(
                 break
         if blocked:
             break
-        pass_over(arrays, u, left, sign)
-        cost, with_live = step(arrays, v, with_live, left, sign)
+        pass_over(start, script, u, left, sign)
+        cost, with_live = step(start, script, v, with_live, left, sign)
         old += cost
-        pass_over(arrays, u, left, -sign)
-        cost, near = step(arrays, v, near, left, sign)
+        pass_over(start, script, u, left, -sign)
+        cost, near = step(start, script, v, near, left, sign)
         if cost > ceiling:
             break
         new += cost
-        pass_over(arrays, v, left, sign)
+        pass_over(start, script, v, left, sign)
         moved += 1
-        cost, _ = step(arrays, u, near, left, sign)
+        cost, _ = step(start, script, u, near, left, sign)
         if cost <= ceiling and old - new - cost > best_gain:
             best_gain, best_at = old - new - cost, i
         i += sign
     for k in range(moved):
-        pass_over(arrays, order[at + sign * (k + 1)], left, -sign)
+        pass_over(start, script, order[at + sign * (k + 1)], left, -sign)
     return best_gain, best_at, moved
 
 
@@ -268,25 +269,26 @@ def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, w
 
     Returns the position to continue from, ``len(order)`` at the end of the sweep, and the bytes gained.
     """
+    start, script = arrays.start, arrays.script
     count = len(order)
     gained = 0
     left = initial_left(arrays, 1)
     live = initial_bytes(arrays, 1)
     for position in range(at):
-        _, live = step(arrays, order[position], live, left, 1)
-        pass_over(arrays, order[position], left, 1)
-    while at < count and work > 0 and arrays.halt[0] == 0:
+        _, live = step(start, script, order[position], live, left, 1)
+        pass_over(start, script, order[position], left, 1)
+    while at < count and work > 0:
         u = order[at]
-        _, far = step(arrays, u, live, left, 1)
+        _, far = step(start, script, u, live, left, 1)
         gain, place, seen = _best_place(arrays, order, at, 1, live, left, ceiling)
-        pass_over(arrays, u, left, 1)
+        pass_over(start, script, u, left, 1)
         back_gain, back_place, seen_back = _best_place(arrays, order, at, -1, far, left, ceiling)
         work -= seen + seen_back + 1
         if gain == 0 and back_gain == 0:
             live = far
             at += 1
             continue
-        pass_over(arrays, u, left, -1)
+        pass_over(start, script, u, left, -1)
         if gain >= back_gain:
             gained += gain
             for i in range(at, place):
@@ -296,8 +298,8 @@ def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, w
         gained += back_gain
         for i in range(at - 1, back_place - 1, -1):
             w = order[i]
-            _, live = step(arrays, w, live, left, -1)
-            pass_over(arrays, w, left, -1)
+            _, live = step(start, script, w, live, left, -1)
+            pass_over(start, script, w, left, -1)
             order[i + 1] = w
         order[back_place] = u
         at = back_place

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.solvers.auto import register_auto
 from opweave.solvers.memory_ordering import baselines  # noqa: F401 - registers the baselines
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.totals import improve_total, prove_total, report_greedy_totals
-from opweave.solvers.registry import register_auto
+from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
 
@@ -16,32 +16,22 @@ from opweave.solvers.workers import Steps, Worker
 def search_totals(problem: MemoryOrdering, run: Run) -> Outcome:
     """Greedy orders, then local search with kicks."""
     starts = report_greedy_totals(problem, run)
-    improve_total(problem, run, starts, kicks=None if run.time_limit is not None else 300)
-    return Outcome(run.termination())
-
-
-def bound_totals(problem: MemoryOrdering, run: Run) -> Outcome:
-    """The sum of least footprints."""
-    prove_total(problem, run)
+    improve_total(problem, run, starts, kicks=None if run.time_limit is not None else KICKS)
     return Outcome(run.termination())
 
 
 def workers(problem: MemoryOrdering, _run: Run) -> list[Worker]:
-    """Peaks: the exact search. Totals: local search, the bound and the search over states."""
+    """Peaks: the exact search. Totals: local search, and the search over states after a bound."""
     if not only_order_arcs(problem):
         return [Steps("btsearch", solve_btsearch, problem)]
     if problem.objective == "peak":
         return [Steps("exact", solve_exact, problem)]
-    return [
-        Steps("kicks", search_totals, problem),
-        Steps("cuts", bound_totals, problem),
-        Steps("btsearch", solve_btsearch, problem),
-    ]
+    return [Steps("kicks", search_totals, problem), Steps("btsearch", solve_btsearch, problem)]
 
 
 register_auto(
     MemoryOrdering,
     workers,
-    "peaks: the exact search; totals: local search, a bound and the search over states",
+    "peaks: the exact search; totals: local search, a bound, and the search over states",
     supports=("order_arcs", "step_rule"),
 )

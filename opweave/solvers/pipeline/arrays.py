@@ -17,7 +17,6 @@ import numpy as np
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.run import never
 
 
 class PipelineArrays(NamedTuple):
@@ -38,8 +37,6 @@ class PipelineArrays(NamedTuple):
         The first device that each one can be swapped with. Shape (devices,).
     least, most
         Smallest and largest number of stages.
-    halt
-        Ends the loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`). Shape (1,).
     """
 
     sent: FloatArray
@@ -52,7 +49,6 @@ class PipelineArrays(NamedTuple):
     twin: IntArray
     least: int
     most: int
-    halt: IntArray
 
 
 class Window(NamedTuple):
@@ -71,8 +67,8 @@ class Window(NamedTuple):
     links: IntMatrix
 
 
-def arrays_of(instance: PipelineInstance, halt: IntArray | None = None) -> PipelineArrays:
-    """Flatten an instance; ``halt`` ends its loops."""
+def arrays_of(instance: PipelineInstance) -> PipelineArrays:
+    """Flatten an instance."""
     twin = twins(instance)
     same = twin[:, None] == twin[None, :]
     against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
@@ -96,7 +92,6 @@ def arrays_of(instance: PipelineInstance, halt: IntArray | None = None) -> Pipel
         twin=twin,
         least=instance.least,
         most=instance.most,
-        halt=never() if halt is None else halt,
     )
 
 

@@ -10,11 +10,11 @@ from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, sorting
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
 from opweave.solvers.pipeline.plans import attempt, value_of
 from opweave.solvers.rules import plans_of
 
-RULES = (one_device, joint_greedy, by_memory, sorting)
+RULES = (one_device, joint_greedy, by_memory)
 
 
 def best_simple_split(problem: Pipeline) -> Stages | None:

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.random import Generator
 
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
+from opweave.formulations.pipeline.partition_graph import smallest_sum_cuts
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.baselines import one_device, smallest_sum_cuts
+from opweave.solvers.pipeline.baselines import NOT_EVERYWHERE, one_device
 from opweave.solvers.pipeline.color_coding import find_path
 from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
@@ -60,6 +61,10 @@ def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) 
         When no number of classes gives a plan.
     """
     cuts = smallest_sum_cuts(instance)
+    if cuts is None:
+        raise NoPlanError(NOT_EVERYWHERE)
+    if len(cuts) >= instance.most:
+        raise NoPlanError(f"the partitions are {len(cuts) + 1}, but at most {instance.most} devices may be used")
     if not cuts:
         return one_device(instance, seed)
     random, tried = np.random.default_rng(seed), set()

@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix, WordMatrix
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
-from opweave.solvers.pipeline.priced_walks import Table, is_simple
+from opweave.solvers.pipeline.priced_walks import Table, told_apart
 
 Words = NDArray[np.uint64]
 
-NOTHING, FOUND, FULL, OUT_OF_WORK = 0, 1, 2, 3
+NOTHING, FOUND, FULL, PAUSED = 0, 1, 2, 3
 
 WORD = 64
 
-TOP, DROPPED, WORK, LUCK = 0, 1, 2, 3
-"""Entries of a search's tally: labels in use, labels dropped, steps, the state of its random numbers."""
+TOP, DROPPED, WORK, LUCK, PLACE, HERE, CHEAPEST = range(7)
+"""Entries of a search's tally: labels in use, labels dropped, steps, the state of its random numbers; the place and the
+label where it goes on; the last label of the cheapest walk."""
 
 LOOKS = 2
 """Comparisons of two labels that take as long as one step."""
@@ -77,10 +78,6 @@ class Hunt(NamedTuple):
         Most labels at one place (point and device); 0 for no limit.
     noise
         Random share added to costs, so that full beams do not all keep the same.
-    seed
-        Seed of the noise.
-    work
-        Most steps.
     """
 
     price: FloatArray
@@ -91,8 +88,6 @@ class Hunt(NamedTuple):
     barrier: WordMatrix
     width: int
     noise: float
-    seed: int
-    work: int
 
 
 def new_labels(size: int, points: int, devices: int) -> Labels:
@@ -177,26 +172,12 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
             return -1
         labels.cost[worst], labels.number[worst] = labels.cost[new], labels.number[new]
         labels.parent[worst] = labels.parent[new]
-        labels.used[worst][:] = labels.used[new]
+        for k in range(labels.used.shape[1]):
+            labels.used[worst, k] = labels.used[new, k]
         return 2
     labels.links[new] = labels.head[b, w]
     labels.head[b, w] = new
     return 1
-
-
-@helper
-def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None:
-    """Create one label for each device that may begin."""
-    labels.head[:] = -1
-    for v in range(len(labels.head[0])):
-        if table.cost[0, 0, v] <= budget:
-            top = tally[TOP]
-            labels.point[top], labels.device[top], labels.number[top], labels.parent[top] = 0, v, 1, -1
-            labels.links[top], labels.cost[top] = -1, 0.0
-            labels.used[top][:] = np.uint64(0)
-            labels.used[top, v // 64] = np.uint64(1) << np.uint64(v % 64)
-            labels.head[0, v] = top
-            tally[TOP] += 1
 
 
 @helper
@@ -255,72 +236,92 @@ def _grow(
 
 @loop
 def search_labels(
-    arrays: PipelineArrays, window: Window, table: Table, hunt: Hunt, labels: Labels, stages: IntArray, ends: IntArray
-) -> tuple[int, int, float, int]:
-    """Search for a walk within the budget that repeats no device within its memories.
+    arrays: PipelineArrays,
+    window: Window,
+    table: Table,
+    hunt: Hunt,
+    labels: Labels,
+    tally: IntArray,
+    best: FloatArray,
+    until: int,
+) -> int:
+    """Search for a walk within the budget that repeats no device within its memories, until a number of steps.
+
+    Parameters
+    ----------
+    tally
+        The state of the search, which can go on where it left off.
+    best
+        The budget, then the cost of the cheapest walk. Shape (1,).
 
     Returns
     -------
-    tuple
-        The answer (``NOTHING`` is a proof unless labels were dropped), the number of stages found, the walk's cost, and
-        the number of labels that a full beam dropped.
+    int
+        The answer. ``NOTHING`` is a proof unless labels were dropped; after ``PAUSED`` the search may go on.
     """
     devices, points = arrays.reach.shape
-    tally = np.zeros(4, dtype=np.int64)
-    tally[LUCK] = hunt.seed % 2147483646 + 1
-    best, best_label = hunt.budget, -1
     most = arrays.most if counts_stages(arrays) else points
-    _begin(labels, table, best, tally)
-    for b in range(points - 1):
-        for v in range(devices):
+    b, v, i = tally[PLACE] // devices, tally[PLACE] % devices, tally[HERE]
+    while b < points - 1:
+        if i < 0:
+            tally[PLACE] += 1
+            b, v = tally[PLACE] // devices, tally[PLACE] % devices
             i = labels.head[b, v]
-            while i >= 0:
-                base = labels.cost[i] + hunt.price[v] - hunt.stage_weight * arrays.elapsed[v, b]
-                for e in range(window.end[v, b], b, -1):
-                    here = base + hunt.stage_weight * arrays.elapsed[v, e]
-                    if e == points - 1:
-                        better = here < best or (best_label < 0 and here <= best)
-                        if better and arrays.least <= labels.number[i] <= most:
-                            best, best_label = here, i
-                            if hunt.link_weight == 0.0:
-                                count = _trace(labels, best_label, points, stages, ends)
-                                return FOUND, count, best, tally[DROPPED]
-                    elif (
-                        labels.number[i] < most
-                        and here + table.onward[0, e, v] <= best
-                        and not _grow(arrays, window, table, hunt, labels, tally, i, e, here)
-                    ):
-                        return FULL, 0, best, tally[DROPPED]
-                i = labels.links[i]
-                if tally[WORK] > hunt.work or arrays.halt[0] != 0:
-                    return OUT_OF_WORK, 0, best, tally[DROPPED]
-    if best_label < 0:
-        return NOTHING, 0, best, tally[DROPPED]
-    return FOUND, _trace(labels, best_label, points, stages, ends), best, tally[DROPPED]
+            continue
+        if tally[WORK] > until:
+            tally[HERE] = i
+            return PAUSED
+        base = labels.cost[i] + hunt.price[v] - hunt.stage_weight * arrays.elapsed[v, b]
+        for e in range(window.end[v, b], b, -1):
+            here = base + hunt.stage_weight * arrays.elapsed[v, e]
+            if e == points - 1:
+                better = here < best[0] or (tally[CHEAPEST] < 0 and here <= best[0])
+                if better and arrays.least <= labels.number[i] <= most:
+                    best[0], tally[CHEAPEST] = here, i
+                    if hunt.link_weight == 0.0:
+                        return FOUND
+            elif (
+                labels.number[i] < most
+                and here + table.onward[0, v, e] <= best[0]
+                and not _grow(arrays, window, table, hunt, labels, tally, i, e, here)
+            ):
+                return FULL
+        i = labels.links[i]
+    return NOTHING if tally[CHEAPEST] < 0 else FOUND
 
 
-@helper
-def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntArray) -> int:
-    """Write the walk that leads to a last stage; return its number of stages."""
-    end, count = points - 1, labels.number[label]
-    for i in range(count - 1, -1, -1):
-        stages[i], ends[i] = labels.device[label], end
-        end = labels.point[label]
-        label = labels.parent[label]
-    return int(count)
+def begin(labels: Labels, table: Table, budget: float, seed: int) -> IntArray:
+    """Create one label for each device that may begin; the tally of a new search."""
+    devices = np.flatnonzero(table.cost[0, 0] <= budget)
+    count = len(devices)
+    labels.head[:] = -1
+    labels.head[0, devices] = np.arange(count)
+    labels.point[:count], labels.device[:count], labels.number[:count] = 0, devices, 1
+    labels.parent[:count], labels.links[:count], labels.cost[:count] = -1, -1, 0.0
+    labels.used[:count] = small_memories(table.cost.shape[2])[devices]
+    tally = np.zeros(7, dtype=np.int64)
+    tally[[TOP, LUCK, HERE, CHEAPEST]] = count, seed % 2147483646 + 1, labels.head[0, 0], -1
+    return tally
 
 
-@loop
-def remember_repeats(arrays: PipelineArrays, memory: WordMatrix, stages: IntArray, count: int) -> bool:
+def walk_to(labels: Labels, label: int, end: int) -> tuple[list[int], list[int]]:
+    """The devices and the ends of the walk whose last stage begins at a label."""
+    stages, ends = list[int](), list[int]()
+    while label >= 0:
+        stages.append(int(labels.device[label]))
+        ends.append(end)
+        label, end = int(labels.parent[label]), int(labels.point[label])
+    return stages[::-1], ends[::-1]
+
+
+def remember_repeats(twin: IntArray, memory: Words, stages: list[int]) -> bool:
     """For each repetition in a walk, make the devices between both visits remember it; return False for a plan."""
-    if is_simple(arrays, stages, count):
+    if told_apart(twin, stages) is not None:
         return False
     repeated = False
-    for q in range(count):
-        for p in range(q):
-            u, w = stages[p], stages[q]
-            if arrays.twin[u] == arrays.twin[w] and u >= w:
+    for q, w in enumerate(stages):
+        for p, u in enumerate(stages[:q]):
+            if twin[u] == twin[w] and u >= w:
                 repeated = True
-                for r in range(p + 1, q):
-                    memory[stages[r], u // 64] |= np.uint64(1) << np.uint64(u % 64)
+                memory[stages[p + 1 : q], u // WORD] |= np.uint64(1) << np.uint64(u % WORD)
     return repeated

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-from opweave.solvers.pipeline.baselines import joint_greedy, sorting
-from opweave.solvers.pipeline.exact import finished, is_too_long, nothing_fits
 from opweave.solvers.pipeline.loads import ANY, Crew, Loads, SequenceLoads, SetLoads, WalkLoads, next_threshold
-from opweave.solvers.pipeline.plans import Best, Plan, attempt
-from opweave.solvers.pipeline.sets import ChainSteps, Sets
-from opweave.solvers.rules import plans_of
+from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits
+from opweave.solvers.pipeline.sets import Sets, Steps
 from opweave.solvers.run import Outcome, Run
 
-PLAN_SHARE, PLAN_SECONDS = 0.6, 10.0
-"""Share of the time for plans, before walks bound them, and seconds when there is no time limit."""
+PLAN_SHARE = 0.6
+"""Share of the time for plans, before walks bound them."""
+
+UNTIMED_TESTS = 3_000
+"""Sequences of devices that are tested where there is no time limit."""
 
 MOST_CHANGES = 4
 """Most changes of a sequence at once."""
@@ -40,8 +38,7 @@ class LoadSearch:
     best: Best
 
     def __post_init__(self) -> None:
-        steps = ChainSteps(self.instance, lone=_after_stateful(self.problem, self.instance))
-        self._loads = Loads(self.instance, steps)
+        self._loads, self._tested = Loads(self.instance, Steps(self.instance)), 0
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -52,6 +49,8 @@ class LoadSearch:
         table = SetLoads(self._loads, sets, self.run.should_stop)
         low, proves = 0.0, self._counts_stages(sets)
         while (limit := next_threshold(low, self.best.value)) is not None:
+            if not proves and limit <= low:
+                break
             found = table.test(limit)
             if found is None or (found[0] is None and limit == ANY and not proves):
                 break
@@ -69,7 +68,7 @@ class LoadSearch:
     def _counts_stages(self, sets: Sets) -> bool:
         """Whether every set of devices has the number of stages that the table assumes, or any number will do."""
         instance = self.instance
-        return bool((sets.turns == 1).all()) or (instance.least <= 1 and instance.most >= len(instance.devices))
+        return bool((sets.turns == 1).all()) or (instance.least <= 1 and instance.most >= instance.most_devices)
 
     def _take(self, crew: Crew, limit: float) -> None:
         """Report a plan that keeps a limit."""
@@ -98,7 +97,7 @@ class LoadSearch:
         """Improve the sequence of devices, bound it, and improve it by larger changes in the time left."""
         self.run.enter("sequences of devices")
         rng = np.random.default_rng(self.run.seed)
-        with self.run.share(PLAN_SHARE, PLAN_SECONDS):
+        with self.run.share(PLAN_SHARE):
             self._improve(rng)
         if self.problem.max_replicas == 1:
             self.run.enter("walks along the pipeline")
@@ -124,9 +123,7 @@ class LoadSearch:
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
 
     def _improve(self, rng: np.random.Generator) -> None:
-        """Begin with simple plans and orders, then change the best sequence of devices."""
-        for plan in plans_of(partial(attempt, rule, self.instance, self.run.seed) for rule in (joint_greedy, sorting)):
-            self.best.consider(plan)
+        """Begin with simple orders, then change the best sequence of devices."""
         starts = [list(self.best.plan.devices)] if self.best.plan is not None else []
         starts += [np.argsort(key, kind="stable").tolist() for key in self._orders()]
         for start in starts:
@@ -164,6 +161,7 @@ class LoadSearch:
         if not max(1, self.instance.least) <= len(devices) <= min(self.instance.most, self.instance.most_devices):
             return False
         test, better = SequenceLoads(self._loads, devices).test, False
+        self._tested += 1
         low, high = 0.0, self.best.value
         limit = high * (1.0 - WORTH) if high < math.inf else ANY
         while not self._over():
@@ -204,18 +202,10 @@ class LoadSearch:
             yield changed
 
     def _over(self) -> bool:
-        return self.run.should_stop() or is_too_long(self.run)
+        self.best.look()
+        return self.run.should_stop() or (self._tested > UNTIMED_TESTS and self.run.remaining() is None)
 
 
 def found_all(low: float, value: float) -> bool:
     """Whether nothing is left between a bound and a plan's value."""
     return next_threshold(low, value) is None
-
-
-def _after_stateful(problem: Pipeline, instance: PipelineInstance) -> IntArray:
-    """For every point, the first point where a stage with replicas that ends there may begin. Shape (points,)."""
-    place = {name: position for position, name in enumerate(instance.names)}
-    pieces = np.searchsorted(instance.position, [place[name] for name in problem.stateful], side="right")
-    after = np.zeros(instance.last + 1, dtype=np.int64)
-    after[pieces] = pieces
-    return np.asarray(np.maximum.accumulate(after), dtype=np.int64)

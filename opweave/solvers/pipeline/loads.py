@@ -56,9 +56,9 @@ class Loads:
     instance: PipelineInstance
     steps: Steps
 
-    def ended(self, v: int, turns: int, begun: FloatMatrix, limit: float, refused: Refused) -> FloatMatrix:
+    def ended(self, team: list[int], turns: int, begun: FloatMatrix, limit: float, refused: Refused) -> FloatMatrix:
         """Least receiving and computing of stages by their ends; without ``summed``, 0 if computing takes no longer."""
-        least = self.steps.least(v, turns, begun)
+        least = self.steps.least(team, begun)
         if self.instance.summed:
             return least
         refused.above(least / turns, limit)
@@ -117,7 +117,7 @@ class SetLoads:
                 return None
             begun = self._begun(team, there, limit, refused)
             turns = int(sets.turns[team])
-            self._ended[sets.rows[there, team]] = self.loads.ended(sets.device(team), turns, begun, limit, refused)
+            self._ended[sets.rows[there, team]] = self.loads.ended(sets.team(team), turns, begun, limit, refused)
         final = np.where(sets.rows >= 0, self._ended[sets.rows, instance.last] / sets.turns, math.inf)
         refused.above(final, limit)
         kept = np.argwhere(final <= limit)
@@ -147,7 +147,7 @@ class SetLoads:
         cuts, teams, nothing = [], [team], Refused()
         while True:
             begun = self._begun(team, np.array([state]), limit, nothing)[0]
-            point = loads.steps.origin(sets.device(team), int(sets.turns[team]), begun, point)
+            point = loads.steps.origin(sets.team(team), begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break
@@ -182,7 +182,7 @@ class SequenceLoads:
         begun[0, 0] = 0.0
         tables = []
         for place, v in enumerate(self.devices):
-            ended = loads.ended(v, 1, begun, limit, refused)
+            ended = loads.ended([v], 1, begun, limit, refused)
             tables.append((begun, ended))
             if place + 1 < len(self.devices):
                 sending = seconds_by_point(instance, v, self.devices[place + 1])
@@ -192,7 +192,7 @@ class SequenceLoads:
             return None, refused.least
         cuts, point = [], instance.last
         for v, (begun, _) in zip(reversed(self.devices), reversed(tables), strict=True):
-            point = loads.steps.origin(v, 1, begun[0], point)
+            point = loads.steps.origin([v], begun[0], point)
             cuts.append(point)
         return Crew(tuple(reversed(cuts[:-1])), tuple((v,) for v in self.devices)), refused.least
 

@@ -26,7 +26,7 @@ KICKS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """The weighted sum of stages and transfers on an instance, and the windows of stages.
+    """The sum of stages and transfers on an instance, and the windows of stages.
 
     Attributes
     ----------
@@ -38,14 +38,13 @@ class Sums:
     """
 
     instance: PipelineInstance
-    link_weight: float
     computing: FloatArray
     first: IntArray
     last: IntArray
     blocked: FloatArray
 
     @classmethod
-    def of(cls, instance: PipelineInstance, stage_weight: float, link_weight: float) -> Sums:
+    def of(cls, instance: PipelineInstance, stage_weight: float) -> Sums:
         """Take the windows from the instance."""
         points = np.arange(instance.last + 1)
         begins = instance.reach > points
@@ -54,7 +53,7 @@ class Sums:
         for v, row in enumerate(farthest):
             first[v] = np.searchsorted(row, points, side="left")
         blocked = np.where(begins, 0.0, np.inf)
-        return cls(instance, link_weight, stage_weight * instance.elapsed, first, instance.reach, blocked)
+        return cls(instance, stage_weight * instance.elapsed, first, instance.reach, blocked)
 
     def sending(self, source: int | None, targets: IntArray) -> FloatArray:
         """Seconds from a device to others, by point; from None nothing is sent. Shape (targets, points)."""
@@ -70,7 +69,7 @@ class Sums:
 
     def _seconds(self, rate: FloatArray, latency: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
-            seconds = self.link_weight * (latency[:, None] + self.instance.sent / rate[:, None])
+            seconds = latency[:, None] + self.instance.sent / rate[:, None]
         return np.where(rate[:, None] > 0, seconds, np.inf)
 
     def forward(self, devices: IntArray, before: FloatArray) -> FloatArray:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.shortage import smallest_memory
 from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.problems.result import Termination
+from opweave.problems.solution import Solution
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,13 @@ def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
     return [instance.send_seconds(b, v, w) for b, v, w in pairs]
 
 
-def _host_seconds(instance: PipelineInstance, plan: Plan) -> tuple[list[float], list[float]]:
-    """Seconds to fetch and to store, by stage."""
-    assert instance.host is not None
-    ends = instance.position[[0, *plan.cuts, instance.last]].tolist()
-    carried = [instance.host.seconds(v, a, b) for v, a, b in zip(plan.devices, ends[:-1], ends[1:], strict=True)]
-    return [fetch for fetch, _ in carried], [store for _, store in carried]
-
-
 def value_of(instance: PipelineInstance, plan: Plan) -> float:
     """The objective of a plan by differences of ``elapsed``, as in searches; infinite without a link."""
     return _objective(instance, stage_seconds(instance, plan), plan)
 
 
 def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -> float:
-    if instance.host is not None:
-        received, sent = _host_seconds(instance, plan)
-        carrying = [*received, *sent]
-    else:
-        carrying = transfer_seconds(instance, plan)
-        received, sent = [0.0, *carrying], [*carrying, 0.0]
+    carrying = transfer_seconds(instance, plan)
     if instance.goal == "transfers":
         return math.fsum(carrying)
     if instance.goal == "latency":
@@ -95,7 +85,7 @@ def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -
     if instance.shared_channel:
         return max([*computing, math.fsum(carrying)])
     if instance.summed:
-        return max(map(math.fsum, zip(received, computing, sent, strict=True)))
+        return max(map(math.fsum, zip([0.0, *carrying], computing, [*carrying, 0.0], strict=True)))
     return max([*computing, *carrying])
 
 
@@ -116,6 +106,18 @@ class Best:
     run: Run
     plan: Plan | None = field(default=None)
     value: float = math.inf
+    _seen: Solution | None = field(default=None)
+
+    def look(self) -> None:
+        """Take over a better plan of others; :attr:`plan` is None if some stage has replicas."""
+        stages, known = self.run.best, self.run.objective
+        if stages is self._seen or not isinstance(stages, Stages) or known is None:
+            return
+        self._seen = stages
+        plan = plan_from(self.instance, stages) if is_chain(self.instance, stages) else None
+        value = float(known) if plan is None else value_of(self.instance, plan)
+        if value < self.value:
+            self.plan, self.value = plan, value
 
     def consider(self, plan: Plan) -> bool:
         """Consider a valid plan; return whether it is the best."""
@@ -124,6 +126,7 @@ class Best:
             return False
         self.plan, self.value = plan, value
         self.run.found(self.instance.stages(plan.cuts, plan.devices), exact_value(self.instance, plan))
+        self._seen = self.run.best
         return True
 
     def proved(self, bound: float, source: str) -> None:
@@ -132,6 +135,27 @@ class Best:
         if known is not None and known * (1.0 - SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
         self.run.proved(safe, source)
+
+
+def finished(run: Run, *, proved: bool) -> Outcome:
+    """The outcome of a search that has proved its plan, or was stopped."""
+    budget = not proved and run.time_limit is None and not run.should_stop()
+    return Outcome(Termination.BUDGET if budget else run.termination())
+
+
+def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
+    """A sentence that says that no plan exists, and how much memory would suffice."""
+    rules = " and all side constraints obeyed" if problem.constraints else ""
+    ordered = " and in device_order" if problem.device_order is not None else ""
+    reason = (
+        f"no chain of at most {instance.most} of the {len(instance.devices)} usable devices holds the model's "
+        f"{instance.last} pieces in their order, with links between neighbours{ordered}{rules}"
+    )
+    enough = smallest_memory(problem)
+    limits = [problem.memory_limits[device] for device in problem.usable_devices]
+    if enough is None or all(limit is None or limit >= enough for limit in limits):
+        return reason
+    return f"{reason}; {enough:,} bytes on every device would be enough memory"
 
 
 Rule = Callable[[PipelineInstance, int], Plan]

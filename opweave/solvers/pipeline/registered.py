@@ -1,15 +1,12 @@
 """All solvers of pipelines: importing this module registers them."""
 
 from opweave.solvers.evolution import pipeline as evolution
-from opweave.solvers.pipeline import auto, baselines, engines, kpath, lanes, visits, walks
+from opweave.solvers.pipeline import baselines, engines, kpath, workers
 
 __all__ = [
-    "auto",
     "baselines",
     "engines",
     "evolution",
     "kpath",
-    "lanes",
-    "visits",
-    "walks",
+    "workers",
 ]

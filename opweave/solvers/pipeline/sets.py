@@ -1,8 +1,9 @@
 """Dynamic programming over the sets of devices that are used up: exact for a dozen devices.
 
-Interchangeable devices are counted, not told apart, so a server of many equal devices has few sets. A *team* is a class
-of interchangeable devices and the number of them that take turns in a stage; one, unless replicas are allowed. A row of
-the table belongs to a set and the team of its last stage, and has an entry for every point where that stage may end.
+Interchangeable devices are counted, not told apart, so a server of many equal devices has few sets. A *team* takes
+turns in a stage: numbers of devices of each class, one in all unless replicas are allowed. Devices that constraints
+tell apart are of different classes, and still form teams. A row of the table belongs to a set and the team of its last
+stage, and has an entry for every point where that stage may end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class Sets:
     ----------
     members
         The devices of every class of interchangeable ones.
-    team_class, turns
-        Class of each team, and its number of devices. Shape (teams,).
+    teams, turns
+        Number of devices of every class in each team, and in all. Shapes (teams, classes), (teams,).
     counts
         Number of devices of every class that a set has used up. Shape (sets, classes).
     used
@@ -46,7 +46,7 @@ class Sets:
     """
 
     members: tuple[tuple[int, ...], ...]
-    team_class: IntArray
+    teams: IntMatrix
     turns: IntArray
     counts: IntMatrix
     used: IntArray
@@ -58,41 +58,41 @@ class Sets:
         twin = twins(instance)
         alike = instance.alike if most_turns > 1 else np.zeros_like(twin)
         groups: dict[tuple[int, ...], list[int]] = {}
-        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):  # beyond a chain, memory matters
+        for v, key in enumerate(zip(twin, instance.capacity, alike, strict=True)):
             groups.setdefault(tuple(map(int, key)), []).append(v)
         members = tuple(map(tuple, groups.values()))
         sizes = [len(each) for each in members]
         if math.prod(size + 1 for size in sizes) > MOST_SETS:
             return None
         counts = np.array(list(itertools.product(*(range(size + 1) for size in sizes))), dtype=np.int64)
-        teams = [(c, r) for c, size in enumerate(sizes) for r in range(1, min(size, most_turns) + 1)]
-        team_class, turns = np.array(teams, dtype=np.int64).reshape(len(teams), 2).T
-        there = counts[:, team_class] >= turns
+        group = np.array([key[2] for key in groups])
+        few = counts[(counts.sum(axis=1) >= 1) & (counts.sum(axis=1) <= most_turns)]
+        alone = np.array([len(set(group[each > 0].tolist())) == 1 for each in few], dtype=bool)
+        teams = few[alone]
+        there = (counts[:, None, :] >= teams[None]).all(axis=2)
         rows = np.where(there, np.cumsum(there).reshape(there.shape) - 1, -1)
         if int(there.sum()) * (instance.last + 1) > MOST_ENTRIES:
             return None
-        return cls(members, team_class, turns, counts, counts.sum(axis=1), rows)
+        return cls(members, teams, teams.sum(axis=1), counts, counts.sum(axis=1), rows)
 
     def entries(self, instance: PipelineInstance) -> int:
         """Entries of a table."""
         return int((self.rows >= 0).sum()) * (instance.last + 1)
 
-    def device(self, team: int) -> int:
-        """The first device of a team's class."""
-        return self.members[int(self.team_class[team])][0]
+    def team(self, team: int) -> list[int]:
+        """The first device of every class in a team."""
+        return [self.members[c][0] for c in np.flatnonzero(self.teams[team])]
 
     def pair(self, source: int, target: int) -> tuple[int, int]:
-        """A device of each of two teams; two different ones if they are of one class."""
-        first, second = int(self.team_class[source]), int(self.team_class[target])
-        if first != second:
-            return self.members[first][0], self.members[second][0]
-        return self.members[first][0], self.members[first][min(1, len(self.members[first]) - 1)]
+        """A device of each of two teams; two different ones if there are."""
+        first, second = self.team(source)[0], int(np.flatnonzero(self.teams[target])[0])
+        return first, next((v for v in self.members[second] if v != first), first)
 
     def without(self, sets: IntArray, team: int) -> IntArray:
         """The sets before a team was used."""
-        c = int(self.team_class[team])
-        stride = math.prod(len(each) + 1 for each in self.members[c + 1 :])
-        return sets - int(self.turns[team]) * stride
+        sizes = [len(each) + 1 for each in self.members]
+        strides = [math.prod(sizes[c + 1 :]) for c in range(len(sizes))]
+        return sets - int(self.teams[team] @ strides)
 
     def layers(self, most: int) -> Iterator[tuple[int, IntArray]]:
         """Every team with the sets that it can complete, the smallest sets first; at most ``most`` devices."""
@@ -105,29 +105,15 @@ class Sets:
     def devices(self, teams: list[int]) -> list[list[int]]:
         """Different devices for a sequence of teams; interchangeable ones in the order of their places."""
         free = [list(each) for each in self.members]
-        found = []
-        for team in teams:
-            c, turns = self.team_class[team], int(self.turns[team])
-            found.append(free[c][:turns])
-            del free[c][:turns]
-        return found
-
-
-class Steps(Protocol):
-    """The stages between points."""
-
-    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
-        """Least sums by the end of a stage on a device, from the sums by its beginning; replicas if ``turns`` > 1."""
-        ...
-
-    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
-        """Where the stage that ends at a point with the least sum begins."""
-        ...
+        return [
+            [free[c].pop(0) for c, count in enumerate(self.teams[team].tolist()) for _ in range(count)]
+            for team in teams
+        ]
 
 
 @dataclass(eq=False)
-class ChainSteps:
-    """Stages are runs of an order.
+class Steps:
+    """The stages between points.
 
     Attributes
     ----------
@@ -135,47 +121,34 @@ class ChainSteps:
         Cost of a second of computing.
     limit
         Most seconds of a stage.
-    lone
-        First point where a stage with replicas that ends at each point may begin; None for any. Shape (points,).
     """
 
     instance: PipelineInstance
     weight: float = 1.0
     limit: float = math.inf
-    lone: IntArray | None = None
 
     def __post_init__(self) -> None:
         self._first = first_begins(self.instance, self.limit)
         self._elapsed = self.weight * self.instance.elapsed
 
-    def _begins(self, v: int, turns: int) -> IntArray:
-        first = self._first[v]
-        return np.asarray(first if turns == 1 or self.lone is None else np.maximum(first, self.lone))
+    def least(self, team: list[int], begun: FloatMatrix) -> FloatMatrix:
+        """Least sums by the end of a stage that every device of a team can run, from the sums by its beginning."""
+        elapsed = self._elapsed[team[0]]
+        return np.asarray(least_before(begun - elapsed, self._first[team].max(axis=0)) + elapsed)
 
-    def least(self, v: int, turns: int, begun: FloatMatrix) -> FloatMatrix:
-        """As :meth:`Steps.least`."""
-        return np.asarray(least_before(begun - self._elapsed[v], self._begins(v, turns)) + self._elapsed[v])
-
-    def origin(self, v: int, turns: int, begun: FloatArray, point: int) -> int:
-        """As :meth:`Steps.origin`."""
-        low = int(self._begins(v, turns)[point])
+    def origin(self, team: list[int], begun: FloatArray, point: int) -> int:
+        """Where the stage that ends at a point with the least sum begins."""
+        low, v = int(self._first[team, point].max()), team[0]
         return low + int(np.argmin(begun[low:point] - self._elapsed[v, low:point]))
 
 
 @dataclass(eq=False)
 class CheapestSums:
-    """The least sum of stages and transfers, by sets of devices.
-
-    Attributes
-    ----------
-    link_weight
-        Cost of a second of sending.
-    """
+    """The least sum of stages and transfers, by sets of devices."""
 
     instance: PipelineInstance
     sets: Sets
     steps: Steps
-    link_weight: float
     should_stop: Callable[[], bool]
 
     def __post_init__(self) -> None:
@@ -188,7 +161,7 @@ class CheapestSums:
             if self.should_stop():
                 return None
             begun = self._begun(team, there)
-            self._ended[sets.rows[there, team]] = self.steps.least(sets.device(team), 1, begun)
+            self._ended[sets.rows[there, team]] = self.steps.least(sets.team(team), begun)
         counted = (sets.used >= self.instance.least) & (sets.used <= self.instance.most)
         values = np.where((sets.rows >= 0) & counted[:, None], self._ended[sets.rows, last], np.inf)
         best = int(np.argmin(values))
@@ -206,7 +179,7 @@ class CheapestSums:
             rows = sets.rows[before, source]
             known = rows >= 0
             if known.any():
-                sending = self.link_weight * seconds_by_point(self.instance, *sets.pair(source, team))
+                sending = seconds_by_point(self.instance, *sets.pair(source, team))
                 begun[known] = np.minimum(begun[known], self._ended[rows[known]] + sending)
         return begun
 
@@ -216,14 +189,13 @@ class CheapestSums:
         cuts, teams = [], [team]
         while True:
             begun = self._begun(team, np.array([state]))[0]
-            point = self.steps.origin(sets.device(team), 1, begun, point)
+            point = self.steps.origin(sets.team(team), begun, point)
             state = int(sets.without(np.array([state]), team)[0])
             if state == 0:
                 break
             cuts.append(point)
             arriving = [
-                self._ended[row, point]
-                + self.link_weight * seconds_by_point(self.instance, *sets.pair(source, team))[point]
+                self._ended[row, point] + seconds_by_point(self.instance, *sets.pair(source, team))[point]
                 if (row := sets.rows[state, source]) >= 0
                 else math.inf
                 for source in range(len(sets.turns))

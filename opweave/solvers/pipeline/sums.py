@@ -18,13 +18,12 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.arrays import PipelineArrays, Times
-from opweave.solvers.pipeline.exact import affordable, find_any, finished, is_too_long, nothing_fits
+from opweave.solvers.pipeline.arrays import Times, arrays_of
 from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
-from opweave.solvers.pipeline.plans import Best, Plan, stage_seconds, transfer_seconds
-from opweave.solvers.pipeline.sets import ChainSteps, CheapestSums, Sets
-from opweave.solvers.pipeline.threshold import Thresholds
+from opweave.solvers.pipeline.plans import Best, Plan, finished, nothing_fits, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.sets import CheapestSums, Sets, Steps
+from opweave.solvers.pipeline.threshold import Thresholds, find_any
 from opweave.solvers.pipeline.workbench import Workbench
 from opweave.solvers.run import Outcome, Run
 
@@ -37,8 +36,8 @@ WORK = 2_000_000
 PRICINGS, PATIENCE = 60, 8
 """Steps of the prices of visits, and steps without a better bound before the step length is reduced."""
 
-DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 20, 0.15, 5.0
-"""Limits of the local search before: descents, share of the time, and seconds when there is no time limit."""
+DESCENTS, DESCENT_SHARE = 20, 0.15
+"""Limits of the local search before: descents, and share of the time."""
 
 AT_ONCE = 2**21
 """Entries of a table over sets of devices that is filled without trying anything else first."""
@@ -60,25 +59,18 @@ class Least(NamedTuple):
 
 @dataclass(eq=False)
 class SumSearch:
-    """Finds the least weighted sum of stages and transfers.
-
-    Attributes
-    ----------
-    stage_weight, link_weight
-        1 or 0.
-    """
+    """Finds the least sum of transfers, and of stages if these count."""
 
     problem: Pipeline
     instance: PipelineInstance
-    arrays: PipelineArrays
     run: Run
     best: Best
-    stage_weight: float
-    link_weight: float
 
     def __post_init__(self) -> None:
+        self.arrays = arrays_of(self.instance)
+        self.stage_weight = 1.0 if self.instance.goal == "latency" and self.instance.compute_counts else 0.0
         self._sets = Sets.of(self.instance)
-        self._bench = Workbench(self.arrays, self.run.seed, self.stage_weight, self.link_weight)
+        self._bench = Workbench(self.arrays, self.run.should_stop, self.run.seed, self.stage_weight, 1.0)
         self._times = Times(self.arrays, stages=True, transfers=False)
         self._price = np.zeros(len(self.arrays.twin))
 
@@ -93,7 +85,8 @@ class SumSearch:
             if least is not None:
                 return self._settled(least)
         if self.best.plan is None:
-            outcome = find_any(self.problem, self.instance, Thresholds(self.arrays, self.run.seed), self.best)
+            tester = Thresholds(self.arrays, self.run.should_stop, self.run.seed)
+            outcome = find_any(self.problem, self.instance, tester, self.best)
             if outcome is not None:
                 return outcome
         if self.instance.goal == "bottleneck" and self.instance.compute_counts:
@@ -115,23 +108,23 @@ class SumSearch:
         """The least sum by a table over sets of devices; None if there are too many, or too little time."""
         if self._sets is None:
             return None
-        steps = ChainSteps(self.instance, self.stage_weight, stage_limit)
-        found = CheapestSums(self.instance, self._sets, steps, self.link_weight, self.run.should_stop).solve()
+        steps = Steps(self.instance, self.stage_weight, stage_limit)
+        found = CheapestSums(self.instance, self._sets, steps, self.run.should_stop).solve()
         return None if found is None else Least(found[1], found[0], settled=True)
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """Search the least sum with stages within a limit, if it is below a ceiling."""
         self._bench.open(stage_limit, math.inf)
         self._price[:] = 0.0
-        count, simple, bound = self._walked()
+        simple, bound = self._walked()
         if bound >= ceiling * (1 - HAIR):
             return Least(None, bound, settled=True)
         if simple:
-            return Least(self._bench.plan(count), bound, settled=True)
+            return Least(self._bench.plan(), bound, settled=True)
         plan = None
-        happened, count, _ = self._labelled(ceiling, self._bench.everything, WIDTH)
+        happened, _ = self._labelled(ceiling, self._bench.everything, WIDTH)
         if happened == FOUND:
-            plan = self._bench.plan(count)
+            plan = self._bench.plan()
             ceiling = min(ceiling, self._sum(plan))
         if ceiling < math.inf:
             bound = max(bound, self._priced(ceiling))
@@ -144,9 +137,9 @@ class SumSearch:
         """
         best, kept, factor, stale = -math.inf, self._price.copy(), 1.0, 0
         for _ in range(PRICINGS):
-            count, simple, cost = self._walked()
+            simple, cost = self._walked()
             bound = self._below(cost)
-            visits = np.bincount(self._bench.stages[:count], minlength=len(self._price))
+            visits = np.bincount(self._bench.stages, minlength=len(self._price))
             if bound > best:
                 best, kept, stale = bound, self._price.copy(), 0
             else:
@@ -164,12 +157,12 @@ class SumSearch:
         """Let labels remember more and more, until the best walk is the best plan."""
         plan, bound, work = known.plan, known.bound, WORK
         for number in itertools.count():
-            if self.run.should_stop() or is_too_long(self.run):
+            if self._over():
                 break
             least = self._by_sets(stage_limit) if number == ROUNDS else None
             if least is not None:
                 return least if least.bound < ceiling else Least(plan, ceiling, settled=True)
-            happened, count, cost = self._labelled(ceiling, self._bench.memory, 0, affordable(self.run, work))
+            happened, cost = self._labelled(ceiling, self._bench.memory, 0, work)
             if happened == NOTHING:
                 return Least(plan, ceiling, settled=True)
             if happened == FULL:
@@ -178,8 +171,8 @@ class SumSearch:
                 work *= 4
                 continue
             bound = max(bound, self._below(cost))
-            if not self._bench.repeats(count):
-                found = self._bench.plan(count)
+            if not self._bench.repeats():
+                found = self._bench.plan()
                 if self._sum(found) < ceiling:
                     plan, ceiling = found, self._sum(found)
                 if not self._forgive(found):
@@ -206,28 +199,27 @@ class SumSearch:
     def _sum(self, plan: Plan) -> float:
         """The weighted sum of a plan."""
         stages, links = stage_seconds(self.instance, plan), transfer_seconds(self.instance, plan)
-        return self.stage_weight * math.fsum(stages) + self.link_weight * math.fsum(links)
+        return self.stage_weight * math.fsum(stages) + math.fsum(links)
 
-    def _walked(self) -> tuple[int, bool, float]:
-        """Fill the table; return the cheapest walk's stages, whether it is a plan, and its cost, which is a bound."""
-        count, simple = self._bench.walk(self._price)
-        if count < 0:  # halted: only the trivial bound 0 is known
-            return 0, False, 0.0
-        return count, simple, float(self._bench.table.cost[0, 0].min()) if count else math.inf
+    def _walked(self) -> tuple[bool, float]:
+        """Fill the table; return whether the cheapest walk is a plan, and its cost, which is a bound."""
+        if not self._bench.walk(self._price):  # it is time to stop: only the trivial bound 0 is known
+            return False, 0.0
+        return self._bench.simple(), float(self._bench.table.cost[0, 0].min())
 
-    def _labelled(self, ceiling: float, memory: Words, width: int, work: int = WORK) -> tuple[int, int, float]:
+    def _labelled(self, ceiling: float, memory: Words, width: int, work: int = WORK) -> tuple[int, float]:
         """Search labels strictly below a ceiling."""
         budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
         budget += float(self._price.sum()) * (1 + HAIR)
-        return self._bench.label(self._price, budget, memory, width=width, work=work)[:3]
+        return self._bench.label(self._price, budget, memory, width=width, work=work)[:2]
 
     def _is_open(self) -> bool:
         """Whether the cheapest walks leave a gap for local search; their bound and plan are reported at once."""
         self._price[:] = 0.0
         self._bench.open(math.inf, math.inf)
-        count, simple, bound = self._walked()
+        simple, bound = self._walked()
         if simple:
-            self.best.consider(self._bench.plan(count))
+            self.best.consider(self._bench.plan())
             return False
         if math.isfinite(self.best.value):
             bound = max(bound, self._priced(self.best.value))
@@ -239,8 +231,8 @@ class SumSearch:
         if self.best.plan is None:
             return
         self.run.enter("sequences of devices")
-        sums = Sums.of(self.instance, self.stage_weight, self.link_weight)
-        with self.run.share(DESCENT_SHARE, DESCENT_SECONDS):
+        sums = Sums.of(self.instance, self.stage_weight)
+        with self.run.share(DESCENT_SHARE):
             descent = Descent(sums, self.best, self.run.should_stop)
             descent.run(list(self.best.plan.devices), DESCENTS, self.run.seed)
 
@@ -248,7 +240,7 @@ class SumSearch:
         """Bisect the limit for stages against the sum of transfers."""
         self._bound_by_walks()
         low = -1.0
-        while not (self.run.should_stop() or is_too_long(self.run)):
+        while not self._over():
             limit = self._times.between(low, self.best.value)
             if limit is None:
                 self.best.proved(self.best.value, "bisection")
@@ -265,15 +257,19 @@ class SumSearch:
                 low = limit
                 self.best.proved(min(low, self.best.value), "bisection")
 
+    def _over(self) -> bool:
+        self.best.look()
+        return self.run.should_stop() or self._bench.worn_out(self.run)
+
     def _bound_by_walks(self) -> None:
         """Find the largest limit for stages that even the cheapest walk's sending exceeds: no plan is shorter."""
         low, high = -1.0, self.best.value
-        while not (self.run.should_stop() or is_too_long(self.run)):
+        while not self._over():
             limit = self._times.between(low, high)
             if limit is None:
                 return
             self._bench.open(limit, math.inf)
-            _, _, bound = self._walked()
+            _, bound = self._walked()
             if bound > limit:
                 low = limit
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
+from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.arrays import PipelineArrays
 from opweave.solvers.pipeline.labels import FOUND, NOTHING
-from opweave.solvers.pipeline.plans import Plan
-from opweave.solvers.pipeline.priced_walks import REFUTED, ROUNDING, SIMPLE
+from opweave.solvers.pipeline.plans import Best, Plan, nothing_fits
 from opweave.solvers.pipeline.workbench import Workbench
+from opweave.solvers.run import Outcome
+
+FIRST_WORK = 400_000
+"""Steps of the first exact test of a threshold; each later test gets four times as many as the one before."""
+
+MOST_WIDTH = 64
 
 CHUNKS = (10, 20, 50)
 """Steps of the subgradient method for one threshold, between dives."""
@@ -33,6 +41,15 @@ NOISE = 0.05
 NOISY_WIDTH = 8
 
 
+ROUNDING = 1e-9
+
+PATIENCE = 8
+"""Steps of prices without a better bound before the step length is reduced."""
+
+SURELY = 1e-6
+"""Allowance for rounding: prices sum to the number of devices, and an excess of the walk above this refutes."""
+
+
 class Answer(Enum):
     """The answer for a threshold."""
 
@@ -47,16 +64,19 @@ class Thresholds:
 
     Attributes
     ----------
+    should_stop
+        Asked every few hundredths of a second.
     plan
         The last plan found.
     """
 
     arrays: PipelineArrays
+    should_stop: Callable[[], bool]
     seed: int = 0
     plan: Plan | None = None
 
     def __post_init__(self) -> None:
-        self._bench = Workbench(self.arrays, self.seed)
+        self.bench = Workbench(self.arrays, self.should_stop, self.seed)
         # prices that last refuted a threshold or came close; the last entry is the price of any stage
         self._price = np.append(np.ones(len(self.arrays.twin)), 0.0)
         self._limit = -1.0
@@ -64,27 +84,28 @@ class Thresholds:
     def quick(self, limit: float) -> Answer:
         """Count the stages of the shortest walk, and dive along it."""
         self._open(limit)
-        count, simple = self._bench.walk(np.ones(len(self.arrays.twin)))
-        if count == 0 or count > self.arrays.most:
+        if not self.bench.walk(np.ones(len(self.arrays.twin))):
+            return Answer.OPEN
+        if not 0 < len(self.bench.stages) <= self.arrays.most:
             return Answer.REFUTED
-        return self._keep(count if simple else self._bench.dive())
+        return self._kept() if self.bench.simple() or self.bench.dive() else Answer.OPEN
 
     def priced(self, limit: float, width: int, chunks: Sequence[int] = CHUNKS, most_work: int = FIRST_BEAM) -> Answer:
         """Move prices until the threshold is refuted or the walk is a plan, with dives in between; then a beam."""
         self._open(limit)
         for rounds in chunks:
             answer, visits = self._move(rounds)
-            if visits is None or self._keep(self._bench.dive()) is Answer.KEPT:
-                return answer if visits is None else Answer.KEPT
+            if visits is None:
+                return answer
+            if self.bench.dive():
+                return self._kept()
         assert visits is not None
         noise = NOISE if width >= NOISY_WIDTH else 0.0
         work = min(most_work, width * BEAM_WORK)
-        happened, count, _, dropped = self._bench.label(
-            *visits, self._bench.everything, width=width, noise=noise, work=work
-        )
+        happened, _, dropped = self.bench.label(*visits, self.bench.everything, width=width, noise=noise, work=work)
         if happened == FOUND:
-            return self._keep(count)
-        return Answer.REFUTED if happened == NOTHING and dropped == 0 and noise == 0.0 else Answer.OPEN
+            return self._kept()
+        return Answer.REFUTED if happened == NOTHING and not dropped and noise == 0.0 else Answer.OPEN
 
     def exact(self, limit: float, work: int) -> Answer:
         """Let labels remember more and more, until they prove that there is no plan or form one."""
@@ -93,37 +114,76 @@ class Thresholds:
         if visits is None:
             return answer
         while True:
-            happened, count, _, _ = self._bench.label(*visits, self._bench.memory, work=work)
+            happened, _, _ = self.bench.label(*visits, self.bench.memory, work=work)
             if happened != FOUND:
                 return Answer.REFUTED if happened == NOTHING else Answer.OPEN
-            if not self._bench.repeats(count):
-                return self._keep(count)
+            if not self.bench.repeats():
+                return self._kept()
 
     def _open(self, limit: float) -> None:
         if limit != self._limit:
-            self._bench.open(limit, limit)
+            self.bench.open(limit, limit)
             self._limit = limit
 
     def _move(self, rounds: int) -> tuple[Answer, tuple[FloatArray, float] | None]:
-        """Move the prices; if that leaves the threshold open, fill the table at them.
+        """Move the prices along subgradients until the walk costs more than their sum, or is a plan.
 
         The second result is the price of a visit by device, and the largest cost of any plan; None when the threshold
-        is decided, or when the run was halted and the table must not be used.
+        is decided, or when it is time to stop.
         """
-        verdict, count = self._bench.move_prices(self._price, rounds)
-        if verdict == REFUTED:
-            return Answer.REFUTED, None
-        if verdict == SIMPLE:
-            return self._keep(count), None
-        price, stage = self._price[:-1], float(self._price[-1])
-        visit = price + stage
-        count, _ = self._bench.walk(visit)
-        budget = float(price.sum()) + stage * self.arrays.most
-        return Answer.OPEN, None if count < 0 else (visit, budget + ROUNDING * max(1.0, budget))
+        devices, price = len(self.arrays.twin), self._price
+        best, kept, step, stale, direction = -math.inf, price, 0.5, 0, np.zeros(devices + 1)
+        for _ in range(rounds):
+            budget = float(price[:-1].sum() + price[-1] * self.arrays.most)
+            if not self.bench.walk(price[:-1] + price[-1]):
+                return Answer.OPEN, None
+            bound, stages = float(self.bench.table.cost[0, 0].min()) - budget, self.bench.stages
+            stale += 1
+            if bound > best:
+                best, kept, stale = bound, price, 0
+            self._price = kept
+            if best > SURELY:
+                return Answer.REFUTED, None
+            if self.bench.simple():
+                return self._kept(), None
+            if stale >= PATIENCE:
+                step, stale = 0.7 * step, 0
+            direction *= 0.6
+            direction[:-1] += 0.4 * (np.bincount(stages, minlength=devices) - 1)
+            if self.arrays.most < devices:
+                direction[-1] += 0.4 * (len(stages) - self.arrays.most)
+            square = float(direction @ direction)
+            if square < 1e-12:
+                break
+            # only the ratios of prices matter: those of devices sum to the number of devices
+            price = np.maximum(0.0, price + step * (0.5 * abs(bound) + 0.05 * devices) / square * direction)
+            price *= devices / (price[:-1].sum() or devices)
+        visit = self._price[:-1] + self._price[-1]
+        if not self.bench.walk(visit):
+            return Answer.OPEN, None
+        budget = float(self._price[:-1].sum() + self._price[-1] * self.arrays.most)
+        return Answer.OPEN, (visit, budget + ROUNDING * max(1.0, budget))
 
-    def _keep(self, count: int) -> Answer:
-        """Take the plan of this many stages that a search found; 0 for none."""
-        if count <= 0:
-            return Answer.OPEN
-        self.plan = self._bench.plan(count)
+    def _kept(self) -> Answer:
+        """Take the plan that a search found."""
+        self.plan = self.bench.plan()
         return Answer.KEPT
+
+
+def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, best: Best) -> Outcome | None:
+    """Find any plan, or prove that there is none; None when one was found."""
+    run = best.run
+    run.enter("any plan")
+    answer = tester.quick(math.inf)
+    width, work = 2, FIRST_WORK
+    while answer is Answer.OPEN and not run.should_stop() and not tester.bench.worn_out(run):
+        answer = tester.priced(math.inf, width, (20, 60, 120))
+        if answer is Answer.OPEN:
+            answer = tester.exact(math.inf, work)
+        width, work = min(2 * width, MOST_WIDTH), 4 * work
+    if answer is Answer.REFUTED:
+        return Outcome(infeasible=True, reason=nothing_fits(problem, instance))
+    if answer is Answer.OPEN or tester.plan is None:
+        return Outcome(run.termination(), reason="no pipeline was found, and no proof that there is none")
+    best.consider(tester.plan)
+    return None

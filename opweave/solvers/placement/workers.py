@@ -8,6 +8,7 @@ from opweave.formulations.placement import calls_program, cp, milp  # noqa: F401
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
+from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.highs import Highs
@@ -21,7 +22,6 @@ from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.stages import solve_staged
 from opweave.solvers.placement.tabu import solve_tabu
-from opweave.solvers.registry import register_auto
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker

@@ -152,7 +152,7 @@ def conflict(
         Seconds for everything; None for at most 10 seconds for each question on the way, and 30 for the mends of
         each requirement.
     solver
-        The solver that is asked whether there is a plan; "auto" asks several.
+        The solver that is asked whether there is a plan; with "auto", times are left aside first.
     seed
         Seed of everything random.
     progress

@@ -67,7 +67,8 @@ class Asked:
             caps: list[Constraint] = [MaxDevices(count=limit)] if name == "devices" else []
             caps = caps or [MemoryCap(device=each.name, bytes=limit) for each in problem.cluster.devices]
             problem = rebuilt(problem, constraints=[*problem.constraints, *caps])
-        return problem
+        made: AnyProblem = problem
+        return made
 
     def read(self, solution: Any, timeline: Timeline) -> tuple[int, ...]:
         """The limited measures of a plan."""

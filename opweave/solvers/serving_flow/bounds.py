@@ -26,22 +26,16 @@ from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 
-CLOSE = 1e-4
-"""Relative distance of flows at which bisection ends."""
-
-EQUAL = 5e-7
-"""Relative distance of a flow that is refuted to prove that a plan is the best."""
+CLOSE, EQUAL = 1e-4, 5e-7
+"""Relative distance of flows at which bisection ends, and of a refuted flow that proves that a plan is the best."""
 
 LEAST_SHARE, SLOWEST = 1e-6, 1e-200
 """The least share of a refuted flow that is tried next, and the flow below which no lower one is tried."""
 
+MOST_LISTED, ROUNDS = 1000, 200
+"""Most sets in a list, about: longer ones round speeds up to so many steps. Most sets that are priced for a flow."""
+
 SOURCE = "sets of devices for a layer"
-
-MOST_LISTED = 1000
-"""Approximate maximum of sets in a list. Longer lists round speeds up to this number of steps, so no set is dearer."""
-
-ROUNDS = 200
-"""Most sets that are priced for one flow."""
 
 
 class Sets:
@@ -185,7 +179,6 @@ def solve_bound(problem: ServingFlow, run: Run) -> Outcome:
     """Prove the best bound that can be found."""
     instance = lower(problem)
     if instance.bounded > 0.0 and not instance.short():
-        prove_best(instance, run)
         run.proved(1.0 / Sets(instance, run).most(instance.bounded) * (1.0 - SUMMATION), SOURCE)
         prove_best(instance, run)
     return Outcome(run.termination())

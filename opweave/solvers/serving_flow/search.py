@@ -8,29 +8,32 @@ closer to the best plan. The referee counts the tokens of plans that reach one.
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.expressions import express
 from opweave.formulations.serving_flow.instance import ServingInstance, lower
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntMatrix
+from opweave.problems.constraints import Forbid, MaxDevices, MemoryCap, Pin, means
 from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.bounds import CLOSE, prove_best
 from opweave.solvers.serving_flow.plans import report
 
-STEPS, CHUNK, ROUNDS = 50_000, 1_000, 6
+STEPS, CHUNK, ROUNDS = 100_000, 2_000, 4
 """Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
 
-WARM, COLD = 0.01, 3e-4
-"""Share of what all places let pass that a step may lose, about, at the beginning and at the end of a round."""
+WARM, COLD, DRAWS = 0.01, 3e-4, 6
+"""Share of what places let pass that a step may lose, at the beginning and the end; random numbers of a step."""
 
-RAISED, FULL = 1.02, 1.0 - 1e-9
-"""How far an aim is above the best plan, at least, and what counts as all that places should let pass."""
+RAISED, FULL, TINY = 1.02, 1.0 - 1e-9, 1e-300
+"""How far an aim is above the best plan, at least; what counts as all that places should let pass; bytes of none."""
 
-DRAWS = 6
-"""Random numbers of a step."""
+BLOCKS = "blocks"
+"""The target of rules that bar blocks of layers from devices."""
 
 
 class Limits(NamedTuple):
@@ -46,6 +49,8 @@ class Limits(NamedTuple):
         Tokens per second from and to the coordinator. Shape (2, devices).
     anywhere
         Whether tokens may enter a device at any layer.
+    devices
+        Most devices.
     """
 
     speeds: FloatCube
@@ -53,6 +58,7 @@ class Limits(NamedTuple):
     sizes: FloatArray
     ends: FloatMatrix
     anywhere: bool
+    devices: int
 
 
 def limits_of(instance: ServingInstance) -> Limits:
@@ -61,27 +67,36 @@ def limits_of(instance: ServingInstance) -> Limits:
     held = instance.place[end] - instance.place[first]
     speeds = np.where(end > first, instance.rates[:, np.maximum(end - first, 0)], 0.0)
     speeds[held > instance.memory[:, None, None]] = 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        most = instance.port[:, None] / np.where(np.arange(instance.layers + 1) % instance.layers, instance.sizes, 0.0)
-    most = np.where(np.isnan(most), np.inf, most)
+    most = instance.port[:, None] / np.maximum(instance.sizes, TINY)
+    most[:, [0, -1]] = np.inf
     speeds = np.minimum(speeds, np.minimum(most[:, :, None], most[:, None, :]))
+    names = np.asarray(instance.names)
+    for rule in instance.problem.constraints:
+        if means(rule, Pin, Forbid):
+            at = instance.problem.layer_index[rule.op]
+            barred = names == rule.device if means(rule, Forbid) else names != rule.device
+            speeds[barred, : at + 1, at + 1 :] = 0.0
+    most_devices = min([len(names), *(rule.count for rule in instance.problem.constraints if means(rule, MaxDevices))])
     links = instance.links * ~np.eye(len(instance.names), dtype=bool)
     ends = np.stack([instance.arriving, instance.leaving])
-    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any")
+    return Limits(speeds, links, instance.sizes, ends, instance.problem.entry == "any", most_devices)
+
+
+for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
+    express(_kind, BLOCKS)(limits_of)
 
 
 @helper
 def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
     """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
-    end, link = plan[k, 1], limits.links[k, j]
-    if link > 0.0 and (plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1])):
-        size = limits.sizes[end]
-        return float(link / size) if size > 0.0 else np.inf
+    end = plan[k, 1]
+    if plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1]):
+        return float(limits.links[k, j] / max(limits.sizes[end], TINY))
     return 0.0
 
 
 @helper
-def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> float:
+def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
     A device lets no more pass than its speed, what it receives and what it can send on.
@@ -90,14 +105,18 @@ def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, aim: float) -> f
     for place in range(last + 1):
         room[0, place] = room[1, place] = room[2, place] = 0.0
     for k in range(devices):
+        speed[k] = limits.speeds[k, plan[k, 0], plan[k, 1]]
+    for k in range(devices):
+        if speed[k] <= 0.0:
+            continue
         first, end = plan[k, 0], plan[k, 1]
         received = limits.ends[0, k] if first == 0 else 0.0
         sent = limits.ends[1, k] if end == last else 0.0
         for j in range(devices):
-            speed = limits.speeds[j, plan[j, 0], plan[j, 1]]
-            sent += min(speed, _carried(limits, plan, k, j))
-            received += min(speed, _carried(limits, plan, j, k))
-        passing = min(limits.speeds[k, first, end], received, sent)
+            if speed[j] > 0.0:
+                sent += min(speed[j], _carried(limits, plan, k, j))
+                received += min(speed[j], _carried(limits, plan, j, k))
+        passing = min(speed[k], received, sent)
         room[0, first] += passing
         room[2, end] += passing
         for place in range(first + 1, end):
@@ -161,21 +180,23 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         What places let pass of the aim, on average.
     """
     devices, last = len(plan), len(limits.sizes) - 1
-    before, room = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1))
-    worth = _passed(limits, plan, room, aim)
+    before, speed, room = np.zeros((devices, 2), dtype=np.int64), np.zeros(devices), np.zeros((3, last + 1))
+    worth = _passed(limits, plan, speed, room, aim)
     for step in range(len(draws)):
         if worth >= FULL:
             break
         for k in range(devices):
             before[k, 0], before[k, 1] = plan[k, 0], plan[k, 1]
         _change(plan, draws, step, last)
-        possible = True
+        possible, used = True, 0
         for k in range(devices):
             if plan[k, 0] == plan[k, 1]:
                 plan[k, 0], plan[k, 1] = 0, 0
             inside = 0 <= plan[k, 0] <= plan[k, 1] <= last
             possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
-        reached = _passed(limits, plan, room, aim) if possible else 0.0
+            used += plan[k, 1] > 0
+        possible = possible and used <= limits.devices
+        reached = _passed(limits, plan, speed, room, aim) if possible else 0.0
         if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
             continue
@@ -187,25 +208,24 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
 def search(problem: ServingFlow, run: Run) -> Outcome:
     """Anneal toward one aim after the other."""
     instance, random = lower(problem), np.random.default_rng(run.seed)
-    limits, missed = limits_of(instance), instance.bounded
-    aim, number = missed, 0
-    now = np.zeros((len(instance.names), 2), dtype=np.int64)
-    while not run.should_stop() and (run.time_limit is not None or number < ROUNDS):
-        number += 1
+    limits, aim = limits_of(instance), instance.bounded
+    missed, now = aim, np.zeros((len(instance.names), 2), dtype=np.int64)
+    for _ in range(ROUNDS) if run.time_limit is None else count():
         if isinstance(run.best, LayerBlocks):
             now = np.asarray(instance.blocks(run.best), dtype=np.int64).reshape(-1, 2)
-        reached = 0.0
         for done in range(0, STEPS, CHUNK):
+            if run.should_stop():
+                return Outcome(run.termination())
             heat = WARM * (COLD / WARM) ** (np.arange(done, done + CHUNK) / STEPS)
             reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
-            if reached >= FULL or run.should_stop():
+            if reached >= FULL:
                 break
-        if reached >= FULL:
-            report(instance, [(first, end) for first, end in now.tolist()], run)
-            if run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
-                prove_best(instance, run)
-        else:
-            missed = aim
+            if run.objective is None:
+                report(instance, [(first, end) for first, end in now.tolist()], run)
+        better = report(instance, [(first, end) for first, end in now.tolist()], run)
+        if better and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
+            prove_best(instance, run)
+        missed = missed if reached >= FULL else aim
         low = 1.0 / run.objective if run.objective else 1e-6 * missed
         aim = max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed)))
     return Outcome(run.termination())

@@ -6,14 +6,14 @@ from functools import partial
 
 from opweave.formulations.serving_flow import milp  # noqa: F401 - it registers itself
 from opweave.problems.serving_flow.spec import ServingFlow
+from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.baselines import by_rules
 from opweave.solvers.serving_flow.bounds import solve_bound
 from opweave.solvers.serving_flow.plans import solve_all
-from opweave.solvers.serving_flow.search import search
+from opweave.solvers.serving_flow.search import BLOCKS, search
 from opweave.solvers.workers import Steps, Worker
 
 MOST_COLUMNS = 20_000
@@ -21,17 +21,13 @@ MOST_COLUMNS = 20_000
 
 
 def workers(problem: ServingFlow, _: Run) -> list[Worker]:
-    """Rules, all plans of a tiny problem, the bound, annealing, and the program."""
-    found: list[Worker] = [
-        Steps("rules", by_rules, problem),
-        Steps("all plans", solve_all, problem),
-        Steps("bound", solve_bound, problem),
-        Steps("annealing", search, problem),
-    ]
+    """Rules, all plans of a tiny problem, annealing, the bound, and the program."""
+    named = {"rules": by_rules, "all plans": solve_all, "annealing": search, "bound": solve_bound}
+    found: list[Worker] = [Steps(name, algorithm, problem) for name, algorithm in named.items()]
     small = len(problem.cluster.devices) ** 2 * len(problem.layers) <= MOST_COLUMNS
     if small and Highs().missing() is None:
         found.append(Steps("highs", partial(run_engine, engine=Highs(), head_start=HeadStart()), problem))
     return found
 
 
-register_auto(ServingFlow, workers, "rules, a bound from sets of devices for a layer, annealing, and a program")
+register_auto(ServingFlow, workers, "rules, annealing, a bound and a program", supports=(BLOCKS,))

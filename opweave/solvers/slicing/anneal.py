@@ -8,8 +8,6 @@ The acceptance threshold is drawn before a move is judged.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
@@ -22,13 +20,6 @@ DRAWS = 7
 
 SHORT = 5
 """Power of the random number that draws a run's length: most runs are short, because long ones take long to judge."""
-
-
-class Span(NamedTuple):
-    """The operators that may be moved: first to last - 1."""
-
-    first: int
-    last: int
 
 
 @helper
@@ -192,7 +183,8 @@ def _timed(
 @loop
 def anneal(
     arrays: SlicingArrays,
-    span: Span,
+    first: int,
+    last: int,
     penalty: float,
     draws: FloatMatrix,
     heat: FloatArray,
@@ -206,8 +198,8 @@ def anneal(
 
     Parameters
     ----------
-    span
-        Operators that may be moved.
+    first, last
+        The operators that may be moved: first to last - 1.
     penalty
         Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
@@ -235,16 +227,13 @@ def anneal(
         accept(memory, low, high)
     current = total + max(penalty, 0.0) * over
     best = np.inf
-    stale_low, stale_high = low, high  # the operators in which the best plan may differ from the current one
     if over == 0.0:
         best = total
-        _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
-        stale_low, stale_high = count, 0
-    width = span.last - span.first
+        _copy(mode, cuts, best_mode, best_cuts, low, high)
     for move in range(len(draws)):
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
-        low = span.first + int(draws[move, 0] * width)
-        high = min(span.last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(width + 1.0))))
+        low = first + int(draws[move, 0] * (last - first))
+        high = min(last, low + int(np.exp(draws[move, 1] ** SHORT * np.log(last - first + 1.0))))
         high = max(high, low + 1)
         _move(ops, arrays.times, low, high, draws, move, mode, cuts, weights, speeds)
         size = _affected(starts, consumers, low, high, move, stamp, touched)
@@ -259,11 +248,9 @@ def anneal(
             if limited:
                 accept(memory, low, high)
             _copy(mode, cuts, old_mode, old_cuts, low, high)
-            stale_low, stale_high = min(stale_low, low), max(stale_high, high)
             if excess == 0.0 and total < best:
                 best = total
-                _copy(mode, cuts, best_mode, best_cuts, stale_low, stale_high)
-                stale_low, stale_high = count, 0
+                _copy(mode, cuts, best_mode, best_cuts, 0, count)
             continue
         _copy(old_mode, old_cuts, mode, cuts, low, high)
         for i in range(size):

@@ -146,42 +146,24 @@ def _flow_seconds(
     cuts: IntArray,
     ends: FloatArray,
 ) -> float:
-    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared.
-
-    It repeats the formulas of :func:`need_of` and :func:`missing_cells`, so that values independent of the device are
-    looked up once.
-    """
-    j, by_rows, cell = flows[e, PRODUCER], mode[v] == ROWS, flows[e, CELL]
+    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared."""
+    j, shared = flows[e, PRODUCER], reading & SHARED != 0
     if j < 0:
         return 0.0
-    same, whole = mode[v] == mode[j], ops[j, WHOLE] == 1
-    printed = reading & PRINTED != 0 and same and by_rows and not whole and ops[v, WHOLE] == 0
-    shared = reading & SHARED != 0
-    most = flows[e, ALL_ROWS] if by_rows else flows[e, ALL_CHANNELS]
-    across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
-    stride, padding, reach = flows[e, STRIDE], flows[e, PADDING], flows[e, REACH]
-    wide, deep, offset = flows[e, WIDE], flows[e, DEEP], flows[e, OFFSET]
+    printed = reading & PRINTED != 0 and mode[v] == ROWS and mode[j] == ROWS and ops[v, WHOLE] + ops[j, WHOLE] == 0
     before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
     for k in range(links.shape[1]):
         a, b = cuts[v, k], cuts[v, k + 1]
         if a == b:
             continue
-        if by_rows:
-            low = max(0, a * stride - padding)
-            high = max(low, min(most, (b - 1) * stride - padding + reach))
+        low, high = need_of(flows, e, mode[v], a, b)
+        if printed:
+            beyond = max(0, high - cuts[j, k + 1]) + max(0, cuts[j, k] - low)
+            cells = beyond * flows[e, ALL_CHANNELS] if high > low else 0
         else:
-            low = min(max(0, a // wide * deep - offset), most)
-            high = max(low, min(most, -(-b // wide) * deep - offset))
-        first, end = cuts[j, k], cuts[j, k + 1]
-        if whole:
-            cells = 0 if end > first else (high - low) * across
-        elif not same:
-            cells = (high - low) * (across - (end - first))
-        elif printed:
-            cells = (max(0, high - end) + max(0, first - low)) * across if high > low else 0
-        else:
-            cells = (high - low - max(0, min(high, end) - max(low, first))) * across
-        seconds = links[1, k] + (cells * cell) * links[0, k] if cells * cell > 0 else 0.0
+            cells = missing_cells(ops, flows, e, v, mode, cuts, k)
+        size = cells * flows[e, CELL]
+        seconds = links[1, k] + size * links[0, k] if size > 0 else 0.0
         if not shared:
             ends[k] += seconds
             continue
@@ -294,22 +276,24 @@ def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntAr
 
 
 @loop
-def latencies(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, seconds: FloatArray) -> None:
-    """Latency of every plan of a population."""
-    ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
-    ends = np.zeros(links.shape[1])
+def judge_all(
+    arrays: SlicingArrays,
+    modes: IntMatrix,
+    cuts: IntCube,
+    memory: bool,
+    seconds: FloatArray,
+    excess: FloatArray,
+    peaks: IntMatrix,
+) -> None:
+    """Latency of every plan of a population; its excess and peaks, shape (plans, devices), if memory counts."""
+    ends = np.zeros(arrays.links.shape[1])
     for p in range(len(modes)):
-        mode, cut, total = modes[p], cuts[p], 0.0
-        for v in range(len(mode)):
-            total += operator_seconds(ops, flows, times, links, reading, v, mode, cut, ends)
-        seconds[p] = total
-
-
-@loop
-def excesses(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, excess: FloatArray, peaks: IntMatrix) -> None:
-    """Excess of every plan of a population, and its peaks, shape (plans, devices)."""
-    for p in range(len(modes)):
-        excess[p] = excess_of(arrays, modes[p], cuts[p], peaks[p])
+        for v in range(modes.shape[1]):
+            seconds[p] += operator_seconds(
+                arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, modes[p], cuts[p], ends
+            )
+        if memory:
+            excess[p] = excess_of(arrays, modes[p], cuts[p], peaks[p])
 
 
 class Judged(NamedTuple):
@@ -332,29 +316,8 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     """
     count, devices = len(modes), arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
-    latencies(arrays, modes, cuts, judged.seconds)
-    if memory:
-        excesses(arrays, modes, cuts, judged.excess, judged.peaks)
+    judge_all(arrays, modes, cuts, memory, *judged)
     return judged
-
-
-def seconds_alone(arrays: SlicingArrays, mode: IntArray, length: IntArray, k: int) -> float | None:
-    """Latency of everything on device k; None if something might be sent even so, because a tensor exceeds its maker.
-
-    It takes no loop, so that a first plan of a large model does not wait for compiled code.
-    """
-    flows, ops = arrays.flows, arrays.ops
-    reader = np.repeat(np.arange(len(ops)), ops[:, FLOWS_END] - ops[:, FLOWS])
-    sent = np.flatnonzero(flows[:, PRODUCER] >= 0)
-    sent = sent[ops[flows[sent, PRODUCER], WHOLE] == 0]
-    made = length[flows[sent, PRODUCER]]
-    maker_rows = mode[flows[sent, PRODUCER]] == ROWS
-    most = np.where(maker_rows, flows[sent, ALL_ROWS], flows[sent, ALL_CHANNELS])
-    same = mode[reader[sent]] == mode[flows[sent, PRODUCER]]
-    if not np.where(same, most <= made, most == made).all():
-        return None
-    each = arrays.times[:, 0, k] + arrays.times[np.arange(len(ops)), 1 + mode, k] * length
-    return float(np.cumsum(np.where(length > 0, each, 0.0))[-1]) if len(ops) else 0.0
 
 
 def is_limited(arrays: SlicingArrays) -> bool:

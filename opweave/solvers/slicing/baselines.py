@@ -18,7 +18,7 @@ from opweave.formulations.slicing.instance import (
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, seconds_alone
+from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
 from opweave.solvers.slicing.plans import Lowered, Plan, build, judged, report, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
@@ -61,8 +61,7 @@ def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArray
     for k in range(len(instance.devices)):
         device = np.where(np.isfinite(instance.intercept[:, k]), k, fastest)
         cuts = length * (np.arange(len(instance.devices) + 1) > device[:, None])
-        alone = None if is_limited(arrays) or (device != k).any() else seconds_alone(arrays, mode, length[:, 0], k)
-        plans.append(judged(arrays, mode, cuts) if alone is None else Plan(mode, cuts, alone, 0.0))
+        plans.append(judged(arrays, mode, cuts))
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 

@@ -1,4 +1,4 @@
-"""Engines that run the program over cuts, with the best baseline and the instant bound as a head start."""
+"""Engines that run the program over cuts, with the best baseline as a head start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
-from opweave.solvers.slicing.bounds.best import MOST_DEVICES, bounding
-from opweave.solvers.slicing.bounds.blocks import blocks_of
-from opweave.solvers.slicing.bounds.instant import instant
+from opweave.solvers.trivial import trivial_bound
 
 
 def best_baseline(problem: Slicing) -> Slices | None:
@@ -32,19 +29,7 @@ def best_baseline(problem: Slicing) -> Slices | None:
     return None
 
 
-def lower_bound(problem: Slicing) -> float | None:
-    """The instant bound; None for many devices."""
-    try:
-        instance = bounding(problem, lower(problem))
-    except ContradictionError:
-        return None
-    blocks = blocks_of(instance)
-    if blocks.devices > MOST_DEVICES:
-        return None
-    return max(0.0, float(instant(blocks).sum()) * (1.0 - SUMMATION))
-
-
-KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=trivial_bound)
 
 
 register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)

@@ -34,9 +34,6 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     """Minimise the latency; solver "geneflow"."""
     from pymoo.algorithms.soo.nonconvex.ga import GA
     from pymoo.core.termination import NoTermination
-    from pymoo.operators.crossover.sbx import SBX
-    from pymoo.operators.mutation.pm import PM
-    from pymoo.operators.repair.rounding import RoundingRepair
 
     from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.solvers.evolution.pymoo_problem import PlanSampling
@@ -52,13 +49,7 @@ def solve_geneflow(problem: Slicing, run: Run) -> Outcome:
     if isinstance(run.start, Slices):
         first.insert(0, instance.plan(run.start)[1])
     rows = np.asarray([model.encode(cuts) for cuts in first if run.option("seeded", default=True)])
-    whole = RoundingRepair()
-    algorithm = GA(
-        pop_size=population,
-        sampling=PlanSampling(rows.reshape(-1, model.n_var)),
-        crossover=SBX(vtype=float, repair=whole),
-        mutation=PM(vtype=float, repair=whole),
-    )
+    algorithm = GA(pop_size=population, sampling=PlanSampling(rows.reshape(-1, model.n_var)))
     algorithm.setup(model, termination=NoTermination(), seed=run.seed + 1)
     run.enter("generations")
     done = 0

@@ -18,7 +18,7 @@ from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
+from opweave.solvers.slicing.anneal import DRAWS, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
 from opweave.solvers.slicing.baselines import RULES, teams
 from opweave.solvers.slicing.genes import scattered
@@ -67,10 +67,6 @@ class LocalSearch:
     known: Solution | None = None
     _built: list[Plan] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        ruled = (rule(self.problem, self.instance, self.arrays) for rule, _ in RULES.values())
-        self._to_build = chain(ruled, teams(self.instance, self.arrays))
-
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the plan closest to being legal."""
         far = self.nearest is None or (plan.excess, plan.seconds) < (self.nearest.excess, self.nearest.seconds)
@@ -93,14 +89,14 @@ class LocalSearch:
     def baselines(self) -> list[Plan]:
         """Every baseline, and teams of the fastest devices, as far as there is time; the fastest comes first.
 
-        Each is built once. The referee looks at the first plan that is reported, which takes most of a short time limit
-        on a large network.
+        They are built once.
         """
-        while not (self._built and self.run.should_stop()):
-            plan = next(self._to_build, None)
-            if plan is None:
-                break
-            self._built.append(plan)
+        if not self._built:
+            ruled = (rule(self.problem, self.instance, self.arrays) for rule, _ in RULES.values())
+            for plan in chain(ruled, teams(self.instance, self.arrays)):
+                self._built.append(plan)
+                if self.run.should_stop():
+                    break
         for plan in sorted(self._built, key=lambda plan: (plan.excess, plan.seconds)):
             self.consider(plan)
         return sorted((plan for plan in self._built if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
@@ -116,7 +112,7 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         hottest = FIRST_HEAT[number % len(FIRST_HEAT)] * origin.seconds
         movable = len(self.instance.names)
-        span = Span(self.instance.first, self.instance.first + movable)
+        first, last = self.instance.first, self.instance.first + movable
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
         penalty, soft = self._penalty(origin), 1.0 if self.best is None else SOFT
         moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable))
@@ -131,7 +127,7 @@ class LocalSearch:
             cost = penalty * soft ** (1.0 - progress)
             memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
             draws = rng.random((count, DRAWS))
-            found = anneal(self.arrays, span, cost, draws, heat, mode, cuts, best_mode, best_cuts, memory)
+            found = anneal(self.arrays, first, last, cost, draws, heat, mode, cuts, best_mode, best_cuts, memory)
             if math.isfinite(found):
                 improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:

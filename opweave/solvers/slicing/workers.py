@@ -6,10 +6,10 @@ from functools import partial
 
 from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.registry import register_auto
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.bounds.best import solve_bound
 from opweave.solvers.slicing.local import solve_baselines, solve_local

@@ -11,13 +11,11 @@ from typer.testing import CliRunner
 import opweave as ow
 from opweave.adapters.cli.main import app
 from opweave.adapters.graphs.device_placement import (
-    from_device_placement,
     latency_from_device_placement,
     read_device_placement,
 )
 from opweave.problems.limits import Limits
 from tests.oracles.calls import best_calls
-from tests.oracles.pipeline import best_pipeline
 
 
 def instance(**changes: object) -> dict[str, object]:
@@ -34,18 +32,6 @@ def instance(**changes: object) -> dict[str, object]:
     return {"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 150.0, "nodes": nodes, "edges": edges} | changes
 
 
-def test_loads_are_computing_and_what_is_brought_in_and_sent() -> None:
-    problem = from_device_placement(instance())
-    result = ow.solve(problem)
-    # 1 on an accelerator: 3 + 2 out; 2 on the host: 10, nothing for transfers; 3 on the other: 1 in + 4
-    details = problem.evaluate(result).details
-    assert [use.device[:4] for use in details.stages] == ["acce", "host", "acce"]
-    assert result.status is ow.Status.OPTIMAL
-    assert result.objective == pytest.approx(0.010)
-    assert result.objective == pytest.approx(best_pipeline(problem)[0])
-    assert [use.receive_seconds for use in details.stages] == pytest.approx([0.0, 0.0, 0.001])
-
-
 def test_sizes_are_those_of_the_file() -> None:
     read = read_device_placement(instance())
     assert [tensor.bytes for tensor in read.graph.tensors] == [2_000_000, 1_000_000]
@@ -53,13 +39,9 @@ def test_sizes_are_those_of_the_file() -> None:
     assert read.cluster.devices[2].memory_bytes is None
 
 
-def test_classes_share_a_device_and_a_backward_pass_has_parts_of_its_own() -> None:
+def test_classes_share_a_device() -> None:
     nodes = [{**node, "colorClass": 7 if node["id"] != 2 else None} for node in instance()["nodes"]]
-    assert from_device_placement(instance(nodes=nodes)).constraints == (ow.Colocate(ops=["1", "3"]),)
-    nodes[2]["isBackwardNode"] = True
-    problem = from_device_placement(instance(nodes=nodes, maxSizePerFPGA=400.0))
-    assert problem.max_visits == 2
-    assert ow.solve(problem, time_limit=0.5).verified
+    assert latency_from_device_placement(instance(nodes=nodes)).constraints == (ow.Colocate(ops=["1", "3"]),)
 
 
 def test_latency_is_that_of_one_call_for_each_accelerator() -> None:
@@ -84,10 +66,9 @@ def test_latency_without_a_host_or_with_a_backward_pass() -> None:
 def test_a_file_is_read_as_the_wanted_kind(tmp_path: Path) -> None:
     path = tmp_path / "instance.json"
     path.write_text(json.dumps(instance()))
-    assert isinstance(ow.load_problem(path), ow.Pipeline)
     assert isinstance(ow.load_problem(path, kind="placement"), ow.Placement)
-    with pytest.raises(ow.InvalidInputError, match="a pipeline or a placement, not slicing"):
-        ow.load_problem(path, kind="slicing")
+    with pytest.raises(ow.InvalidInputError, match="a placement, not pipeline"):
+        ow.load_problem(path, kind="pipeline")
     done = CliRunner().invoke(app, ["plan", str(path), "-p", "placement", "--max-calls", "2", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["objective"] == pytest.approx(0.020)
@@ -112,16 +93,16 @@ def test_a_file_is_read_as_the_wanted_kind(tmp_path: Path) -> None:
 )
 def test_gaps_get_a_sentence(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ow.InvalidInputError, match=words):
-        from_device_placement(instance(**changes), where="file")
+        latency_from_device_placement(instance(**changes), where="file")
 
 
 def test_too_many_nodes_are_refused() -> None:
     with pytest.raises(ow.LimitExceededError, match="3 nodes"):
-        from_device_placement(instance(), limits=Limits(operators=2))
+        latency_from_device_placement(instance(), limits=Limits(operators=2))
 
 
 def test_files_are_recognised(tmp_path: Path) -> None:
     path = tmp_path / "net.json"
     path.write_text(json.dumps(instance()))
-    assert isinstance(ow.load_problem(path), ow.Pipeline)
+    assert isinstance(ow.load_problem(path), ow.Placement)
     assert len(ow.load(path).operators) == 3

@@ -206,10 +206,9 @@ def test_rows_about_stages(solver: str) -> None:
     assert (found["P"], found["Q"], found["S"]) == (0, 1, 2)
 
 
-@pytest.mark.parametrize("reading", [{"cuts": "ideals"}, {"max_visits": 2}, {"max_replicas": 2}])
-def test_other_readings_are_refused(reading: dict[str, object]) -> None:
-    with pytest.raises(ow.UnsupportedFeatureError, match="only searches can"):
-        ow.solve(four(**reading), solver="highs")
-    with pytest.raises(ow.UnsupportedFeatureError, match="take no rows of your own") as refusal:
-        ow.solve(four(**reading), extend=lambda _model, _problem: None)
+def test_replicas_are_refused() -> None:
+    with pytest.raises(ow.UnsupportedFeatureError, match="cannot express max_replicas=2"):
+        ow.solve(four(max_replicas=2), solver="highs")
+    with pytest.raises(ow.UnsupportedFeatureError, match="takes no rows of your own") as refusal:
+        ow.solve(four(max_replicas=2), extend=lambda _model, _problem: None)
     assert "auto" not in str(refusal.value)  # which has just been asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -21,6 +22,7 @@ from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
 from opweave.solvers.batched_mapping.search import search_of
 from opweave.solvers.batched_mapping.split import Split, solve_part
+from opweave.solvers.batched_mapping.workers import workers
 from opweave.solvers.run import Run
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
 
@@ -200,7 +202,7 @@ def test_constraint_programming_solves_the_modules():
 
 def test_modules_with_open_ends_bound_every_part():
     problem = stacked(SMALL)
-    work = Split(problem, Run(), 1, "", 0.0)
+    work = Split(problem, Run(), 1)
     work.write()
     bound, _ = work.join("bound")
     work.solve()
@@ -212,7 +214,7 @@ def test_modules_with_open_ends_bound_every_part():
 @pytest.mark.parametrize("batch", [1, 4])
 def test_split_over_several_channels_is_valid(batch):
     problem = stacked(Stack(modules=3, nodes=4, channels=2, dependency="wdep"), batch)
-    result = ow.solve(problem, solver="split", options={"channels": 2, "module_seconds": 0.02})
+    result = ow.solve(problem, solver="split", options={"channels": 2})
     assert result.verified
     assert result.objective <= ow.solve(problem, solver="heft").objective
 
@@ -273,11 +275,11 @@ def test_modules_keep_to_the_side_constraints():
     costs = ow.Costs.from_table({name: {"slow": {1: 3.0, 2: 4.0}, "fast": {1: 1.0, 2: 1.5}} for name in names})
     rules = [*(ow.Forbid(op=name, device="fast") for name in names[1:]), ow.Pin(op="o0", device="slow")]
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2, constraints=rules)
-    work = Split(problem, Run(), 1, "highs", 10.0)
+    work = Split(problem, Run(), 1, "highs")
     work.write()
     work.solve()
-    length, ends = work.join("objective")
-    where, _ = work.plan(ends)
+    length, way = work.join("objective")
+    where, _ = work.plan(way)
     assert length == pytest.approx(48.0)
     assert (where == 0).all()
 
@@ -331,3 +333,17 @@ def test_one_servers_plan_on_every_server():
     single = ow.solve(stacked(SMALL, 4), solver="replicated")
     assert single.solution is None
     assert "equal servers" in single.reason
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_every_worker_alone(batch):
+    """No worker claims more than the optimum allows."""
+    problem = stacked(Stack(modules=1, nodes=2), batch)
+    best = ow.solve(problem, time_limit=60)
+    assert best.status is ow.Status.OPTIMAL
+    for worker in workers(problem, Run()):
+        run = Run(time_limit=2.0)
+        while worker.work(run, math.inf):
+            pass
+        assert run.bound is None or run.bound <= best.objective * (1 + 1e-6)
+        assert run.best is None or problem.evaluate(run.best).objective >= best.objective * (1 - 1e-6)

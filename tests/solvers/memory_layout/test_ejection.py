@@ -7,11 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from opweave.formulations.memory_layout.instance import lower
 from opweave.solvers.memory_layout.ejection import COOLING, WEIGHING, Temper, ejected
-from opweave.solvers.memory_layout.exact import Arena
-from opweave.solvers.memory_layout.sections import Space, overlaps_of
+from opweave.solvers.memory_layout.sections import Space, space_in
 from opweave.solvers.run import Run
-from tests.solvers.memory_layout.test_exact import least_height, lifetimes, spaces
+from tests.solvers.memory_layout.test_exact import least_height, lifetimes, overlaps_of, spaces
+
+NEVER = Run().should_stop
+
+
+def whole(problem: ow.MemoryLayout) -> Space:
+    instance = lower(problem)
+    return space_in(instance, np.flatnonzero(instance.solid), 0)
 
 
 def is_packed(space: Space, offset: np.ndarray, height: int) -> bool:
@@ -29,7 +36,7 @@ def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int, temper: T
     least = least_height(space)
     if least is None:
         return  # given offsets collide: it is not asked then
-    found = ejected(space, None, least + more, seed, 400, temper)
+    found = ejected(space, None, least + more, seed, 400, temper, NEVER)
     assert found is None or (more >= 0 and is_packed(space, found, least + more))
     assert found is not None or more < 40 or (space.fixed >= 0).any()
 
@@ -37,22 +44,22 @@ def test_what_it_finds_is_a_layout(space: Space, seed: int, more: int, temper: T
 def test_it_goes_on_from_a_layout() -> None:
     """What stands too high is put back at once, and pushes the others instead of driving them out."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 4, 2), (0, 2, 3), (2, 4, 3), (5, 6, 9)))
-    space = Arena(problem, Run()).space
-    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, WEIGHING)
+    space = whole(problem)
+    found = ejected(space, np.asarray([0, 2, 7, 0]), 9, 1, 1, WEIGHING, NEVER)
     assert found is not None and is_packed(space, found, 9)
 
 
 def test_what_stands_in_the_way_of_a_fixed_storage_finds_another_place() -> None:
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 1), (1, 2, 4), (0, 1, 1)), fixed={"s2": 4})
-    space = Arena(problem, Run()).space
-    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, WEIGHING)
+    space = whole(problem)
+    found = ejected(space, np.asarray([4, 0, 4]), 6, 1, 10, WEIGHING, NEVER)
     assert found is not None and is_packed(space, found, 6)
 
 
 def test_a_place_between_others_needs_no_second_step() -> None:
     """Free bytes above and below a storage are joined: it moves, and stays."""
     problem = ow.MemoryLayout(lifetimes=lifetimes((0, 3, 2), (0, 1, 1), (2, 3, 1), (1, 2, 3)))
-    space = Arena(problem, Run()).space
+    space = whole(problem)
     standing = np.asarray([2, 0, 0, 99])  # two free bytes below the first storage in section 1, and one above it
-    found = ejected(space, standing, 5, 1, 1, WEIGHING)
+    found = ejected(space, standing, 5, 1, 1, WEIGHING, NEVER)
     assert found is not None and is_packed(space, found, 5)

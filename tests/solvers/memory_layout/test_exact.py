@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena, Part
+from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena
 from opweave.solvers.memory_layout.ranks import BY_SECTION, BY_STORAGE, Choice, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, components, live_bytes, overlaps_of, sections_of, space_of
+from opweave.solvers.memory_layout.sections import Space, live_bytes, sections_of, space_of
 from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
@@ -31,6 +32,19 @@ def spaces(draw: st.DrawFn) -> Space:
     step = np.asarray(draw(st.lists(st.sampled_from([1, 1, 1, 2, 4]), min_size=count, max_size=count)))
     fixed = np.asarray(draw(st.lists(st.sampled_from([-1, -1, -1, -1, 0, 4]), min_size=count, max_size=count)))
     return space_of(begin, begin + length, size, step, fixed)
+
+
+def overlaps_of(space: Space) -> Adjacency:
+    """For every storage, the storages that are ever live together with it, in rising order."""
+    count = len(space.size)
+    by_first = np.argsort(space.first, kind="stable")
+    reach = np.searchsorted(space.first[by_first], space.after[by_first], side="left")
+    later = reach - np.arange(count) - 1
+    early = np.repeat(np.arange(count), later)
+    begun = np.repeat(np.cumsum(later) - later, later)
+    late = early + 1 + np.arange(len(early)) - begun
+    one, other = by_first[early], by_first[late]
+    return Adjacency.from_pairs(count, np.concatenate([one, other]), np.concatenate([other, one]))
 
 
 def least_height(space: Space) -> int | None:
@@ -60,7 +74,7 @@ def test_search_at_every_height_agrees_with_every_order(branching: int, space: S
     lowest = int(live_bytes(space.size, space.first, space.after, space.sections).max())
     for height in range(lowest - 1, (least or lowest) + 2):
         rank, blame = noise.standard_normal(len(space.size)), 1.0 + noise.random(space.sections)
-        decision = pack(space, height, Choice(branching, rank, blame), 10**6)
+        decision = pack(space, height, Choice(branching, rank, blame), 10**6, Run().should_stop)
         assert decision.answer == (FOUND if least is not None and height >= least else REFUTED)
         if decision.offset is not None:
             _check(space, decision.offset, height)
@@ -92,8 +106,6 @@ def test_sections_are_the_largest_sets() -> None:
     begin, end = np.asarray([0, 0, 2, 3, 9]), np.asarray([4, 2, 4, 5, 10])
     first, after, count = sections_of(begin, end)
     assert (first.tolist(), after.tolist(), count) == ([0, 0, 1, 1, 2], [2, 1, 2, 2, 3], 3)
-    one = np.ones(5, dtype=np.int64)
-    assert components(space_of(begin, end, one, one, -one)).tolist() == [0, 0, 0, 0, 1]
 
 
 def test_fixed_offsets_that_overlap_are_named() -> None:
@@ -115,37 +127,10 @@ def test_a_window_that_cannot_be_packed_raises_the_bound() -> None:
     chain = [(k, k + 2, 3) for k in range(60)]
     problem = ow.MemoryLayout(lifetimes=lifetimes((30, 31, 2), (30, 31, 3), (30, 31, 3), *chain), fixed={"s0": 2})
     arena = Arena(problem, Run())
-    arena.start()
-    (part,) = arena.parts
-    assert part.bound == problem.live_peak == 14
-    arena._narrow_windows(part, next(choices(part.space, 0)), 4 * FIRST_STATES)
-    assert part.bound == 16
+    assert arena.bound == problem.live_peak == 14
+    arena._narrow_windows(next(choices(arena.space, 0)), 4 * FIRST_STATES)
+    assert arena.bound == 16
     assert ow.solve(problem).objective == 16
-
-
-@settings(max_examples=25)
-@given(space=spaces())
-def test_sizes_are_rounded_up_only_as_far_as_the_bound_allows(space: Space) -> None:
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 1, 1)))
-    arena, least = Arena(problem, Run()), least_height(space)
-    if least is None:
-        return  # given offsets collide
-    part = Part(space, np.zeros(1, dtype=np.int64), least, least + 1)
-    arena.parts = [part]
-    arena._report = lambda: None  # type: ignore[method-assign]  # the space is not the problem's
-    arena._round_up(part, [choice for choice, _ in zip(choices(space, 0), range(4), strict=False)], 100)
-    if part.offset is not None:
-        _check(space, part.offset, least)
-
-
-def test_rounding_up_takes_one_byte_for_four() -> None:
-    """The single byte raises no live peak as four, and all offsets are multiples of four."""
-    problem = ow.MemoryLayout(lifetimes=lifetimes((0, 2, 8), (1, 3, 4), (2, 4, 1), (3, 5, 8), (4, 6, 4)))
-    arena = Arena(problem, Run())
-    arena.parts = [Part(arena.space, np.arange(5), 12, 13)]
-    arena._round_up(arena.parts[0], [next(choices(arena.space, 0))], 100)
-    assert arena.height == 12
-    assert not (arena.parts[0].offset % 4).any()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

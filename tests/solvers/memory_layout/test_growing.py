@@ -10,7 +10,7 @@ import opweave as ow
 from opweave.solvers.memory_layout.growing import grown, widening
 from opweave.solvers.memory_layout.search import REFUTED
 from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, space_of, window_of
-from tests.solvers.memory_layout.test_ejection import is_packed
+from tests.solvers.memory_layout.test_ejection import NEVER, is_packed
 from tests.solvers.memory_layout.test_exact import least_height, spaces
 
 
@@ -36,7 +36,7 @@ def test_what_is_grown_is_a_layout_and_what_is_refuted_has_none(
     least = least_height(space)
     if least is None:
         return  # given offsets collide: it is not asked then
-    decision = grown(space, least + more, seed, share)
+    decision = grown(space, least + more, seed, share, 12, NEVER)
     assert decision.offset is None or (more >= 0 and is_packed(space, decision.offset, least + more))
     assert decision.answer != REFUTED or more < 0
 
@@ -50,7 +50,7 @@ def test_hundreds_of_storages_are_packed_at_their_live_peak() -> None:
     end = np.where(through, noise.integers(110, 200, count), begin + noise.integers(1, 30, count))
     space = space_of(begin, end, size, np.ones(count, dtype=np.int64), np.full(count, -1))
     peak = int(live_bytes(space.size, space.first, space.after, space.sections).max())
-    decision = grown(space, peak, 0, 1.3)
+    decision = grown(space, peak, 0, 1.3, 12, NEVER)
     assert decision.offset is not None and is_packed(space, decision.offset, peak)
 
 
@@ -70,12 +70,12 @@ def test_what_lives_through_the_first_window_may_have_alignment_or_a_given_offse
     """Such storages are searched like all others; those without both lie at the bottom, the longest one lowest."""
     begin, end = np.asarray([0, 1, 2, 3, 3]), np.asarray([9, 8, 7, 4, 5])
     size, one, free = np.asarray([4, 3, 2, 1, 5]), np.ones(5, dtype=np.int64), np.full(5, -1)
-    plain = grown(space_of(begin, end, size, one, free), 15, 0, 1.0)
+    plain = grown(space_of(begin, end, size, one, free), 15, 0, 1.0, 12, NEVER)
     assert plain.offset is not None and plain.offset[:3].tolist() == [0, 4, 7]
-    given = grown(space_of(begin, end, size, one, np.asarray([-1, -1, 13, -1, -1])), 15, 0, 1.0)
+    given = grown(space_of(begin, end, size, one, np.asarray([-1, -1, 13, -1, -1])), 15, 0, 1.0, 12, NEVER)
     assert given.offset is not None and given.offset[2] == 13
     aligned = space_of(begin, end, size, np.asarray([1, 8, 1, 1, 1]), free)
-    decision = grown(aligned, 15, 0, 1.0)
+    decision = grown(aligned, 15, 0, 1.0, 12, NEVER)
     assert decision.offset is not None and is_packed(aligned, decision.offset, 15)
 
 

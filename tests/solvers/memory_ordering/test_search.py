@@ -20,6 +20,7 @@ from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
 from opweave.solvers.memory_ordering.totals import shift
+from opweave.solvers.run import Run
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
 from tests.strategies.specs import memory_orderings
 
@@ -117,7 +118,7 @@ def test_decide_is_exact(problem: ow.MemoryOrdering, sign: int, below: int) -> N
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
     target = optimum - below
-    decision = decide(arrays, target, sign, 10_000)
+    decision = decide(arrays, target, sign, 10_000, Run().should_stop)
     if below == 0:
         assert decision.answer == FOUND
         assert decision.order is not None
@@ -157,7 +158,7 @@ def test_a_refusal_with_forced_precedences_is_right(problem: ow.MemoryOrdering) 
         return
     arrays = arrays_of(instance)
     tightened = propagate(arrays, target, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
-    assert tightened is None or decide(tightened, target, FORWARD, 10_000).answer == REFUTED
+    assert tightened is None or decide(tightened, target, FORWARD, 10_000, Run().should_stop).answer == REFUTED
 
 
 @given(problem=peaks(), which=st.sampled_from(PORTFOLIO))
@@ -165,7 +166,7 @@ def test_greedy_and_local_search_give_orders(problem: ow.MemoryOrdering, which: 
     instance = lower(problem)
     arrays = arrays_of(instance)
     start = greedy(arrays, *which)
-    better = improve(arrays, start, 40)
+    better = improve(arrays, start, 40, Run().should_stop)
     shifted = shift(arrays, start, 1 << 60, 10)
     for order in (start, better, shifted):
         assert problem.evaluate(instance.ordering(order)).feasible

@@ -25,7 +25,7 @@ def test_cuts_of_a_sequence_are_the_best_ones(problem) -> None:
         instance = lower(problem)
     except ContradictionError:
         return
-    sums = Sums.of(instance, float(instance.compute_counts), 1.0)
+    sums = Sums.of(instance, float(instance.compute_counts))
     for count in range(1, len(instance.devices) + 1):
         for devices in itertools.permutations(range(len(instance.devices)), count):
             choices = itertools.combinations(range(1, instance.last), count - 1)
@@ -44,7 +44,7 @@ def test_cuts_of_a_sequence_are_the_best_ones(problem) -> None:
 def test_prices_of_changes_are_the_sums_of_the_changed_sequences() -> None:
     problem = heterogeneous(random_chain(25, 1), 8, 2e7, 1, computing=True, matrix=True)
     instance = lower(problem.model_copy(update={"objective": "latency"}))
-    sums = Sums.of(instance, 1.0, 1.0)
+    sums = Sums.of(instance, 1.0)
     descent = Descent(sums, Best(instance, Run()), lambda: False)
     for devices in ([0, 1, 2, 3], [5, 2, 7], [4, 6, 1, 0, 3]):
         changes = [*descent._single(devices), *descent._moved(devices)]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.partition_graph import smallest_reach, smallest_sum_cuts
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.baselines import device_rates, smallest_reach, smallest_sum_cuts
 from opweave.solvers.pipeline.color_coding import _colourful, find_path
 from opweave.solvers.pipeline.kpath import CLASSES, classes_of, kpath
 from opweave.solvers.rules import NoPlanError
@@ -23,7 +23,7 @@ from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
 from tests.strategies.pipeline import pipelines
 
-RULES = ("one_device", "random", "greedy", "by_memory", "filling", "sorting", "kpath")
+RULES = ("one_device", "random", "greedy", "by_memory", "kpath")
 CASES = [*((rule, {}) for rule in RULES), *(("kpath", {"classes": count}) for count in CLASSES[-2:])]
 
 
@@ -39,15 +39,6 @@ def test_a_rule_gives_a_valid_plan_or_none(rule: str, options: dict[str, int], p
     else:
         assert result.verified
         assert result.objective >= optimum * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_random_splits_count_devices_where_stages_may_be_more(seed: int) -> None:
-    """Two devices may have three stages each, but a random split never comes back to one."""
-    problem = four(max_visits=3, constraints=[ow.MaxDevices(count=2)])
-    result = ow.solve(problem, solver="random", seed=seed)
-    assert not result.violations
-    assert result.verified
 
 
 def instance_or_none(problem: Pipeline) -> PipelineInstance | None:
@@ -66,11 +57,9 @@ def test_the_cuts_have_the_smallest_sum(problem: Pipeline) -> None:
     graph = nx.DiGraph()
     graph.add_nodes_from(range(instance.last + 1))
     graph.add_edges_from((a, b) for a, end in enumerate(smallest_reach(instance)) for b in range(a + 1, end + 1))
-    try:
-        cuts = smallest_sum_cuts(instance)
-    except NoPlanError:
-        # no path, or one with the smallest sum has more stages than there may be
-        assert not nx.has_path(graph, 0, instance.last) or instance.last > instance.most
+    cuts = smallest_sum_cuts(instance)
+    assert (cuts is None) == (not nx.has_path(graph, 0, instance.last))
+    if cuts is None:
         return
     sums = [sum(instance.sent[point] for point in path[1:-1]) for path in nx.all_simple_paths(graph, 0, instance.last)]
     assert sum(instance.sent[list(cuts)]) <= min(sums) + 1e-6
@@ -109,17 +98,6 @@ def test_colour_coding_finds_paths(size: int, length: int, share: float, seed: i
         assert not exists or length > 3  # a trial may miss a long path, seldom a short one
 
 
-def test_device_rates_are_recognised() -> None:
-    def rates(cluster: ow.Cluster) -> list[float] | None:
-        found = device_rates(lower_unless_short(four(cluster=cluster)))
-        return None if found is None else found.tolist()
-
-    devices = [ow.Device(name=name) for name in "abc"]
-    assert rates(ow.Cluster(devices=devices, rates=[1.0, 5.0, 3.0])) == [1.0, 3.0, 3.0]
-    assert rates(ow.Cluster(devices=devices, shared=2.0)) == [2.0, 2.0, 2.0]
-    assert rates(ow.Cluster(devices=devices, bandwidth=[[0, 1, 2], [1, 0, 3], [2, 2, 0]])) is None
-
-
 def eight_in_a_row(**fields: object) -> Pipeline:
     """Eight operators of ten bytes on devices that hold three, six and three of them."""
     operators = [
@@ -147,15 +125,6 @@ def shares(problem: Pipeline, solver: str) -> list[tuple[str, int]]:
 
 def test_memory_is_shared_out_in_the_order_given() -> None:
     assert shares(eight_in_a_row(include_compute=False), "by_memory") == [("a", 2), ("b", 4), ("c", 2)]
-
-
-def test_devices_are_filled_in_the_best_order() -> None:
-    """Two devices hold all if b is one of them; the slow one should be the one that is not full."""
-    costs = ow.Costs(operators=[f"o{i}" for i in range(8)], devices=["a", "b", "c"], table=[[3.0, 2.0, 1.0]] * 8)
-    problem = eight_in_a_row(costs=costs, objective="latency")
-    assert shares(problem, "filling") == [("c", 3), ("b", 5)]
-    assert ow.solve(problem, solver="filling").objective == 3 * 1.0 + 5 * 2.0 + 1.0
-    assert shares(problem, "auto") == [("c", 3), ("b", 5)]
 
 
 def test_long_paths_take_bounded_work() -> None:

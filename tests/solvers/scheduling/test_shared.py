@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from opweave.solvers.registry import find_solver
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.pace import chunks_within
@@ -26,9 +27,7 @@ def test_a_bound_is_a_little_less_than_what_was_summed_up_and_never_falls() -> N
 
 def test_a_bound_that_differs_by_rounding_only_is_the_objective() -> None:
     problem, run = small_problem(0), Run()
-    from opweave.solvers.registry import go_on_with
-
-    go_on_with(problem, "heft", run)
+    find_solver(problem, "heft").run(problem, run)
     assert run.objective is not None
     Best(run).report(float(run.objective), "area")
     assert run.bound == run.objective

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from opweave.adapters.report.html import text
 from opweave.adapters.report.view import AnyView
+from opweave.adapters.report.wording import finders
 from opweave.adapters.report.workbench.data import least_bytes, memories, short
 from opweave.adapters.report.workbench.levels import Drawing
 from opweave.adapters.report.workbench.panels import Box, Chain, Parts
@@ -63,11 +64,11 @@ def cards(view: AnyView, drawn: Drawing) -> Iterator[tuple[str, str, str]]:
     picture = trace(view.result.incumbents, view.result.timings.total, view.problem.unit)
     if picture and len(view.result.incumbents) > 1:
         keys = [Key("line", "objective", "var(--accent)"), Key("dashed", "lower bound")]
-        about = "The best plan and the best lower bound over the time of the search."
+        about = f"The best plan and the best lower bound over the time of the search. {finders(view.result.incumbents)}"
         yield (
             "trace",
             "Search",
-            _card("trace", "Search", about, legend=keys, body=picture),
+            _card("trace", "Search", about.strip(), legend=keys, body=picture),
         )
     if view.problem.graph.operators or (view.result.solution is not None and len(view.timeline.lifetimes)):
         yield "table", "Table", _table(view)

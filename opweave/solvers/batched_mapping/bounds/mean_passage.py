@@ -18,15 +18,15 @@ become linear because every row is an average over the inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import zip_longest
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.modules import Module, dependents, modules_of, reversed_in_time
+from opweave.solvers.batched_mapping.modules import closure, modules_of
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION, Best
 from opweave.solvers.run import Run
@@ -65,19 +65,13 @@ def mean_passage(
     ceiling
         Length of a known plan. The bound never exceeds it, and choices that alone take longer are left out.
     """
-    if not instance.operators or instance.operators > MOST_OPERATORS:
+    unit = lower_bound or float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds))) or 1.0
+    program = _Passage(instance, unit, ceiling * (1.0 + SUMMATION))
+    if program.columns > MOST_COLUMNS or instance.operators > MOST_OPERATORS:
         return 0.0
-    unit = (
-        lower_bound
-        if lower_bound > 0.0
-        else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
-    )
-    program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
-    if program.columns > MOST_COLUMNS:
-        return 0.0
-    program.write(windows_of(instance, [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]))
+    program.write(windows_of(instance))
     value = proved_minimum(program.linear(), time_limit)
-    return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
+    return 0.0 if value is None else min(min(value, LONGEST) * unit, ceiling)
 
 
 def prove_mean_passage(problem: BatchedMapping, run: Run) -> None:
@@ -89,18 +83,19 @@ def prove_mean_passage(problem: BatchedMapping, run: Run) -> None:
     best.report(mean_passage(instance, best.value, run.remaining(), ceiling), "mean passage")
 
 
-def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
+def windows_of(instance: BatchedInstance) -> list[Window]:
     """Windows from each operator that opens a module to those that close it or the next one, and to the plan's ends."""
     found: dict[Window, None] = {}
-    for modules in cuts:
-        opens = [np.unique(instance.target[module.enters]).tolist() for module in modules]
-        closes = [module.leaves.tolist() for module in modules]
-        for at, entries in enumerate(opens):
-            behind = closes[at - 1] if at else []
-            ends = [*closes[at], *(closes[at + 1] if at + 1 < len(modules) else [])]
+    for channels in range(1, CHANNELS + 1):
+        behind: list[int] = []
+        modules = modules_of(instance, channels)
+        for module, later in zip_longest(modules, modules[1:]):
+            entries, closes = np.unique(instance.target[module.enters]).tolist(), module.leaves.tolist()
+            ends = closes if later is None else closes + later.leaves.tolist()
             found |= dict.fromkeys((a, z) for a in (*behind, *entries) for z in ends)
-            found |= dict.fromkeys((None, z) for z in closes[at])
+            found |= dict.fromkeys((None, z) for z in closes)
             found |= dict.fromkeys((a, None) for a in (*behind, *entries))
+            behind = closes
     return list(found)
 
 
@@ -108,7 +103,7 @@ class _Passage:
     """Columns y[i,u,c], start[i], held[p,u] and the length; times in units."""
 
     def __init__(self, instance: BatchedInstance, unit: float, most_seconds: float) -> None:
-        self.instance, self.unit = instance, unit
+        self.instance = instance
         count, devices, most = len(instance.names), len(instance.devices), instance.granules
         usable = np.isfinite(instance.seconds[:, :, 1:]) & (instance.seconds[:, :, 1:] <= most_seconds)
         self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / unit
@@ -135,8 +130,12 @@ class _Passage:
         """All rows."""
         self._cuts()
         self._paths()
-        for window, inside in self._inside(windows):
-            self._window(*window, inside)
+        closed, room = closure(self.instance), MOST_ENTRIES
+        for a, z in windows:
+            inside = np.flatnonzero((a is None or closed[:, a]) & (z is None or closed[z]))
+            room -= len(inside) * self.y.shape[1] * self.y.shape[2]
+            if len(inside) > 1 and room >= 0:
+                self._window(a, z, inside)
         if self.instance.limited:
             self._memory()
 
@@ -170,26 +169,6 @@ class _Passage:
         waiting = self.most.open(np.zeros(len(instance.waits.items)))
         self._end(waiting, instance.waits.items)
         self.most.put(waiting, self.start[instance.waits.heads()], -1.0)
-
-    def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
-        """Windows with at least two operators between their ends, up to the maximum size of the program."""
-        room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
-        after, before = dependents(self.instance), dependents(reversed_in_time(self.instance))
-        below: dict[int, BoolArray] = {}
-        above: dict[int, BoolArray] = {}
-        for a, z in windows:
-            inside = np.ones(self.instance.operators, dtype=bool)
-            for mark, end, found in ((after, a, below), (before, z, above)):
-                if end is not None:
-                    found[end] = mark(end) if end not in found else found[end]
-                    inside &= found[end]
-                    inside[end] = False
-            members = np.flatnonzero(inside)
-            room -= len(members) * per_operator
-            if room < 0:
-                return
-            if len(members) > 1:
-                yield (a, z), members
 
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
         """Bound an input's work on each device between the end of a and the start of z."""

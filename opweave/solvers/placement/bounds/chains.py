@@ -5,7 +5,6 @@ Source: the milestone-chain bound M1, choice of the chain.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.run import time_left
 
 MOST_OPERATORS = 2_200
 """Most operators of a problem whose pairs are all examined."""
@@ -54,7 +52,7 @@ class Chain(NamedTuple):
 
 
 def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZES) -> list[Chain]:
-    """The best chain for each size of windows; one without milestones when the problem is too large or the time is up.
+    """The best chain for each size of windows; one without milestones when the problem is too large.
 
     A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
     those are too many for a window); an operator is worth its own least work, a little more where no short flow passes
@@ -68,8 +66,6 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     work = arrays.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
     enclosed, between = _between(numeric * work.astype(np.float32), numeric), _between(numeric, numeric)
-    if enclosed is None or between is None:
-        return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     # position 0 stands for the beginning of the plan, the last one for its end
     inside = np.zeros((count + 2, count + 2))
     size = np.zeros((count + 2, count + 2))
@@ -91,12 +87,10 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     return chains
 
 
-def _between(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Product of two upper triangular matrices, block by block without the zeros; None if the time is up."""
+def _between(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Product of two upper triangular matrices, block by block without the zeros."""
     product, count = np.zeros_like(first), len(first)
     for low in range(0, count, BLOCK):
-        if time_left(math.inf) <= 0.0:
-            return None
         rows = slice(low, low + BLOCK)
         for high in range(low, count, BLOCK):
             columns, inner = slice(high, high + BLOCK), slice(low, high + BLOCK)

@@ -7,8 +7,6 @@ MobileNetV2 36 % and 12 %. If an operator has several inputs, cells count the me
 
 from __future__ import annotations
 
-import logging
-
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, named_solver
@@ -28,13 +26,8 @@ CELLS = (100, 200, 300, 450, 675, 1_000, 1_500, 2_250, 3_400)
 UNTIMED_STEPS = 5
 """Number of steps without a time limit; they take seconds on networks of a hundred operators."""
 
-LEAST_SECONDS = 0.25
-"""Seconds that must be left for cells: their loops have to be loaded."""
-
 GROWTH = 3.0
 """Usual ratio of the times of successive steps, which is 2 to 4."""
-
-logger = logging.getLogger("opweave")
 
 
 def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
@@ -58,8 +51,6 @@ def prove(instance: SlicingInstance, run: Run) -> None:
     alone = instant(blocks, run.should_stop)
     _report(run, float(alone.sum()), "operators one by one")
     left = run.remaining()
-    if left is not None and left < LEAST_SECONDS:
-        return
     run.enter("cells")
     known = 0
     for most in CELLS if left is not None else CELLS[:UNTIMED_STEPS]:
@@ -77,7 +68,6 @@ def prove(instance: SlicingInstance, run: Run) -> None:
             return
         _report(run, value, "cuts by cells")
         seconds, left = run.elapsed() - began, run.remaining()
-        logger.debug("%d cells: bound %g s after %.1f s", count, value, seconds)
         if left is not None and GROWTH * seconds > left:
             return
 

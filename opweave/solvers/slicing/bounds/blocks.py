@@ -35,8 +35,8 @@ class Blocks:
     ----------
     first_flow
         Flows of operator v: first_flow[v] to first_flow[v + 1].
-    producer, size, per_share
-        For every flow: producer, bytes of the tensor, bytes needed per share.
+    size, per_share
+        For every flow: bytes of the tensor, bytes needed per share.
     above, below, end
         Bytes of the halo above a part that is not the first and below one that is not the last; and the bytes that the
         last part needs beyond its share (negative where the input's last rows are not read).
@@ -49,7 +49,6 @@ class Blocks:
     """
 
     first_flow: IntArray
-    producer: IntArray
     size: FloatArray
     per_share: FloatArray
     above: FloatArray
@@ -89,7 +88,6 @@ def blocks_of(instance: SlicingInstance) -> Blocks:
     longest = instance.length.max(axis=1)
     return Blocks(
         first_flow=first,
-        producer=instance.producer[kept],
         size=constants[:, 0],
         per_share=constants[:, 1],
         above=constants[:, 2],

@@ -10,7 +10,7 @@ parts is at least the positive part of the sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -83,8 +83,7 @@ def _needs(blocks: Blocks, rows: IntArray, members: tuple[int, ...]) -> tuple[Fl
     return size, share, extra
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Team:
+class _Team(NamedTuple):
     """Operators on one set of devices: which times are possible.
 
     Attributes
@@ -110,16 +109,7 @@ class _Team:
 
     def of(self, rows: BoolArray) -> _Team:
         """Some of the operators."""
-        return _Team(
-            held=self.held[rows],
-            steep=self.steep[rows],
-            extra=self.extra[rows],
-            fixed=self.fixed[rows],
-            slope=self.slope[rows],
-            least=self.least[rows],
-            most=self.most[rows],
-            rate=self.rate,
-        )
+        return _Team(*(each[rows] for each in self[:-1]), rate=self.rate)
 
     def possible(self, t: FloatArray) -> BoolArray:
         """Whether every operator may end by its time."""

@@ -11,7 +11,7 @@ from pyomo.environ import value
 import opweave as ow
 from opweave.formulations.build import build_model, read_solution
 from opweave.formulations.formulation import BuildContext
-from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
+from opweave.formulations.memory_ordering.ordering_ilp import TimeIndexed, TimeIndexedOpen
 from opweave.problems.errors import InfeasibleError, LimitExceededError
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states

@@ -1,27 +1,19 @@
-"""Lower bounds: of the height of an arena, and of assignments to pools, beside good ones from the same programs."""
+"""Lower bounds: of the height of an arena, and of assignments to pools."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray
 from opweave.solvers.linear import LinearProgram
 from opweave.solvers.memory_layout.sections import Space, live_bytes
-from opweave.solvers.rounding import SUMMATION
-from opweave.solvers.run import Run
-from opweave.solvers.tree import least_whole, whole_point
+from opweave.solvers.tree import Proof, least_whole
 
 MOST_COLUMNS = 6_000
 """Most shares for which integer programs are solved."""
-
-SEARCH_SHARE, BOUND_SHARE = 0.2, 0.4
-"""Shares of the time left for a good assignment, and then for a bound."""
-
-UNTIMED_NODES, UNTIMED_SECONDS = 2_000, 20.0
-"""Limits of the engine's search without a time limit."""
 
 
 def height_bound(space: Space) -> int:
@@ -49,31 +41,16 @@ def height_bound(space: Space) -> int:
     return highest
 
 
-def best_assignment(program: LinearProgram, whole: int, run: Run) -> FloatArray | None:
-    """The best whole shares that an engine finds in a part of the time left; None if it finds none."""
+def whole_bound(
+    program: LinearProgram, whole: int, ceiling: float, seconds: float, should_stop: Callable[[], bool]
+) -> Proof | None:
+    """A lower bound of a program whose first columns are whole, up to a ceiling; None if there are too many of them."""
     if whole > MOST_COLUMNS:
         return None
-    run.enter("assignment to pools")
-    left = run.remaining()
-    seconds, nodes = (UNTIMED_SECONDS, UNTIMED_NODES) if left is None else (SEARCH_SHARE * left, 2**31 - 1)
-    scaled, integral = _scaled(program)[0], np.arange(len(program.cost)) < whole
-    options = {"mip_max_nodes": nodes, "random_seed": run.seed % 2**31}
-    found = whole_point(scaled, integral, seconds, run.should_stop, **options)
-    return None if found is None else found[:whole]
-
-
-def prove_assignment(program: LinearProgram, whole: int, run: Run) -> float | None:
-    """A lower bound of the program with whole shares, in a part of the time left; None if there is none."""
-    left = run.remaining()
-    if whole > MOST_COLUMNS or left is None or run.objective is None:
-        return None
-    run.enter("bound of the assignment")
     scaled, factor = _scaled(program)
     integral = np.arange(len(program.cost)) < whole
-    ceiling = float(run.objective) * factor
-    nothing = np.zeros(len(program.cost), dtype=bool)
-    proof = least_whole(scaled, integral, nothing, ceiling, BOUND_SHARE * left, run.should_stop)
-    return proof.bound / factor * (1.0 - SUMMATION) if math.isfinite(proof.bound) else None
+    proof = least_whole(scaled, integral, np.zeros_like(integral), ceiling * factor, seconds, should_stop)
+    return proof._replace(bound=proof.bound / factor)
 
 
 def _scaled(program: LinearProgram) -> tuple[LinearProgram, float]:

@@ -9,7 +9,7 @@ import pytest
 
 LEFT = """
 import time
-from opweave.solvers.patience import aside, started
+from opweave.solvers.engines.threads import aside, started
 
 started(lambda: (time.sleep(0.5), print("the thread has ended", flush=True)), "left")
 assert aside(lambda: 7) == 7
@@ -18,7 +18,7 @@ print("the program has ended", flush=True)
 
 TOLD = """
 import threading
-from opweave.solvers.patience import started
+from opweave.solvers.engines.threads import started
 
 told = threading.Event()
 started(lambda: (told.wait(60.0), print("stopped" if told.is_set() else "late", flush=True)), "left", told.set)
@@ -26,7 +26,7 @@ started(lambda: (told.wait(60.0), print("stopped" if told.is_set() else "late", 
 
 IMPATIENT = """
 import os, signal, threading, time
-from opweave.solvers.patience import started
+from opweave.solvers.engines.threads import started
 
 def interrupt():
     time.sleep(1.0)

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from opweave.solvers.run import at_work
-
 FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
 """Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
@@ -58,15 +56,6 @@ def _wait_for_abandoned() -> None:
             for _, stop in left:
                 stop()
             left[0][0].join(LONGEST_PAUSE)
-
-
-def patiently(call: Callable[[], Value]) -> Value:
-    """Run a call in a thread and return its result. Waiting for it can be interrupted, unlike a call into a library.
-
-    If nothing can end the run earlier, the call runs directly.
-    """
-    run = at_work()
-    return call() if run is None or run.time_limit is None else aside(call)
 
 
 def aside(call: Callable[[], Value]) -> Value:

@@ -1,0 +1,34 @@
+"""The workers of memory layout, which "auto" runs as a portfolio."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from opweave.formulations.memory_layout import cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.memory_layout.instance import lower
+from opweave.problems.memory_layout.spec import MemoryLayout
+from opweave.solvers.auto import register_auto
+from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.highs import Highs
+from opweave.solvers.memory_layout.annealing import applies, solve_annealing
+from opweave.solvers.memory_layout.baselines import solve_baselines
+from opweave.solvers.memory_layout.exact import solve_exact
+from opweave.solvers.memory_layout.pools import bound_pools
+from opweave.solvers.run import Run
+from opweave.solvers.workers import Steps, Worker
+
+
+def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:
+    """One arena: the exact search. Pools: annealing, a bound, and engines for what these leave open."""
+    first = Steps("greedy rules", solve_baselines, problem)
+    if len(problem.pools) == 1 and problem.objective == "arena":
+        return [first, Steps("exact", solve_exact, problem)]
+    found: list[Worker] = [first, Steps("linear program", bound_pools, problem)]
+    if applies(lower(problem)):
+        found.insert(1, Steps("annealing", solve_annealing, problem))
+    engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
+    return [*found, *(Steps(each.name, partial(run_engine, engine=each), problem) for each in engines)]
+
+
+register_auto(MemoryLayout, workers, "one arena: the exact search; pools: annealing, linear programs and engines")

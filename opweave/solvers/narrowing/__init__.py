@@ -1,1 +1,0 @@
-"""TRANSITION: goes once no solver imports it."""
