@@ -94,7 +94,7 @@ def call_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         assert isinstance(problem, ow.Placement)
         if smoke and len(problem.graph.operators) >= 50:
             continue
-        greedy = ow.solve(problem, solver="fill_calls")
+        greedy = ow.solve(problem, solver="one_device")
         began = time.process_time()
         result = ow.solve(problem, time_limit=1 if smoke else 60)
         spent = time.process_time() - began

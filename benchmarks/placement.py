@@ -22,8 +22,7 @@ from benchmarks.tables import GRAPHS, milliseconds, percent, run_parts, show, ti
 
 REAL = ("googlenet", "inception_v3", "swin_tiny_patch4_window7_224", "t5_small", "nasnetalarge")
 CLUSTERS = ("moirai-inter", "moirai-intra")
-QUICK = ("heft", "cpop", "peft", "etf")
-LISTS = (*QUICK, "msct", "getf")
+LISTS = ("heft", "etf")
 
 
 SHEET = ow.Efficiency()
@@ -188,7 +187,7 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     seconds: dict[str, float] = {}
-    for name in QUICK:
+    for name in LISTS:
         rule = RULES[name][0]
         plan = rule(instance, arrays)
         seconds[name] = quickest(partial(rule, instance, arrays))

@@ -28,7 +28,7 @@ def placement_of(graph: ow.OpGraph) -> ow.Result[ow.Schedule]:
     problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
     result = ow.solve(problem, solver="heft")
     if len(set(result.solution.device.values())) == 1:
-        result = ow.solve(problem, solver="fill_even")
+        result = ow.solve(problem, solver="fill")
     return result
 
 

@@ -28,7 +28,7 @@ from tests.tiny import PROBLEMS
 
 PLANLESS = {
     "bound": "proves a bound only",
-    "units": "needs equal modules",
+    "prices": "proves a bound only",
     "best_device": "the whole batch does not fit",
     "replicated": "the whole batch does not fit",
     "layers": "the operators do not run one after the other",
@@ -40,7 +40,7 @@ PLANLESS = {
 }
 """Solvers that have no plan for the problems of tests.tiny, and why."""
 
-BLOCKING = {"calls", "one_place", "fill_calls", "cut_calls"}
+BLOCKING = {"calls"}
 """Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
 
 REFUSING = {"partition", "moirai", "memory_layout-exact", "memory_layout-annealing", *BLOCKING}
@@ -80,7 +80,7 @@ SUBJECTS = {
             "placement",
             placements(4, precedes=True),
             lambda problem: best_placement(problem)[0],
-            ("one_device", "fill", "heft", "cpop", "peft", "etf", "msct", "getf", "local"),
+            ("one_device", "fill", "heft", "etf", "local"),
         ),
         Subject(
             "batched_mapping",

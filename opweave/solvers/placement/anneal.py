@@ -81,19 +81,6 @@ def overfull(arrays: PlacementArrays, plan: CountedPlan) -> bool:
 
 
 @helper
-def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
-    """The device of a random operator that v exchanges data with; its own when there is none."""
-    incoming = arrays.in_start[v + 1] - arrays.in_start[v]
-    outgoing = arrays.out_start[v + 1] - arrays.out_start[v]
-    if incoming + outgoing == 0:
-        return int(plan.device[v])
-    pick = int(draw * (incoming + outgoing))
-    if pick < incoming:
-        return int(plan.device[arrays.source[arrays.incoming[arrays.in_start[v] + pick]]])
-    return int(plan.device[arrays.target[arrays.outgoing[arrays.out_start[v] + pick - incoming]]])
-
-
-@helper
 def near_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
     """The device of a random direct predecessor or successor; its own when there is none."""
     first = arrays.before_start[v + 1] - arrays.before_start[v]

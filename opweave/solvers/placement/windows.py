@@ -21,7 +21,8 @@ from opweave.solvers.placement.contraction import contraction_of
 from opweave.solvers.placement.local import LocalSearch
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
-from opweave.solvers.placement.window_child import Times, Work
+from opweave.solvers.placement.timed_plan import Times
+from opweave.solvers.placement.window_child import Work
 from opweave.solvers.run import Run
 
 logger = logging.getLogger(__name__)

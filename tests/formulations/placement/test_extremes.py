@@ -19,9 +19,8 @@ from opweave.formulations.placement.milp import Disjunctive
 from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.placement import engines as head_start
 from opweave.solvers.run import Run
-from tests.formulations.placement.instances import StartsFrom, fork, random_placement
+from tests.formulations.placement.instances import StartsFrom, fork
 
 ENGINES = [("highs", "disjunctive"), ("highs", "moirai"), ("cp-sat", "intervals")]
 
@@ -93,29 +92,6 @@ def test_the_reason_says_how_long_schedules_could_be(kind: type[Disjunctive]) ->
     formulation = kind(BuildContext(extended=True))
     formulation.build(fork())
     assert "the rows that were added (schedules of at most 11 s were considered)" in formulation.why_infeasible(fork())
-
-
-@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
-def test_the_head_start_leaves_most_of_the_time(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took up to 8 seconds, whatever the time limit."""
-    if solver == "cp-sat":
-        pytest.importorskip("ortools")
-    taken: list[float] = []
-
-    def remembered(problem: ow.Placement, seconds: float = head_start.SECONDS) -> None:
-        taken.append(seconds)
-
-    monkeypatch.setattr(head_start, "lower_bound", remembered)
-    monkeypatch.setattr(head_start, "good_schedule", remembered)
-    timed = 2 if solver == "highs" else 1  # the bound before constraint programming takes no programs, hence no time
-    problem = random_placement(6 if solver == "highs" else 45, 2, 1)
-    ow.solve(problem, solver=solver, time_limit=2.0)
-    assert len(taken) == timed
-    assert max(taken) <= head_start.SHARE * 2.0
-    taken.clear()
-    ow.solve(problem, solver=solver, gap=0.95)
-    assert len(taken) == timed
-    assert max(taken) <= head_start.SECONDS
 
 
 def test_writing_intervals_stops_in_time() -> None:

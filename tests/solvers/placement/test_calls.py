@@ -64,7 +64,7 @@ def test_six_operators_share_the_cores(cores: int | None, seconds: float) -> Non
         host="cpu",
         host_cores=cores,
     )
-    result = ow.solve(problem, solver="calls", time_limit=20)
+    result = ow.solve(problem, time_limit=20)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, seconds)
 
 

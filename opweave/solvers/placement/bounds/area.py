@@ -22,9 +22,6 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix
 from opweave.solvers.linear import LinearProgram, column_alone, minimise, sum_below
 from opweave.solvers.loops import loop
 
-PRICES = "prices of memory"
-"""What a run keeps: the search for prices that has begun on its problem."""
-
 ROUNDS = 60
 """Steps of the quick ascent over the prices of time."""
 

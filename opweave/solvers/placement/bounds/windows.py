@@ -26,9 +26,6 @@ from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, 
 from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, operator_order, tails_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
-MOST_COOLED, WIDE = 4_000, 60
-"""Most operators of a problem for which the time of a long cooling suffices, and least operators of a wide module."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
@@ -222,16 +219,6 @@ def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
     """Cut vertices in order, and the modules before, between and after them."""
     cuts, members = _divided(arrays)
     return cuts, windows_between(arrays, [None, *cuts.tolist(), None], members)
-
-
-def largest_module(arrays: PlacementArrays) -> int:
-    """Operators of the largest module between two cut vertices."""
-    return max(map(len, _divided(arrays)[1]))
-
-
-def is_wide(arrays: PlacementArrays) -> bool:
-    """Whether a long cooling is worth its time: some module is too large for the searches of single modules."""
-    return 0 < len(arrays.seconds) <= MOST_COOLED and largest_module(arrays) >= WIDE
 
 
 def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
