@@ -109,7 +109,7 @@ class _Team(NamedTuple):
 
     def of(self, rows: BoolArray) -> _Team:
         """Some of the operators."""
-        return _Team(*(each[rows] for each in self[:-1]), rate=self.rate)
+        return self._replace(**{name: getattr(self, name)[rows] for name in self._fields if name != "rate"})
 
     def possible(self, t: FloatArray) -> BoolArray:
         """Whether every operator may end by its time."""
