@@ -14,8 +14,6 @@ a formulation's name   ``(formulation, model, constraint) -> None``; the same fo
                        operator orders, and all formulations with an order
 ``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
                        exactly the operators in the frozenset ``done`` have run; for searches over operator orders
-``"narrowed"``         ``(problem, constraint) -> iterable of tuples of constraints``, the most promising first; each
-                       tuple implies the rule, and other solvers understand it; for simple rules and searches
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
@@ -51,9 +49,6 @@ ExpressionT = TypeVar("ExpressionT", bound=Expression)
 MODEL = "model"
 """The target of rules that are written with handles."""
 
-NARROWED = "narrowed"
-"""The target of rules that are put as simpler ones, which together imply them."""
-
 VIOLATIONS = "violations"
 """Stands among the targets of a solver that honours every rule by asking the referee; nothing is registered for it."""
 
@@ -61,7 +56,6 @@ _LINES = {
     MODEL: "def my_rule(model, rule): model.add(...)  # with model.on(op, device), model.start(op), ...",
     "order_arcs": "def my_rule(problem, rule): return [(before, after), ...]",
     "step_rule": "def my_rule(problem, rule): return lambda done, op: ...",
-    NARROWED: "def my_rule(problem, rule): return [(ow.Pin(op=..., device=...), ...), ...]",
 }
 """The second line of an expression for a target, for messages."""
 
@@ -87,10 +81,6 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         ``"order_arcs"``: ``function(problem, constraint)`` returns pairs (before, after) of operators, for searches
         over orders. ``"step_rule"``: it returns ``rule(done, op)``, which says whether ``op`` may run next when exactly
         the operators in ``done`` have run.
-
-        ``"narrowed"``: ``function(problem, constraint)`` returns tuples of simpler constraints, such as ``Pin`` and
-        ``Forbid``; whoever obeys all of one tuple obeys the rule. For heuristics, which run under each of the first
-        tuples.
 
     Notes
     -----
