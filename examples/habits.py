@@ -26,7 +26,7 @@ print(graph, cluster, problem, sep="\n")
 # %% Which solvers there are, and what can be said to each of them
 rows = ow.list_solvers(problem)
 print(rows)
-print(next(row.options for row in rows if row.name == "search"))
+print(next(row.options for row in rows if row.name == "local"))
 
 # %% Solve it; on a terminal or in a notebook, a line shows how far it is
 result = ow.solve(problem, time_limit=10, progress=True)

@@ -43,7 +43,7 @@ PLANLESS = {
 BLOCKING = {"calls"}
 """Solvers for blocking calls only; tests.solvers.placement.test_calls is about them."""
 
-REFUSING = {"partition", "moirai", "memory_layout-exact", "memory_layout-annealing", *BLOCKING}
+REFUSING = {"partition", "moirai", "memory_layout-exact", *BLOCKING}
 """Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}

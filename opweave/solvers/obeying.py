@@ -16,7 +16,7 @@ Rows that cannot be read on plans, such as those of a function that uses Pyomo's
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -96,19 +96,19 @@ def solve_obeying(workers: Workers, rules: Sequence[Constraint], problem: Proble
     except InfeasibleError:
         return Outcome(infeasible=True, reason="a row of extend holds for no plan")
     judge = None if rows is None or added is None else Judge(problem, tuple(rules), rows, added)
+    if judge is not None and run.start is not None and not judge.report(run, run.start):
+        raise InvalidInputError("the start does not obey the model: it breaks a row of extend")
     made = partial(_workers, workers, free, judge)
-    if run.extend is None:
+    if run.extend is None and (run.threads > 1 or run.executor is not None):
         return work_in_lanes(problem, made, run)
     crew = made(problem, run)
     outcome = work_off(crew, run)
-    failed = [each.error for each in crew if isinstance(each, Steps) and each.error is not None]
-    if run.best is None and not outcome.infeasible and len(failed) == _engines_in(crew):
+    engines = [each for each in crew if isinstance(each, Steps) and each.name in (CpSat.name, Highs.name)]
+    failed = [each.error for each in engines if each.error is not None]
+    if run.extend is not None and run.best is None and not outcome.infeasible and len(failed) == len(engines):
         raise failed[0]
-    return outcome
-
-
-def _engines_in(crew: Sequence[Worker]) -> int:
-    return sum(each.name in (CpSat.name, Highs.name) for each in crew)
+    said = [each.outcome.reason for each in engines if each.outcome is not None and each.outcome.reason]
+    return replace(outcome, reason=outcome.reason or (said[0] if said and not run.closed() else None))
 
 
 def _workers(

@@ -27,6 +27,9 @@ SLICE = 0.1
 EQUAL = 0.4
 """Least share of the time that is divided equally; the rest follows what the workers gain."""
 
+LEAST_BOUND = 1e-3
+"""Bounds below this share of the objective count as this share."""
+
 MEMORY = 0.5
 """A gain counts half after a worker has used this share of its time again."""
 
@@ -40,7 +43,7 @@ class Seat:
     spent, turn
         Seconds that it has worked, and the same divided by its share of the time: whoever has the least is next.
     gain, during
-        How much of the gap it has closed of late, and in how many seconds.
+        How much of the gap it has closed of late, in logarithms of objective and bound, and in how many seconds.
     """
 
     worker: Worker
@@ -111,10 +114,10 @@ class Portfolio:
 
     def _slice(self, seat: Seat, run: Run, until: float) -> None:
         """Let a worker work for a slice, and book what it gained."""
-        began, gap = run.elapsed(), _gap(run)
+        began, before = run.elapsed(), _standing(run)
         left = seat.worker.work(run, math.inf if run.time_limit is None else min(began + SLICE, until))
         seconds = max(run.elapsed() - began, 1e-6)
-        seat.book(seconds, max(0.0, gap - _gap(run)))
+        seat.book(seconds, _gained(before, _standing(run)))
         seat.turn += seconds / self._share(seat, run)
         if not left:
             self._left.remove(seat)
@@ -127,16 +130,24 @@ class Portfolio:
         rates, equal = sum(each.rate for each in self._left), 1.0 / len(self._left)
         if rates == 0.0:
             return equal
-        closing = rates * equal * (run.remaining() or 0.0) / max(_gap(run), 1e-9)
+        objective, bound = _standing(run)
+        closing = rates * equal * (run.remaining() or 0.0) / max(objective - bound, 1e-9)
         followed = (1.0 - EQUAL) * min(1.0, closing)
         return (1.0 - followed) * equal + followed * seat.rate / rates
 
 
-def _gap(run: Run) -> float:
-    """The gap as a share of the objective: 1 without a plan or a bound."""
-    if run.objective is None or run.bound is None or run.objective == 0:
-        return 1.0
-    return max(0.0, (run.objective - run.bound) / abs(run.objective))
+def _standing(run: Run) -> tuple[float, float]:
+    """The logarithms of objective and bound, so that their difference is the gap; inf without a plan."""
+    if run.objective is None or run.objective <= 0:
+        return math.inf, 0.0
+    return math.log(run.objective), math.log(max(run.bound or 0.0, LEAST_BOUND * run.objective))
+
+
+def _gained(before: tuple[float, float], after: tuple[float, float]) -> float:
+    """How much of the gap was closed between two standings; nothing counts before there is a plan."""
+    if math.isinf(before[0]) or math.isinf(after[0]):
+        return 0.0
+    return max(0.0, before[0] - after[0]) + max(0.0, after[1] - before[1])
 
 
 def work_off(workers: Sequence[Worker], run: Run) -> Outcome:

@@ -185,6 +185,7 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         run.worker = "start" if name == "auto" else name
         check_abilities(problem, chosen, run)
         start_run(problem, run)
+        run.enter(name)
         helped = chosen.kind == "algorithm" and (run.threads > 1 or run.executor is not None)
         outcome = solve_alone(problem, name, run) if helped else chosen.run(problem, run)
         if not isinstance(outcome, Outcome):

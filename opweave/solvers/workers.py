@@ -117,8 +117,8 @@ class Steps:
         except (EngineError, UnsupportedFeatureError, LimitExceededError) as error:
             self._fail(error)
         except InvalidInputError as error:
-            if self._run.extend is not None:
-                raise  # the mistake may be in rows of the user's own
+            if self._run.extend is not None or self._run.best is None:
+                raise  # a mistake of the user's; an engine that cannot take the numbers begins when there is a plan
             self._fail(error)
 
     def _fail(self, error: OpweaveError) -> None:

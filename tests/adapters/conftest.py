@@ -111,7 +111,9 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only these solvers: quick, known, and none of the real ones."""
     kind = "memory_ordering"
     fakes = [
-        Solver("auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP})),
+        Solver(
+            "auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP}), ("violations",)
+        ),
         Solver(
             "definition",
             kind,

@@ -67,7 +67,7 @@ def test_the_first_worker_has_the_time_until_there_is_a_plan() -> None:
 
 
 def test_time_follows_gain() -> None:
-    idle, values = Idle(), itertools.count(1_000_000, -1)
+    idle, values = Idle(), (1_000_000 * 0.9**number for number in itertools.count())
     spent = 0.0
 
     def gain(_: ow.Problem, run: Run) -> None:
@@ -75,13 +75,13 @@ def test_time_follows_gain() -> None:
         while True:
             time.sleep(0.01)
             spent += 0.01
-            run.found(PLAN, next(values) ** 1)
+            run.found(PLAN, next(values))
             if run.should_stop():
                 return
 
     run = Run(time_limit=3.0)
     run.proved(1, "trivial")
-    run.found(PLAN, 2_000_000)
+    run.found(PLAN, 2_000_000.0)
     work_off([Steps("idle", idle, PROBLEM), Steps("gain", gain, PROBLEM)], run)
     assert spent > 1.5 * idle.spent > 0.0
 

@@ -16,7 +16,14 @@ from typing import Any
 from opweave.formulations.expressions import MODEL, expression
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.problems.constraints import Constraint, MeasuresMemory, PlacesOperators, SharesInputs, TimesOperators
+from opweave.problems.constraints import (
+    Constraint,
+    MeasuresMemory,
+    OrdersOperators,
+    PlacesOperators,
+    SharesInputs,
+    TimesOperators,
+)
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
@@ -24,8 +31,8 @@ from opweave.problems.solution import Solution
 Key = tuple[str, ...]
 """A handle and the names that it is given."""
 
-SLACK = 1e-9
-"""How far a row may be missed, relative to its largest part: the rounding of sums."""
+SLACK = 2e-6
+"""How far a row may be missed, relative to its largest part: engines round times, and allow a millionth."""
 
 
 class Words(Handles):
@@ -102,13 +109,7 @@ class PlanRows:
     rows: tuple[Row, ...]
 
     def excess(self, solution: Solution) -> float:
-        """How far the rows are missed, as shares of their sides, in sum; 0 if the plan obeys all of them.
-
-        Raises
-        ------
-        LookupError
-            If a handle means nothing for this plan.
-        """
+        """How far the rows are missed, as shares of their sides, in sum; 0 if the plan obeys all of them."""
         plan = _Plan(self.problem, solution)
         values = [plan.value(*key) for key in self.columns]
         return sum(_missed(row, values) for row in self.rows)
@@ -130,8 +131,6 @@ class _Plan:
 
     @cached_property
     def _where(self) -> Mapping[str, frozenset[str]]:
-        if not isinstance(self._solution, PlacesOperators):
-            raise LookupError("devices")
         return self._solution.devices_by_operator()
 
     @cached_property
@@ -141,14 +140,10 @@ class _Plan:
 
     @cached_property
     def _inputs(self) -> Mapping[tuple[str, str], int]:
-        if not isinstance(self._solution, SharesInputs):
-            raise LookupError("inputs")
         return self._solution.inputs_by_device()
 
     @cached_property
     def _held(self) -> Mapping[str, int]:
-        if not isinstance(self._problem, MeasuresMemory):
-            raise LookupError("memory")
         return self._problem.memory_by_device(self._solution)
 
     def value(self, word: str, *names: str) -> float:
@@ -184,6 +179,27 @@ _VALUES: dict[str, Callable[..., float]] = {
 }
 
 
+def _has(problem: Problem[Any, Any], word: str) -> bool:
+    """Whether a handle means something for the plans of a problem."""
+    plans = problem.solution_type
+    timed = isinstance(problem, TimesOperators) or issubclass(plans, OrdersOperators)
+    meanings = {
+        "on": issubclass(plans, PlacesOperators),
+        "uses": issubclass(plans, PlacesOperators),
+        "start": timed,
+        "end": timed,
+        "before": timed,
+        "position": "order" in plans.model_fields,
+        "batch": issubclass(plans, SharesInputs),
+        "stage": "stages" in plans.model_fields,
+        "stages": "stages" in plans.model_fields,
+        "share": "slices" in plans.model_fields,
+        "held": isinstance(problem, MeasuresMemory),
+        "objective": True,
+    }
+    return meanings[word]
+
+
 def rows_on_plans(
     problem: Problem[Any, Any], extend: Callable[[Any, Any], None] | None, rules: Iterable[Constraint]
 ) -> PlanRows | None:
@@ -207,12 +223,17 @@ def rows_on_plans(
         raise
     except Exception:  # whatever a user's function may do to a model
         return None
+    if not all(_has(problem, word) for word, *_ in words.columns):
+        return None
     for rule in rules:
         written = expression(type(rule), MODEL)
         kept = dict(words.columns), list(words.added)
         try:
             if written is not None:
                 written(words, rule)
+            known = all(_has(problem, word) for word, *_ in words.columns)
         except Exception:  # the referee decides about rules, so that rows only guide here
+            known = False
+        if not known:
             words.columns, words.added = kept
     return PlanRows(problem, words.columns, tuple(words.added))

@@ -61,6 +61,7 @@ def _fullest_first(instance: LayoutInstance) -> IntArray:
 
 
 RULES = {
+    "first_fit": Rule(_as_listed, FIRST_GAP, "every storage as low as it can stand, in the order of the problem"),
     "nearest_end": Rule(
         _first_and_longest_alive_first, NEAREST_END, "an allocator that knows lifetimes: beside what ends with it"
     ),
@@ -78,7 +79,6 @@ RULES = {
     "by_breadth": Rule(
         _fullest_first, SMALLEST_GAP, "TensorFlow Lite: the largest storages of the fullest moment first, smallest gap"
     ),
-    "first_fit": Rule(_as_listed, FIRST_GAP, "every storage as low as it can stand, in the order of the problem"),
 }
 """The rules by name, in the order in which ``auto`` begins with them."""
 

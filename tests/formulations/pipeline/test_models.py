@@ -209,6 +209,8 @@ def test_rows_about_stages(solver: str) -> None:
 def test_replicas_are_refused() -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="cannot express max_replicas=2"):
         ow.solve(four(max_replicas=2), solver="highs")
-    with pytest.raises(ow.UnsupportedFeatureError, match="takes no rows of your own") as refusal:
-        ow.solve(four(max_replicas=2), extend=lambda _model, _problem: None)
-    assert "auto" not in str(refusal.value)  # which has just been asked
+
+
+def test_rows_of_ones_own_are_read_on_plans_with_replicas() -> None:
+    result = ow.solve(four(max_replicas=2), extend=lambda model, _problem: model.add(model.on("P", "a") == 1))
+    assert any("P" in stage.operators and "a" in stage.devices for stage in result.solution.stages)

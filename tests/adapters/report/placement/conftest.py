@@ -103,7 +103,15 @@ def _solve_auto(problem: Placement, run: Run) -> Outcome:
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this solver by two names: everything on its first device or where it is pinned."""
     fakes = [
-        Solver(name, "placement", "plan", _solve_auto, "the first device", supports=("any",), baseline=name != "auto")
+        Solver(
+            name,
+            "placement",
+            "plan",
+            _solve_auto,
+            "the first device",
+            supports=("any", "violations"),
+            baseline=name != "auto",
+        )
         for name in ("auto", "one_device")
     ]
     monkeypatch.setattr(registry, "_KINDS", ())
