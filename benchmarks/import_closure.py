@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
 AT_MOST = {
     "memory_ordering": 61,
-    "placement": 116,
-    "batched_mapping": 113,
+    "placement": 117,
+    "batched_mapping": 114,
     "pipeline": 66,
     "slicing": 62,
     "memory_layout": 68,

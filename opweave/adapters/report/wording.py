@@ -165,7 +165,7 @@ def finders(incumbents: Sequence[Incumbent]) -> str:
     --------
     >>> finders([Incumbent(seconds=0.1, objective=7, worker="lists"), Incumbent(seconds=0.2, objective=7, bound=3,
     ... worker="bound"), Incumbent(seconds=0.3, objective=5, bound=3, worker="cooling")])
-    'The plan is from cooling, the bound from bound.'
+    "The plan is from 'cooling', the bound from 'bound'."
     """
     known = [each for each in incumbents if each.worker]
     if len({each.worker for each in known}) < 2:
@@ -175,5 +175,5 @@ def finders(incumbents: Sequence[Incumbent]) -> str:
         plan = each if each.objective != before.objective else plan
         bound = each if each.bound != before.bound else bound
     if plan.worker == bound.worker:
-        return f"Plan and bound are from {plan.worker}."
-    return f"The plan is from {plan.worker}, the bound from {bound.worker}."
+        return f"Plan and bound are from {plan.worker!r}."
+    return f"The plan is from {plan.worker!r}, the bound from {bound.worker!r}."

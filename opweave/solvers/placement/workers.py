@@ -88,6 +88,7 @@ register_auto(
     Placement,
     workers,
     "baselines, local searches, windows by constraint programming, decomposition with its bounds, engines",
+    proves="bound",
     supports=SUPPORTS,
     readings=(None, "transfers='blocking'"),
 )

@@ -38,5 +38,9 @@ def workers(problem: Slicing, run: Run) -> list[Worker]:
 
 
 register_auto(
-    Slicing, workers, "baselines, annealing, bounds, and the program over cuts where it is small", supports=SUPPORTS
+    Slicing,
+    workers,
+    "baselines, annealing, bounds, and the program over cuts where it is small",
+    proves="bound",
+    supports=SUPPORTS,
 )
