@@ -126,25 +126,30 @@ def _missed(row: Row, values: list[float]) -> float:
 class _Plan:
     """What handles are worth on one plan."""
 
-    def __init__(self, problem: Problem[Any, Any], solution: Any) -> None:
+    def __init__(self, problem: Any, solution: Any) -> None:
         self._problem, self._solution = problem, solution
 
     @cached_property
     def _where(self) -> Mapping[str, frozenset[str]]:
-        return self._solution.devices_by_operator()
+        where: Mapping[str, frozenset[str]] = self._solution.devices_by_operator()
+        return where
 
     @cached_property
     def _when(self) -> Mapping[str, tuple[float, float]]:
         problem, solution = self._problem, self._solution
-        return problem.intervals(solution) if isinstance(problem, TimesOperators) else solution.intervals()
+        timed = isinstance(problem, TimesOperators)
+        when: Mapping[str, tuple[float, float]] = problem.intervals(solution) if timed else solution.intervals()
+        return when
 
     @cached_property
     def _inputs(self) -> Mapping[tuple[str, str], int]:
-        return self._solution.inputs_by_device()
+        inputs: Mapping[tuple[str, str], int] = self._solution.inputs_by_device()
+        return inputs
 
     @cached_property
     def _held(self) -> Mapping[str, int]:
-        return self._problem.memory_by_device(self._solution)
+        held: Mapping[str, int] = self._problem.memory_by_device(self._solution)
+        return held
 
     def value(self, word: str, *names: str) -> float:
         """The value of a handle."""
