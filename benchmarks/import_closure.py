@@ -1,7 +1,7 @@
 """How many files a reader must know to understand a problem's ``auto``: its import closure, file by file.
 
 The count covers the files of ``opweave/solvers`` and ``opweave/formulations`` that
-``opweave/solvers/<problem>/workers.py`` imports, directly or through other files of the package, including itself. Imports
+``opweave/solvers/<problem>/workers.py`` imports, directly or through others of the package, including itself. Imports
 inside functions count too, but imports under ``TYPE_CHECKING`` do not, because type hints run no code. ``from package
 import name`` counts as the module ``package.name`` if there is one. The packages that contain a module count only if
 they hold more than a docstring.
