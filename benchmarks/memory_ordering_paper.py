@@ -58,6 +58,7 @@ def programs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     yield from ((*row, "", "") for row in PUBLISHED_PROGRAM)
     whole = ow.MemoryOrdering(graph=ow.load(GRAPHS / "nas/paper_hrnet_w18_small_v1_256_cut.json.gz"))
     fused = fuse(whole).problem
+    ow.list_formulations("memory_ordering")  # registers them
     limit = 1.0 if smoke else 30.0
     for what, problem, formulation in (
         ("whole graph", whole, "time_indexed_unpruned"),
