@@ -79,7 +79,7 @@ def _least_losses(problem: MixedPrecision) -> float:
 
 @ow.register_formulation
 class Choice(ow.Formulation[MixedPrecision, Precisions]):
-    """One column for every operator and precision; engines solve it, and ``auto`` calls one of them."""
+    """One column for every operator and precision; engines solve it, and so does "auto"."""
 
     name: ClassVar[str] = "choice"
     problem_type: ClassVar[type[MixedPrecision]] = MixedPrecision
