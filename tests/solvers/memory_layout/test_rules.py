@@ -87,7 +87,7 @@ def test_rules_find_valid_layouts(rule: str, layout: ow.MemoryLayout) -> None:
         assert result.bound is None or result.bound <= least
 
 
-def test_given_offsets_have_a_plan_in_a_tenth_of_a_second() -> None:
+def test_given_offsets_have_a_plan_however_short_the_time() -> None:
     given_one = ow.MemoryLayout(lifetimes=GAPS.lifetimes, fixed={"c": 5})
-    result = ow.solve(given_one, time_limit=0.1)
+    result = ow.solve(given_one, time_limit=1e-5)
     assert result.verified and result.solution.offset["c"] == 5
