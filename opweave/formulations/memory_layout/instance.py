@@ -282,7 +282,7 @@ def pushed_down(
     """Offsets in the same order, each as low as ``least``, the earlier ones of its pool and its alignment allow.
 
     A block that does not fit under a fixed one stands above it, because an engine may have taken fixed offsets that
-    are far smaller than a unit for 0.
+    are far smaller than a unit for 0. A block that takes no space stands where ``least`` puts it.
     """
     found = np.where(instance.fixed >= 0, instance.fixed, 0)
     order = np.argsort(np.where(instance.fixed >= 0, instance.fixed, offset), kind="stable")
@@ -290,8 +290,9 @@ def pushed_down(
     given = fixed[np.argsort(instance.fixed[fixed], kind="stable")]
     placed = np.zeros(len(instance), dtype=bool)
     for row in order.tolist():
-        if instance.fixed[row] < 0 and instance.solid[row]:
+        if instance.fixed[row] < 0 and (instance.solid[row] or least is not None):
             near = (pool == pool[row]) & (instance.begin < instance.end[row]) & (instance.begin[row] < instance.end)
+            near &= instance.solid[row]
             below = int((found + instance.bytes)[near & placed].max(initial=0 if least is None else int(least[row])))
             step = int(max(instance.alignment[row], instance.pool_alignment[pool[row]]))
             at = -(-below // step) * step

@@ -212,6 +212,16 @@ def test_rows_of_ones_own_may_ask_for_any_height(solver: str) -> None:
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, 1009)
 
 
+@pytest.mark.parametrize("solver", ["auto", "highs", "cp-sat"])
+@pytest.mark.parametrize(("begin", "size"), [(1, 9), (0, 0)])
+def test_a_storage_that_takes_no_space_obeys_rows_of_ones_own(solver: str, begin: int, size: int) -> None:
+    nothing = ow.Lifetime(id="e", begin=begin, end=1, bytes=size)
+    problem = ow.MemoryLayout(lifetimes=[ow.Lifetime(id="a", begin=0, end=2, bytes=4), nothing])
+    result = ow.solve(problem, solver=solver, extend=lambda model, _: model.add(model.offset("e") >= 12))
+    assert result.plan.offset["e"] >= 12
+    assert result.status == "optimal"
+
+
 def test_what_an_engine_lets_overlap_by_rounding_is_pushed_up() -> None:
     problem = ow.MemoryLayout(
         lifetimes=[L(id="a", begin=0, end=2, bytes=16), L(id="b", begin=1, end=3, bytes=4, alignment=4)]
