@@ -38,9 +38,7 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
         text = (top / f"{title.upper()}.md").read_text(encoding="utf-8")
         files.append(
             File.generated(
-                config, f"{title.lower()}.md", content=f"# {title}
-
-{text}"
+                config, f"{title.lower()}.md", content=f"# {title}\n\n{text}"
             )
         )
     return files

@@ -182,6 +182,6 @@ if __name__ == "__main__":
         if path.read_text(encoding="utf-8") != text
     ]
     if "--check" in sys.argv:
-        sys.exit(", ".join(path.name for path in stale))
+        sys.exit(", ".join(path.name for path in stale) or 0)
     for path, text in written().items():
         path.write_text(text, encoding="utf-8")
