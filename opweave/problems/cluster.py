@@ -11,10 +11,8 @@ import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import MOST_ENTRIES, Bare, changed_fields
-from opweave.problems.plausible import check_plausible
-from opweave.problems.shown import HasHtml, ShownInNotebooks
+from opweave.problems.errors import InvalidInputError, check_plausible
+from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks, changed_fields
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Amount,

@@ -12,9 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import Bare, brief
 from opweave.problems.roofline import bytes_moved, variants
-from opweave.problems.shown import HasHtml
+from opweave.problems.shown import Bare, HasHtml, brief
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 from opweave.problems.words import counted
 

@@ -13,8 +13,7 @@ from pydantic import model_validator
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.looks import Bare, brief
-from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.shown import Bare, ShownInNotebooks, brief
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted

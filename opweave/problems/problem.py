@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -9,17 +10,45 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
-from opweave.problems.collecting import collector_paused
 from opweave.problems.constraints import AnyConstraint, Constraint, objections
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.looks import Bare, brief, changed_fields
-from opweave.problems.own import with_own
-from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.plugins import with_own
+from opweave.problems.shown import Bare, ShownInNotebooks, brief, changed_fields
 from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
 from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
+
+
+class collector_paused:  # noqa: N801  (used like a function)
+    """Collect no cycles meanwhile; nothing changes if the collector is off already.
+
+    Examples
+    --------
+    >>> import gc
+    >>> with collector_paused():
+    ...     gc.isenabled()
+    False
+    >>> gc.isenabled()
+    True
+    """
+
+    __slots__ = ("_running",)
+
+    def __enter__(self) -> Self:
+        self._running = gc.isenabled()
+        try:
+            gc.disable()
+            return self
+        except BaseException:  # an interruption
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:  # it makes no object itself, or the collector would begin here
+        if self._running:
+            gc.enable()
+
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)

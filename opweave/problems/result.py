@@ -9,9 +9,8 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
-from opweave.problems.looks import Bare, brief
 from opweave.problems.problem import Problem
-from opweave.problems.shown import Shown
+from opweave.problems.shown import Bare, Shown, brief
 from opweave.problems.solution import Played, Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
 from opweave.problems.units import readable, readable_seconds, readable_share

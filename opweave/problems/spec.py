@@ -28,10 +28,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, refusal
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
-from opweave.problems.looks import Bare, LeanMeta, brief_fields
-from opweave.problems.refusal import refusal
+from opweave.problems.shown import Bare, LeanMeta, brief_fields
 from opweave.problems.units import read_operations, read_rate, read_size
 
 SCHEMA_VERSION: Literal[1] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.cluster_presets import CLUSTERS, preset
+from opweave.problems.device_sheets import CLUSTERS, preset
 
 
 def test_table_iii_in_bytes_per_second() -> None:

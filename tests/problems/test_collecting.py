@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from opweave.problems.collecting import collector_paused
+from opweave.problems.problem import collector_paused
 
 
 def test_the_collector_is_back_after_a_pause() -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 import opweave as ow
-from opweave.problems.refusal import refusal
+from opweave.problems.errors import refusal
 from opweave.problems.spec import Spec
 
 GRAPH = ow.OpGraph(

@@ -15,9 +15,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.details import BatchedDetails
-from opweave.problems.batched_mapping.play import columns_of
-from opweave.problems.batched_mapping.rules import judge
+from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of, judge
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES

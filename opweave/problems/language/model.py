@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from opweave.problems.language.number_types import row_bytes
-from opweave.problems.looks import Bare, brief
+from opweave.problems.shown import Bare, brief
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Extent, Many, Operations, Spec
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted

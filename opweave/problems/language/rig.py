@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from statistics import median
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
-from opweave.problems.language.model import Role
+from opweave.problems.device_sheets import DEVICES
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.language.model import LanguageModel, Role
+from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
 from opweave.problems.words import did_you_mean
 
@@ -137,3 +141,184 @@ def _part(cluster: Cluster, kept: list[int]) -> Cluster:
         bandwidth=tuple(tuple(float(rate[a, b]) if a != b else 0.0 for b in kept) for a in kept),
         latency=tuple(tuple(float(latency[a, b]) if linked[a, b] else 0.0 for b in kept) for a in kept),
     )
+
+
+MIB = 2**20
+
+
+class Reserve(NamedTuple):
+    """Bytes that stay free on a device.
+
+    Attributes
+    ----------
+    bytes
+        Whatever the model.
+    token_bytes, from_tokens
+        More for each token of context beyond these.
+    outputs
+        Whether the outputs of one batch are added: 4 bytes for each token and word, and the activation.
+    source
+        Where the numbers stand.
+    """
+
+    bytes: int
+    token_bytes: float = 0.0
+    from_tokens: int = 0
+    outputs: bool = False
+    source: str = ""
+
+
+RESERVES = {
+    "none": Reserve(0, source="weights and caches only"),
+    "buffers": Reserve(
+        320 * MIB,
+        outputs=True,
+        source="CUDA context of about 330 MiB (unslothai/unsloth pull request 6718), and the compute buffer that "
+        "llama.cpp prints: 258.50 MiB for Llama-3-8B with 512 tokens at once, which is 512 x 4 x (128,256 + 4,096)",
+    ),
+    "fit": Reserve(1024 * MIB, source="llama.cpp, common/common.h: the margin of --fit for each device"),
+    "unsloth": Reserve(
+        1536 * MIB,
+        token_bytes=23.4 * 1024,
+        from_tokens=32_768,
+        source="unslothai/unsloth pull request 9872",
+    ),
+}
+"""Rules by name."""
+
+
+def reserve_bytes(model: LanguageModel, work: Workload, rule: str = "buffers") -> int:
+    """Bytes that a rule leaves free on each device.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown rule.
+
+    Examples
+    --------
+    >>> from opweave.problems.language.model import Cache, Layer, Weights
+    >>> roles = ("attention", "embedding", "head")
+    >>> attention, table, head = (Weights(role=role, bytes=8, elements=4) for role in roles)
+    >>> model = LanguageModel(
+    ...     name="llama 8B",
+    ...     layers=[Layer(groups=[attention], cache=Cache(key_width=2, value_width=2))],
+    ...     embedding=table,
+    ...     head=head,
+    ...     hidden_bytes=4 * 4096,
+    ...     vocabulary=128_256,
+    ... )
+    >>> reserve_bytes(model, Workload(batch=512)) / 2**20 - 320
+    258.5
+    """
+    found = RESERVES.get(rule)
+    if found is None:
+        raise InvalidInputError(
+            f"no reserve is called {rule!r:.60}; there are: {', '.join(RESERVES)}{did_you_mean(rule, RESERVES)}"
+        )
+    tokens = max(work.context * work.sequences - found.from_tokens, 0)
+    outputs = work.batch * (LOGIT_BYTES * model.vocabulary + model.hidden_bytes) if found.outputs else 0
+    return found.bytes + round(found.token_bytes * tokens) + outputs
+
+
+GIB = 2**30
+
+
+class PublishedSpeed(NamedTuple):
+    """A measured speed of one token after the other.
+
+    Attributes
+    ----------
+    device
+        A key of :data:`~opweave.problems.device_sheets.DEVICES`.
+    model
+        The model and its type.
+    bytes
+        Size of the file.
+    tokens_per_second
+        With a short context.
+    source
+        Repository and thread.
+    bandwidth
+        Peak bytes per second of that machine if it has faster memory than the sheet; None for the sheet's.
+    """
+
+    device: str
+    model: str
+    bytes: float
+    tokens_per_second: float
+    source: str
+    bandwidth: float | None = None
+
+    @property
+    def share(self) -> float:
+        """Share of the peak bandwidth that was reached."""
+        peak = self.bandwidth or DEVICES[self.device].memory_bandwidth
+        return self.bytes * self.tokens_per_second / peak
+
+
+_PI = "ggml-org/llama.cpp issue 26484, 4 threads"
+_MAC = "XiongjieDai/GPU-Benchmarks-on-LLM-Inference issue 1, August 2023"
+
+PUBLISHED = (
+    PublishedSpeed("raspberry-pi-5", "a small model, Q2_K", 0.339e9, 30.39, _PI),
+    PublishedSpeed("raspberry-pi-5", "a small model, Q4_K_M", 0.398e9, 25.77, _PI),
+    PublishedSpeed("raspberry-pi-5", "a small model, Q8_0", 0.531e9, 19.87, _PI),
+    PublishedSpeed(
+        "core-i9-13900k", "Llama 7B, Q4_0", 3.56 * GIB, 18.27, "ggml-org/llama.cpp issue 34, 8 threads", 102.4e9
+    ),
+    PublishedSpeed("apple-m2-pro", "Llama-2 7B, Q4_0", 3.56 * GIB, 1e3 / 28.91, _MAC),
+    PublishedSpeed("apple-m2-pro", "Llama-2 7B, F16", 12.55 * GIB, 1e3 / 92.15, _MAC),
+    PublishedSpeed("apple-m4", "Llama-3.1 8B, Q4_K_M", 4.58 * GIB, 20.87, "brand-o/normiebench issue 3"),
+    PublishedSpeed("p40", "Llama 7B, Q4_0", 3.56 * GIB, 56.79, "ggml-org/llama.cpp pull request 4766"),
+    PublishedSpeed("rtx5090", "Qwen3 8B, Q4_K_M", 4.68 * GIB, 221.7, "CambrianTech/continuum pull request 1627"),
+)
+"""Speeds that a search of public threads returned, a small sample: three are one model on one board. File sizes that a
+thread does not print are those that such files usually have."""
+
+
+class Spread(NamedTuple):
+    """How much longer or shorter than predicted tokens took in published runs.
+
+    Attributes
+    ----------
+    least, most
+        The smallest and the largest ratio of measured to predicted seconds.
+    runs
+        Number of runs.
+    """
+
+    least: float
+    most: float
+    runs: int
+
+
+def published_spread(efficiency: Mapping[str, Efficiency]) -> Spread:
+    """How far predictions with these efficiencies would have been off for the runs in :data:`PUBLISHED`.
+
+    Predictions from data sheets take the peak bandwidth, times the efficiencies of the feed-forward parts and experts,
+    which are most of a token; predictions from measured devices are closer.
+
+    Examples
+    --------
+    >>> spread = published_spread({})
+    >>> round(spread.least, 2), round(spread.most, 2), spread.runs
+    (1.17, 1.67, 9)
+    >>> round(published_spread(typical_efficiency()).most, 2)
+    1.05
+    """
+    promised = [efficiency.get(role, Efficiency()).traffic for role in ("feed_forward", "experts")]
+    shares = [speed.share for speed in PUBLISHED]
+    return Spread(min(promised) / max(shares), max(promised) / min(shares), len(shares))
+
+
+def typical_efficiency() -> dict[str, Efficiency]:
+    """The median share of the bandwidth in :data:`PUBLISHED` for every role, for rigs of data-sheet devices.
+
+    Examples
+    --------
+    >>> round(typical_efficiency()["attention"].traffic, 2)
+    0.63
+    """
+    share = median(speed.share for speed in PUBLISHED)
+    return dict.fromkeys(get_args(Role), Efficiency(traffic=share))

@@ -27,9 +27,8 @@ from opweave.problems.on_cluster import (
     memory_by_cap,
     times_by_device,
 )
-from opweave.problems.pipeline.details import PipelineDetails, StageUse
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.rules import judge
+from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec

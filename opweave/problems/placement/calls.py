@@ -20,12 +20,11 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede, means
-from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import device_table, overfull, transfer_times
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.measures import critical_path
 from opweave.problems.on_cluster import lifetimes_held
-from opweave.problems.placement.details import PlacementDetails
-from opweave.problems.placement.rules import unusable
+from opweave.problems.placement.referee import PlacementDetails, unusable
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline, devices_and_ports

@@ -16,7 +16,7 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
-from opweave.problems.device_details import CriticalStep
+from opweave.problems.measures import CriticalStep
 from opweave.problems.on_cluster import (
     MemoryModel,
     bytes_held,
@@ -28,8 +28,7 @@ from opweave.problems.on_cluster import (
     times_by_device,
 )
 from opweave.problems.placement.calls import call_intervals, check_calls, judge_calls
-from opweave.problems.placement.details import PlacementDetails
-from opweave.problems.placement.rules import judge
+from opweave.problems.placement.referee import PlacementDetails, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec

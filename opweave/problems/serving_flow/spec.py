@@ -16,9 +16,7 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.on_cluster import memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.details import ServingDetails, ServingLink, ServingUse
-from opweave.problems.serving_flow.play import play
-from opweave.problems.serving_flow.rules import judge
+from opweave.problems.serving_flow.referee import ServingDetails, ServingLink, ServingUse, judge, play
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.timeline import Timeline

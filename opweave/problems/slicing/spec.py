@@ -14,13 +14,13 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.errors import warn_once_built
 from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
-from opweave.problems.plausible import warn_once_built
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.columns import Columns, columns_of
-from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.rules import intervals, judge, memory_peaks
+from opweave.problems.slicing.play import SlicedStep, SlicingDetails
+from opweave.problems.slicing.referee import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
@@ -101,7 +101,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
     dimension
         ``"free"``: each operator is cut along any dimension along which it can be cut. ``"rule"``: it is cut along the
         dimension that the paper's rule names, into no more parts than the rule allows
-        (:mod:`opweave.problems.slicing.paper_rule`).
+        (:mod:`opweave.problems.slicing.geometry`).
     transfers
         ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed. Parts of the
         channels need all of every input, whatever the operator. Parts of the rows whose input was also cut along the

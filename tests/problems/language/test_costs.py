@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.language.costs import language_costs
-from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
-from opweave.problems.language.workload import Workload, parts
+from opweave.problems.language.workload import Workload, language_costs, language_graph, parts
 
 
 def model(layers: int = 2) -> LanguageModel:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import opweave as ow
 from opweave.problems.pipeline.order import running_order
-from opweave.problems.pipeline.simulation import Task, Turn, in_rounds
+from opweave.problems.pipeline.referee import Task, Turn, in_rounds
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.rules import causes_first, one_at_a_time
 from tests.oracles.pipeline import allowed_cuts, value_of

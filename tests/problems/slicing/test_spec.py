@@ -6,7 +6,7 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.slicing.shortage import shortage
-from opweave.problems.slicing.paper_rule import rulings
+from opweave.problems.slicing.geometry import rulings
 
 
 def chain(**fields: object) -> ow.Slicing:

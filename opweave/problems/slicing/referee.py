@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opweave.problems.slicing.columns import PlanColumns, is_sound, plan_columns
-from opweave.problems.slicing.details import SlicingDetails
-from opweave.problems.slicing.paper_rule import rulings
-from opweave.problems.slicing.play import Played
+from opweave.problems.slicing.geometry import rulings
+from opweave.problems.slicing.play import Played, SlicingDetails
 from opweave.problems.solution import Evaluation, Violation
 
 if TYPE_CHECKING:
