@@ -272,26 +272,78 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
     runs = acts.kind == ActivityKind.RUN
     if not runs.any():
         return []
+    waits = _Waits(timeline)
     current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
-    end, twin, before = acts.end.tolist(), acts.twin.tolist(), timeline.before.tolist()
-    starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
-    place = [each.kind for each in timeline.resources]
-    resource = acts.resource.tolist()
     path: list[tuple[tuple[int, ...], Wait]] = []
-    seen: set[int] = set()  # a schedule that breaks the rules could lead in a circle
-    while True:
-        other = twin[current]
-        rows = (current,) if other < 0 else (min(current, other), max(current, other))
-        seen.update(rows)
-        found: list[tuple[Wait, int]] = [
-            ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
-        ]
-        found += [(place[resource[row]], before[row]) for row in rows if before[row] >= 0 and before[row] not in seen]
-        if not found:
-            return [(rows, "nothing"), *reversed(path)]
-        wait, previous = max(found, key=lambda pair: end[pair[1]])
-        path.append((rows, wait))
-        current = previous
+    while chain := waits.explained(current):
+        for wait, previous in chain:
+            path.append((waits.ends_of(current), wait))
+            current = previous
+    return [(waits.ends_of(current), "nothing"), *reversed(path)]
+
+
+class _Waits:
+    """What each activity waited for.
+
+    A plan does not say which of several activities that take no time at one moment comes first. Each may have come
+    behind any other on its resource that does not depend on it.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        acts, exclusive = timeline.activities, timeline.exclusive
+        self._start, self._end, self._twin = acts.start.tolist(), acts.end.tolist(), acts.twin.tolist()
+        self._causes, self._before = acts.causes.lists(), timeline.before.tolist()
+        self._resource, self._places = acts.resource.tolist(), [each.kind for each in timeline.resources]
+        self._seen: set[int] = set()  # a schedule that breaks the rules could lead in a circle
+        self._instants: dict[tuple[int, float], list[int]] = {}
+        for row in np.flatnonzero((acts.start == acts.end) & exclusive[acts.resource]).tolist():
+            self._instants.setdefault((self._resource[row], self._start[row]), []).append(row)
+
+    def ends_of(self, row: int) -> tuple[int, ...]:
+        """The activity and, if it is a transfer, its other end."""
+        other = self._twin[row]
+        return (row,) if other < 0 else (min(row, other), max(row, other))
+
+    def explained(self, row: int) -> list[tuple[Wait, int]]:
+        """The way back to the next activity that takes time, if one ends here; else one step; nothing at the start."""
+        first, back = self._before_it(row), dict[int, tuple[Wait, int]]()
+        ahead = [(row, *each) for each in reversed(first)]
+        while ahead:
+            later, wait, here = ahead.pop()
+            if here in back or self._end[here] < self._start[later]:
+                continue
+            back[here] = (wait, later)
+            if self._start[here] < self._end[here]:
+                chain = []
+                while here != row:
+                    wait, later = back[here]
+                    chain.append((wait, here))
+                    here = later
+                return chain[::-1]
+            ahead += [(here, *each) for each in reversed(self._before_it(here))]
+        return first[:1]
+
+    def _before_it(self, row: int) -> list[tuple[Wait, int]]:
+        """What an activity may have waited for, the latest first."""
+        rows = self.ends_of(row)
+        self._seen.update(rows)
+        found: list[tuple[Wait, int]] = [("data", cause) for cause in self._causes[rows[0]]]
+        found += [(self._places[self._resource[each]], self._before[each]) for each in rows if self._before[each] >= 0]
+        for each in rows:
+            others = self._instants.get((self._resource[each], self._start[each]), [])
+            if len(others) > 1 and self._start[each] == self._end[each]:
+                place = self._places[self._resource[each]]
+                found += [(place, other) for other in others if not self._depends(other, each)]
+        return sorted((each for each in found if each[1] not in self._seen), key=lambda each: -self._end[each[1]])
+
+    def _depends(self, later: int, earlier: int) -> bool:
+        """Whether one activity of a moment waits for another by way of the data."""
+        ahead, known = [later], {later}
+        while ahead and earlier not in known:
+            fresh = {each for each in self._causes[ahead.pop()] if self._start[each] == self._start[later]} - known
+            known |= fresh
+            ahead += fresh
+        return earlier in known
 
 
 def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:

@@ -14,6 +14,7 @@ from opweave.problems.costs import Efficiency
 from opweave.problems.device_sheets import DEVICES
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import LanguageModel, Role
+from opweave.problems.language.number_types import RUNTIMES
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
 from opweave.problems.words import did_you_mean
@@ -143,9 +144,6 @@ def _part(cluster: Cluster, kept: list[int]) -> Cluster:
     )
 
 
-MIB = 2**20
-
-
 class Reserve(NamedTuple):
     """Bytes that stay free on a device.
 
@@ -168,22 +166,7 @@ class Reserve(NamedTuple):
     source: str = ""
 
 
-RESERVES = {
-    "none": Reserve(0, source="weights and caches only"),
-    "buffers": Reserve(
-        320 * MIB,
-        outputs=True,
-        source="CUDA context of about 330 MiB (unslothai/unsloth pull request 6718), and the compute buffer that "
-        "llama.cpp prints: 258.50 MiB for Llama-3-8B with 512 tokens at once, which is 512 x 4 x (128,256 + 4,096)",
-    ),
-    "fit": Reserve(1024 * MIB, source="llama.cpp, common/common.h: the margin of --fit for each device"),
-    "unsloth": Reserve(
-        1536 * MIB,
-        token_bytes=23.4 * 1024,
-        from_tokens=32_768,
-        source="unslothai/unsloth pull request 9872",
-    ),
-}
+RESERVES = {name: Reserve(**row) for name, row in RUNTIMES["reserves"].items()}
 """Rules by name."""
 
 
@@ -221,9 +204,6 @@ def reserve_bytes(model: LanguageModel, work: Workload, rule: str = "buffers") -
     return found.bytes + round(found.token_bytes * tokens) + outputs
 
 
-GIB = 2**30
-
-
 class PublishedSpeed(NamedTuple):
     """A measured speed of one token after the other.
 
@@ -257,22 +237,7 @@ class PublishedSpeed(NamedTuple):
         return self.bytes * self.tokens_per_second / peak
 
 
-_PI = "ggml-org/llama.cpp issue 26484, 4 threads"
-_MAC = "XiongjieDai/GPU-Benchmarks-on-LLM-Inference issue 1, August 2023"
-
-PUBLISHED = (
-    PublishedSpeed("raspberry-pi-5", "a small model, Q2_K", 0.339e9, 30.39, _PI),
-    PublishedSpeed("raspberry-pi-5", "a small model, Q4_K_M", 0.398e9, 25.77, _PI),
-    PublishedSpeed("raspberry-pi-5", "a small model, Q8_0", 0.531e9, 19.87, _PI),
-    PublishedSpeed(
-        "core-i9-13900k", "Llama 7B, Q4_0", 3.56 * GIB, 18.27, "ggml-org/llama.cpp issue 34, 8 threads", 102.4e9
-    ),
-    PublishedSpeed("apple-m2-pro", "Llama-2 7B, Q4_0", 3.56 * GIB, 1e3 / 28.91, _MAC),
-    PublishedSpeed("apple-m2-pro", "Llama-2 7B, F16", 12.55 * GIB, 1e3 / 92.15, _MAC),
-    PublishedSpeed("apple-m4", "Llama-3.1 8B, Q4_K_M", 4.58 * GIB, 20.87, "brand-o/normiebench issue 3"),
-    PublishedSpeed("p40", "Llama 7B, Q4_0", 3.56 * GIB, 56.79, "ggml-org/llama.cpp pull request 4766"),
-    PublishedSpeed("rtx5090", "Qwen3 8B, Q4_K_M", 4.68 * GIB, 221.7, "CambrianTech/continuum pull request 1627"),
-)
+PUBLISHED = tuple(PublishedSpeed(**row) for row in RUNTIMES["published"])
 """Speeds that a search of public threads returned, a small sample: three are one model on one board. File sizes that a
 thread does not print are those that such files usually have."""
 
