@@ -49,6 +49,11 @@ class Violation(Spec):
     excess: float | None = None
 
 
+def broken(rule: str, message: str, excess: float | None = None) -> Violation:
+    """A violation in short."""
+    return Violation(rule=rule, message=message, excess=excess)
+
+
 DetailsT = TypeVar("DetailsT", bound=Details)
 SolutionT = TypeVar("SolutionT", bound=Solution)
 SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)

@@ -1,10 +1,10 @@
-"""The rules of batched mapping: they judge batches on devices, and follow every input along the data."""
+"""The referee of batched mapping: batches run on devices, and every input flows along the data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,31 +14,32 @@ import numpy as np
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray, distinct
 from opweave.problems.device_play import (
     Needs,
+    Played,
     Reads,
     Runs,
     Sent,
     codes,
-    device_table,
+    device_details,
     device_timeline,
+    in_time,
+    listed,
     needless,
     overfull,
     positions_in,
     route,
-    together,
     transfer_times,
-    unknown_ends,
-    unlisted,
+    with_unlisted,
     without_link,
+    wrong_names,
 )
-from opweave.problems.measures import DeviceDetails, critical_path
+from opweave.problems.measures import DeviceDetails
 from opweave.problems.on_cluster import lifetimes_held
-from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
-from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
-from opweave.problems.spec import FrozenDict
-from opweave.problems.timeline import Timeline
+from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
 
 if TYPE_CHECKING:
-    from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
+    from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
+
+SHOWN_INPUTS = 8
 
 
 class BatchedDetails(DeviceDetails):
@@ -56,19 +57,34 @@ class BatchedDetails(DeviceDetails):
     batch_count: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Played:
-    """What a schedule does: the timeline, and the transfers that it makes necessary.
+def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
+    """Judge a solution against all rules except the side constraints."""
+    columns = columns_of(problem, solution)
+    wrong = tuple(_unusable(problem, solution, columns))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
+    played = play(problem, solution, columns)
+    runs, end = played.runs, played.timeline.end
+    held = problem.memory_of_runs(runs.operator, runs.device, runs.count)
 
-    ``sent`` begins with the ``listed`` transfers; ``taker`` has the run that waits for every need.
-    """
+    def details() -> BatchedDetails:
+        last = np.zeros(len(problem.graph.operators))
+        np.maximum.at(last, runs.operator, runs.end)
+        ends = dict(zip(problem.graph.operator_ids, last.tolist(), strict=True))
+        return BatchedDetails(
+            **device_details(played.timeline, ends, held, problem.memory_limits, len(played.needs)),
+            inputs_per_second=problem.batch / end if end > 0 else None,
+            batch_count=len(runs.operator),
+        )
 
-    timeline: Timeline
-    runs: Runs
-    needs: Needs
-    taker: IntArray
-    sent: Sent
-    listed: int
+    found = (
+        *_durations(solution, runs, TIME_TOLERANCE * end),
+        *_wrong_transfers(problem, solution, played),
+        *in_time(played),
+        *overfull(problem.cluster, held),
+    )
+    judged: Evaluation[BatchedDetails] = Evaluation(objective=end, violations=found)
+    return judged.with_timeline(played.timeline).with_details(details)
 
 
 class Columns(NamedTuple):
@@ -88,17 +104,16 @@ def play(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -
 
     A transfer that is not listed starts as soon as its tensor is available.
     """
+    graph, cluster = problem.graph, problem.cluster
     runs = _runs(problem, solution, columns)
     needs, reads, taker = _needs(problem, columns.inputs, runs)
-    listed = _listed(problem, solution, needs)
+    sent = _meeting(problem, solution, needs)
     met = np.zeros(len(needs), dtype=bool)
-    met[listed.need[listed.need >= 0]] = True
-    sent = together(listed, unlisted(runs, needs, met))
-    lives = lifetimes_held(problem.graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_timeline(
-        problem.graph, problem.cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch
-    )
-    return Played(timeline, runs, needs, taker, sent, len(listed))
+    met[sent.need[sent.need >= 0]] = True
+    count, sent = len(sent), with_unlisted(sent, runs, needs, met)
+    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
+    timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch)
+    return Played(timeline, runs, needs, taker, sent, count)
 
 
 def _runs(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Runs:
@@ -156,46 +171,19 @@ def _moved(problem: BatchedMapping, size: IntArray, count: IntArray) -> FloatArr
     return size.astype(np.float64) * inputs
 
 
-def _listed(problem: BatchedMapping, solution: BatchedSchedule, needs: Needs) -> Sent:
-    graph, index = problem.graph, problem.cluster.device_index
-    transfers = solution.transfers
-    rows = [
-        (graph.tensor_index[sent.tensor], graph.operator_index[sent.consumer], index[sent.source], index[sent.target])
-        for sent in transfers
-    ]
-    columns = np.asarray(rows, dtype=np.int64).reshape(len(rows), 4).T
-    known = codes(graph, problem.cluster, needs.tensor, needs.reader, needs.source, needs.target)
-    need = positions_in(known, codes(graph, problem.cluster, *columns))
-    maker = np.full(len(rows), -1, dtype=np.int64)
-    maker[need >= 0] = needs.maker[need[need >= 0]]
-    tensor, reader, source, target = columns
-    return Sent(
-        tensor=tensor,
-        reader=reader,
-        source=source,
-        target=target,
-        start=np.asarray([sent.start for sent in transfers], dtype=np.float64),
-        end=np.asarray([sent.end for sent in transfers], dtype=np.float64),
+def _meeting(problem: BatchedMapping, solution: BatchedSchedule, needs: Needs) -> Sent:
+    """The transfers of the schedule with the needs that they meet."""
+    graph, cluster = problem.graph, problem.cluster
+    sent = listed(graph, cluster, solution.transfers)
+    known = codes(graph, cluster, needs.tensor, needs.reader, needs.source, needs.target)
+    need = positions_in(known, codes(graph, cluster, sent.tensor, sent.reader, sent.source, sent.target))
+    maker = np.where(need >= 0, np.append(needs.maker, -1)[need], -1)
+    return replace(
+        sent,
         need=need,
         maker=maker,
-        count=np.asarray([len(sent.inputs) for sent in transfers], dtype=np.int64),
+        count=np.asarray([len(each.inputs) for each in solution.transfers], dtype=np.int64),
     )
-
-
-SHOWN_INPUTS = 8
-
-
-def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-    """Judge a solution against all rules except the side constraints."""
-    columns = columns_of(problem, solution)
-    unusable = list(_unusable(problem, solution, columns))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
-    played = play(problem, solution, columns)
-    held = problem.memory_of_runs(played.runs.operator, played.runs.device, played.runs.count)
-    broken = tuple(_violations(problem, solution, played, held))
-    judged: Evaluation[BatchedDetails] = Evaluation(objective=played.timeline.end, violations=broken)
-    return judged.with_timeline(played.timeline).with_details(lambda: _details(problem, played, held))
 
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Iterator[Violation]:
@@ -205,17 +193,19 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Colum
     for row in np.flatnonzero(_is_wrong(problem, operator, device, count, numbers)).tolist():
         yield from _wrong_batch(problem, solution.batches[row])
     if len(distinct(operator * len(problem.cluster.devices) + device)) < len(operator):
-        yield from _several_batches(solution)
+        for (name, place), several in Counter((each.operator, each.device) for each in solution.batches).items():
+            if several > 1:
+                message = f"{name!r} runs {several} batches on {place!r}; the inputs on a device run as one batch"
+                yield broken("batch", message)
     times = _times(problem, operator, count, numbers)
     for row in np.flatnonzero((times != 1).any(axis=1)).tolist():
-        name = problem.graph.operators[row].id
+        name = problem.graph.operator_ids[row]
         missing, twice = (np.flatnonzero(wrong).tolist() for wrong in (times[row] == 0, times[row] > 1))
         if missing:
-            yield Violation(rule="missing", message=f"{name!r} never runs {_inputs(missing)}")
+            yield broken("missing", f"{name!r} never runs {_inputs(missing)}")
         if twice:
-            yield Violation(rule="twice", message=f"{name!r} runs {_inputs(twice)} more than once")
-    for sent in solution.transfers:
-        yield from _wrong_names(problem, sent)
+            yield broken("twice", f"{name!r} runs {_inputs(twice)} more than once")
+    yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
 def _is_wrong(
@@ -231,14 +221,6 @@ def _is_wrong(
     return wrong
 
 
-def _several_batches(solution: BatchedSchedule) -> Iterator[Violation]:
-    pairs = Counter((batch.operator, batch.device) for batch in solution.batches)
-    for (operator, device), count in pairs.items():
-        if count > 1:
-            message = f"{operator!r} runs {count} batches on {device!r}; the inputs on a device run as one batch"
-            yield Violation(rule="batch", message=message)
-
-
 def _times(problem: BatchedMapping, operator: IntArray, count: IntArray, numbers: IntArray) -> IntArray:
     """How often every operator runs every input of the problem. Shape (operators, batch)."""
     rows, batch = len(problem.graph.operators), problem.batch
@@ -247,55 +229,32 @@ def _times(problem: BatchedMapping, operator: IntArray, count: IntArray, numbers
 
 
 def _wrong_batch(problem: BatchedMapping, batch: Batch) -> Iterator[Violation]:
-    costs = problem.known_seconds.get(batch.operator)
+    """Say what is wrong with a batch."""
+    costs, place = problem.known_seconds.get(batch.operator), batch.device
     if costs is None:
-        yield Violation(rule="unknown", message=f"{batch.operator!r} is not an operator of the graph")
+        yield broken("unknown", f"{batch.operator!r} is not an operator of the graph")
         return
     what = f"a batch of {batch.operator!r}"
     wrong = [number for number in batch.inputs if number >= problem.batch]
     if wrong:
-        yield Violation(rule="unknown", message=f"{what} has {_inputs(wrong)}; the inputs are 0 to {problem.batch - 1}")
-    if batch.device not in problem.cluster.device_index:
-        yield Violation(rule="unknown", message=f"{what} runs on {batch.device!r}, which the cluster does not have")
-    elif batch.device not in costs:
-        message = f"{batch.operator!r} cannot run on {batch.device!r}: its time there is not known"
-        yield Violation(rule="device", message=message)
-    elif len(batch.inputs) not in costs[batch.device]:
-        sizes = ", ".join(map(str, costs[batch.device]))
-        message = f"{what} on {batch.device!r} has {len(batch.inputs)} inputs; the sizes that can run there are {sizes}"
-        yield Violation(rule="size", message=message)
+        yield broken("unknown", f"{what} has {_inputs(wrong)}; the inputs are 0 to {problem.batch - 1}")
+    if place not in problem.cluster.device_index:
+        yield broken("unknown", f"{what} runs on {place!r}, which the cluster does not have")
+    elif place not in costs:
+        yield broken("device", f"{batch.operator!r} cannot run on {place!r}: its time there is not known")
+    elif len(batch.inputs) not in costs[place]:
+        sizes = ", ".join(map(str, costs[place]))
+        message = f"{what} on {place!r} has {len(batch.inputs)} inputs; the sizes that can run there are {sizes}"
+        yield broken("size", message)
 
 
-def _wrong_names(problem: BatchedMapping, sent: BatchTransfer) -> Iterator[Violation]:
-    if sent.tensor not in problem.graph.tensor_index:
-        yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
-    if sent.consumer not in problem.graph.operator_index:
-        message = f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
-        yield Violation(rule="unknown", message=message)
-    yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
-
-
-def _violations(
-    problem: BatchedMapping, solution: BatchedSchedule, played: Played, held: Mapping[str, int]
-) -> Iterator[Violation]:
-    """All violations, rule by rule."""
-    timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
-    claimed = np.asarray([batch.end for batch in solution.batches], dtype=np.float64)
-    for row in np.flatnonzero(np.abs(played.runs.end - claimed) > tolerance).tolist():
-        batch, end = solution.batches[row], float(played.runs.end[row])
-        message = (
-            f"the batch of {batch.operator!r} on {batch.device!r} takes {end - batch.start:.6g} s, not "
-            f"{batch.end - batch.start:.6g} s"
-        )
-        yield Violation(rule="duration", message=message, excess=abs(end - batch.end))
-    yield from _wrong_transfers(problem, solution, played)
-    lasts = np.full(len(timeline.activities), np.nan)
-    met = np.flatnonzero(played.sent.need[: played.listed] >= 0)
-    lasts[len(solution.batches) + met] = played.needs.seconds[played.sent.need[met]]
-    yield from lasts_as_long(timeline, lasts, tolerance)
-    yield from causes_first(timeline, tolerance)
-    yield from one_at_a_time(timeline, tolerance)
-    yield from overfull(problem.cluster, held)
+def _durations(solution: BatchedSchedule, runs: Runs, tolerance: float) -> Iterator[Violation]:
+    """Batches that end at another time than they say."""
+    for batch, end in zip(solution.batches, runs.end.tolist(), strict=True):
+        if abs(end - batch.end) > tolerance:
+            lasts, said = end - batch.start, batch.end - batch.start
+            message = f"the batch of {batch.operator!r} on {batch.device!r} takes {lasts:.6g} s, not {said:.6g} s"
+            yield broken("duration", message, abs(end - batch.end))
 
 
 def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
@@ -303,38 +262,17 @@ def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played:
 
     Every need must have a link. A listed transfer must be needed, listed once, and carry exactly the inputs needed.
     """
-    needs, sent = played.needs, played.sent
-    yield from without_link(problem.graph, problem.cluster, needs)
-    yield from needless(problem.graph, problem.cluster, sent, played.listed)
-    for row, listed in enumerate(solution.transfers):
-        need = int(sent.need[row])
-        if need < 0:
-            continue
-        made, read = (solution.batches[run[need]].inputs for run in (needs.maker, played.taker))
-        passed, carried = set(made) & set(read), set(listed.inputs)
-        if carried != passed:
-            what = route(problem.graph, problem.cluster, sent, row)
-            message = f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}"
-            yield Violation(rule="transfer", message=message)
-
-
-def _details(problem: BatchedMapping, played: Played, held: Mapping[str, int]) -> BatchedDetails:
-    """Everything that can be measured."""
-    runs, needs, timeline = played.runs, played.needs, played.timeline
-    last = np.zeros(len(problem.graph.operators))
-    np.maximum.at(last, runs.operator, runs.end)
-    names = (op.id for op in problem.graph.operators)
-    return BatchedDetails(
-        makespan=timeline.end,
-        inputs_per_second=problem.batch / timeline.end if timeline.end > 0 else None,
-        ends=FrozenDict(dict(zip(names, last.tolist(), strict=True))),
-        **device_table(timeline),
-        memory_bytes=FrozenDict(held),
-        memory_limits=FrozenDict(problem.memory_limits),
-        batch_count=len(runs.operator),
-        transfer_count=len(needs),
-        critical_path=critical_path(timeline),
-    )
+    graph, cluster, needs = problem.graph, problem.cluster, played.needs
+    yield from without_link(graph, cluster, needs)
+    yield from needless(graph, cluster, played)
+    for row, need in enumerate(played.sent.need[: played.listed].tolist()):
+        if need >= 0:
+            made, read = (solution.batches[run[need]].inputs for run in (needs.maker, played.taker))
+            passed, carried = set(made) & set(read), set(solution.transfers[row].inputs)
+            if carried != passed:
+                what = route(graph, cluster, played.sent, row)
+                message = f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}"
+                yield broken("transfer", message)
 
 
 def _inputs(numbers: list[int]) -> str:

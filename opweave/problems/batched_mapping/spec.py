@@ -19,7 +19,7 @@ from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of,
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import check_cost_names, check_total_time, held_by_device, memory_by_cap
+from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time, held_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -115,7 +115,7 @@ class BatchedSchedule(Solution):
         return {(batch.operator, batch.device): len(batch.inputs) for batch in self.batches}
 
 
-class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
+class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     """Send a batch of inputs through every operator so that the makespan, the end of the last batch, is smallest.
 
     Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
@@ -192,7 +192,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
-        check_cost_names(self.costs, self.graph, self.cluster)
+        check_costs(self.costs, self.graph, self.cluster)
         self._check_sizes()
         running = fsum(
             max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
@@ -276,11 +276,6 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
                 kept[sizes] = sums_up_to(self.batch, sizes)
             found[name] = kept[sizes]
         return found
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     def assumptions(self) -> str:
         return f"makespan of {counted(self.batch, 'input')}, transfers {self.transfers}, memory {self.memory}"

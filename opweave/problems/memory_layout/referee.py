@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.measures import bytes_held
-from opweave.problems.solution import Details, Evaluation, Violation
+from opweave.problems.solution import Details, Evaluation, Violation, broken
 from opweave.problems.spec import Many, Name, Seconds, Spec
 from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Timeline
 from opweave.problems.words import counted
@@ -177,14 +177,14 @@ def _membership(problem: MemoryLayout, solution: Layout, pools: Mapping[str, int
         return
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
-            yield Violation(rule="unknown", message=f"{name!r} is not a storage of the problem")
+            yield broken("unknown", f"{name!r} is not a storage of the problem")
     for name, number in pools.items():
         if name not in solution.offset:
-            yield Violation(rule="missing", message=f"{name!r} has no offset")
+            yield broken("missing", f"{name!r} has no offset")
         if number is None:
             pool = problem.pool_of(solution, name)
             said = "no pool" if pool is None else f"the pool {pool!r}, which the problem does not have"
-            yield Violation(rule="missing", message=f"{name!r} has {said}")
+            yield broken("missing", f"{name!r} has {said}")
 
 
 def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: Timeline) -> LayoutDetails:
@@ -224,13 +224,13 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
         for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
             if offset % alignment:
                 message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"
-                yield Violation(rule="alignment", message=message, excess=float(offset % alignment))
+                yield broken("alignment", message, float(offset % alignment))
         fixed = problem.fixed.get(each.id, offset)
         if offset != fixed:
             message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
-            yield Violation(rule="fixed", message=message, excess=float(abs(offset - fixed)))
+            yield broken("fixed", message, float(abs(offset - fixed)))
         if not problem.may_stand_in(each, pool):
-            yield Violation(rule="pool", message=f"{each.id!r} may not stand in pool {pool.name!r}{_why(each, pool)}")
+            yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{_why(each, pool)}")
 
 
 def _why(storage: Lifetime, pool: Pool) -> str:
@@ -248,21 +248,21 @@ def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
             here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
             if here != there:
                 message = f"{first!r} and {name!r} must stand at one place, not at {_said(here)} and {_said(there)}"
-                yield Violation(rule="in_place", message=message)
+                yield broken("in_place", message)
     for group in problem.together:
         first, *others = group or ("",)
         for name in others:
             pools = [problem.pool_of(solution, each) for each in (first, name)]
             if pools[0] != pools[1]:
                 message = f"{first!r} and {name!r} must share a pool, but are in {pools[0]!r} and {pools[1]!r}"
-                yield Violation(rule="together", message=message)
+                yield broken("together", message)
     for group in problem.apart:
         seen: dict[str | None, str] = {}
         for name in group:
             pool = problem.pool_of(solution, name)
             if pool in seen:
                 message = f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}"
-                yield Violation(rule="apart", message=message)
+                yield broken("apart", message)
             seen.setdefault(pool, name)
 
 
@@ -303,7 +303,7 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
         first, second = (timeline.name(int(lives.storage[each])) for each in (other, row))
         where = timeline.resources[resource[row]].name
         message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"
-        yield Violation(rule="overlap", message=message, excess=float(most))
+        yield broken("overlap", message, float(most))
 
 
 def stands_in_slots(lives: Lifetimes) -> bool:
@@ -332,4 +332,4 @@ def _capacities(problem: MemoryLayout, details: LayoutDetails) -> Iterator[Viola
         if pool.bytes is not None and use.bytes > pool.bytes:
             excess = use.bytes - pool.bytes
             message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
-            yield Violation(rule="memory", message=message, excess=float(excess))
+            yield broken("memory", message, float(excess))

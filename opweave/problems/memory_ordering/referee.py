@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.solution import Details, Evaluation, Violation
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.on_cluster import too_early
+from opweave.problems.solution import Details, Evaluation, Violation, broken
 from opweave.problems.spec import Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
@@ -95,21 +96,18 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
         saved[last[root]] += size[root]
         to_half[root] = from_half[written] = True
     names = Names.of(graph)
-    timeline = Timeline(
-        unit="steps",
-        resources=(Resource("memory", "device"),),
-        names=names,
-        activities=_activities(problem, names, step),
-        lifetimes=_lifetimes(
-            problem,
-            names,
-            step,
-            storages,
-            size[storages],
-            begin + np.where(from_half[storages], 0.5, 0.0),
-            np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0)),
-        ),
+    works = np.flatnonzero(graph.workspace_sizes)
+    opens = begin + np.where(from_half[storages], 0.5, 0.0)
+    closes = np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0))
+    lifetimes = Lifetimes(
+        storage=np.concatenate([names.tensor(storages), works]),
+        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
+        begin=np.concatenate([opens, step[works].astype(np.float64)]),
+        end=np.concatenate([closes, step[works] + 1.0]),
+        bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
     )
+    memory = (Resource("memory", "device"),)
+    timeline = Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
     return Played(timeline, storages, begin, end, size[storages], saved)
 
 
@@ -178,37 +176,24 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
     )
 
 
-def _lifetimes(
-    problem: MemoryOrdering,
-    names: Names,
-    step: IntArray,
-    storages: IntArray,
-    size: IntArray,
-    begin: FloatArray,
-    end: FloatArray,
-) -> Lifetimes:
-    """Lifetimes of storages and workspaces; an overwritten storage gives way in the middle of its step."""
-    scratch = problem.graph.workspace_sizes
-    works = np.flatnonzero(scratch)
-    return Lifetimes(
-        storage=np.concatenate([names.tensor(storages), works]),
-        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
-        begin=np.concatenate([begin, step[works].astype(np.float64)]),
-        end=np.concatenate([end, step[works] + 1.0]),
-        bytes=np.concatenate([size, scratch[works]]),
-    )
-
-
 def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
     """Judge a solution against all rules except the side constraints."""
-    unusable = list(_membership(problem, solution))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
+    wrong = tuple(_membership(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
     played = play(problem, solution)
     profile = _profile(problem, solution, played)
-    broken = [*_precedence(problem, solution), *_over_the_limit(problem, profile)]
-    objective = profile.peak_bytes if problem.objective == "peak" else profile.total_bytes
-    judged = Evaluation(objective=objective, violations=tuple(broken), details=profile)
+    found = [
+        broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
+        for early, late, tensor in too_early(problem.graph, solution.order)
+    ]
+    most, limit = profile.peak_bytes, problem.limit_bytes
+    if limit is not None and most > limit:
+        where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
+        message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
+        found.append(broken("limit", message, float(most - limit)))
+    objective = most if problem.objective == "peak" else profile.total_bytes
+    judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
     return judged.with_timeline(played.timeline)
 
 
@@ -220,13 +205,13 @@ def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violati
     counts = Counter(solution.order)
     for name in counts:
         if name not in known:
-            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+            yield broken("unknown", f"{name!r} is not an operator of the graph")
     for name in known:
         if name not in counts:
-            yield Violation(rule="missing", message=f"{name!r} never runs")
+            yield broken("missing", f"{name!r} never runs")
     for name, count in counts.items():
         if name in known and count > 1:
-            yield Violation(rule="repeated", message=f"{name!r} runs {count} times")
+            yield broken("repeated", f"{name!r} runs {count} times")
 
 
 def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> MemoryProfile:
@@ -252,26 +237,3 @@ def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> Mem
         transient=tuple(after[1:].tolist()),
         peak_tensors=tuple(name for _, name in largest),
     )
-
-
-def _precedence(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
-    """Check that no operator runs before the producer of one of its inputs."""
-    graph, arrays = problem.graph, problem.graph.arrays
-    step = np.empty(len(graph.operators), dtype=np.int64)
-    step[graph.positions(solution.order)] = np.arange(len(graph.operators))
-    reader, tensor = arrays.reads.heads(), arrays.reads.items
-    producer = arrays.producer[tensor]
-    for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
-        early, late = (graph.operators[int(each[entry])].id for each in (reader, producer))
-        name = graph.tensors[int(tensor[entry])].id
-        yield Violation(rule="precedence", message=f"{early!r} runs before {late!r}, which makes its input {name!r}")
-
-
-def _over_the_limit(problem: MemoryOrdering, profile: MemoryProfile) -> Iterator[Violation]:
-    """Check that the live bytes stay within the problem's limit."""
-    if problem.limit_bytes is None or profile.peak_bytes <= problem.limit_bytes:
-        return
-    excess = profile.peak_bytes - problem.limit_bytes
-    where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
-    message = f"{profile.peak_bytes:,} bytes are live at {where}: {excess:,} over the limit of {problem.limit_bytes:,}"
-    yield Violation(rule="limit", message=message, excess=float(excess))

@@ -12,7 +12,7 @@ from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
 
 if TYPE_CHECKING:
-    from opweave.problems.pipeline.spec import Pipeline, Stage
+    pass
 
 
 Cuts = Literal["prefix", "dominators"]
@@ -106,7 +106,9 @@ class Crossings:
         last = np.full(len(first), -1, dtype=np.int64)
         np.maximum.at(last, arrays.reads.items, place[arrays.reads.heads()])
         crosses = np.flatnonzero((last >= first) & ((arrays.producer >= 0) | (inputs == "first")))
-        crosses = crosses[np.lexsort((arrays.producer[crosses] >= 0, first[crosses]))]
+        written = np.arange(len(first))
+        written[arrays.writes.items] = np.arange(len(arrays.writes.items))
+        crosses = crosses[np.lexsort((written[crosses], arrays.producer[crosses] >= 0, first[crosses]))]
         size = arrays.tensor_bytes[crosses]
         opens, closes = first[crosses], last[crosses] + 1
         change, grown = np.zeros((2, count + 2), dtype=np.int64)
@@ -154,26 +156,3 @@ def _ends(graph: OpGraph, place: IntArray, last_read: IntArray, inputs: Entrance
     result = np.bincount(writer[(last_read >= 0)[arrays.writes.items]], minlength=count) == 0
     result[writer[results[arrays.writes.items]]] = True
     return int(place[source].max(initial=-1)), int(place[result].min(initial=count))
-
-
-def carried(problem: Pipeline, stages: Sequence[Stage]) -> list[tuple[str, ...]]:
-    """The tensors that cross the end of every stage, in the order in which they are made, graph inputs first.
-
-    A tensor goes on from stage to stage until the last one that reads it. Every operator is in one stage, behind what
-    it reads.
-    """
-    graph, arrays, index = problem.graph, problem.graph.arrays, problem.graph.operator_index
-    order = [index[name] for stage in stages for name in stage.operators]
-    turn, stage_of = np.zeros((2, len(order) + 1), dtype=np.int64)  # the last entries serve what has no maker
-    turn[[*order, -1]] = [*range(len(order)), -1]
-    stage_of[order] = np.repeat(np.arange(len(stages)), [len(stage.operators) for stage in stages])
-    made, last = stage_of[arrays.producer], np.full(len(arrays.producer), -1)
-    np.maximum.at(last, arrays.reads.items, stage_of[arrays.reads.heads()])
-    if problem.inputs == "everywhere":
-        last[arrays.producer < 0] = -1
-    place = np.arange(len(made))
-    place[arrays.writes.items] = np.arange(len(arrays.writes.items))
-    moving = np.flatnonzero(last > made)
-    moving = moving[np.lexsort((place[moving], turn[arrays.producer[moving]]))]
-    crossing = (moving[(made[moving] <= stage) & (stage < last[moving])].tolist() for stage in range(len(stages)))
-    return [tuple(graph.tensor_ids[t] for t in tensors) for tensors in crossing]

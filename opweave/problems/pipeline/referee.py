@@ -1,4 +1,4 @@
-"""The rules of pipelines: they judge cuts, routes, memory and the choice of devices."""
+"""The referee of pipelines: one input passes through the stages, and several inputs follow each other."""
 
 from __future__ import annotations
 
@@ -6,29 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from opweave.problems.on_cluster import lifetimes_held
-from opweave.problems.pipeline.order import carried
-from opweave.problems.solution import Details, Evaluation, Violation
+from opweave.problems.pipeline.order import Crossings
+from opweave.problems.rules import over_memory
+from opweave.problems.solution import Details, Evaluation, Violation, broken
 from opweave.problems.spec import Duration, Many, Name
-from opweave.problems.timeline import (
-    Activities,
-    ActivityKind,
-    Lifetimes,
-    Names,
-    Recorder,
-    Resource,
-    Timeline,
-    devices_and_ports,
-)
+from opweave.problems.timeline import Activities, ActivityKind, Names, Recorder, Resource, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
     from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-
 
 Bottleneck = Literal["compute", "transfer", "stage", "channel", "nothing"]
 
@@ -86,8 +77,6 @@ class PipelineDetails(Details):
         Seconds from the first input's start to its result, when it is alone in the pipeline.
     transfer_seconds
         Sum of all transfers of one input.
-    simulated_ends
-        Times when the results of the first inputs are ready, by simulation.
     """
 
     stages: Many[StageUse]
@@ -97,7 +86,6 @@ class PipelineDetails(Details):
     inputs_per_second: float | None
     latency_seconds: Duration
     transfer_seconds: Duration
-    simulated_ends: Many[Duration]
 
 
 HAIR = 1e-9
@@ -158,16 +146,11 @@ def in_rounds(tasks: Sequence[Task], period: float, inputs: int) -> list[Turn]:
     return sorted(turns, key=lambda turn: (turn.start, turn.end, turn.input, turn.task.stage))
 
 
-SIMULATED_INPUTS = 6
-"""Number of inputs whose ends are measured."""
-
 PLAYED_INPUTS = 12
 """Number of inputs in the timeline."""
 
 Slowest = tuple[float, Bottleneck, int | None]
 """Seconds between two results, what takes them, and in which stage."""
-
-NOTHING: Slowest = (0.0, "nothing", None)
 
 
 class Walk:
@@ -176,28 +159,26 @@ class Walk:
     Attributes
     ----------
     sent
-        Tensors that every stage sends; the last one sends nothing.
+        What every stage sends; the last one sends nothing.
     sending
         Seconds of that; None where no link can carry it.
     """
 
     def __init__(self, problem: Pipeline, solution: Stages) -> None:
-        self._problem = problem
-        self._stages = solution.stages
+        self._problem, self._solution, self._stages = problem, solution, solution.stages
+        seconds = problem.known_seconds
+        self._compute = [float(sum(seconds[op][each.device] for op in each.operators)) for each in self._stages]
+        order = [name for stage in self._stages for name in stage.operators]
+        places = accumulate(len(stage.operators) for stage in self._stages)
+        self.sent = Crossings.of(problem.graph, order, problem.inputs).points(places)
         self.memory = problem.memory_by_device(solution)
-        self._compute = [
-            float(sum(problem.known_seconds[name][stage.device] for name in stage.operators)) for stage in self._stages
-        ]
-        self.sent = carried(problem, self._stages)
-        sizes = dict(zip(problem.graph.tensor_ids, problem.graph.arrays.tensor_bytes.tolist(), strict=True))
-        self._bytes = [sum(sizes[name] for name in tensors) for tensors in self.sent]
-        links = zip(self._bytes, pairwise(stage.device for stage in self._stages), strict=False)
-        self.sending = [problem.transfer_seconds(size, *ends) for size, ends in links]
+        links = zip(self.sent, pairwise(stage.device for stage in self._stages), strict=False)
+        self.sending = [problem.transfer_seconds(cut.bytes, *ends) for cut, ends in links]
         self._transfers = [seconds or 0.0 for seconds in self.sending]
         self._carrying = float(sum(self._transfers))
         self._latency = float(sum(self._compute)) + self._carrying
-        slowest = max(self._busy(), key=lambda each: each[0], default=NOTHING)
-        self._bottleneck = slowest if slowest[0] > 0 else NOTHING
+        slowest = max(self._busy(), key=lambda each: each[0], default=(0.0, "nothing", None))
+        self._bottleneck: Slowest = slowest if slowest[0] > 0 else (0.0, "nothing", None)
 
     def objective(self) -> float | None:
         """The problem's objective; None if something cannot be carried."""
@@ -220,12 +201,15 @@ class Walk:
 
     def timeline(self) -> Timeline:
         """The first inputs, one after the other; afterwards everything repeats."""
-        names = Names.of(self._problem.graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
-        resources = devices_and_ports(self._problem.cluster, ("send_port", "receive_port"))
-        if self._problem.channel == "shared":
+        problem, graph = self._problem, self._problem.graph
+        names = Names.of(graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
+        resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"))
+        if problem.channel == "shared":
             resources = (*resources, Resource("channel", "channel"))
+        operator, device = problem.runs(self._solution)
+        lives = lifetimes_held(graph, operator, device, np.ones_like(operator), problem.memory)
         activities = self._activities(len(names.texts) - len(self._stages))
-        return Timeline("seconds", resources, names, activities, self._lifetimes(), self._bottleneck[0] or None)
+        return Timeline("seconds", resources, names, activities, lives, self._bottleneck[0] or None)
 
     def _tasks(self) -> Iterator[Task]:
         """What happens to an input, in turn, and what that occupies."""
@@ -246,7 +230,7 @@ class Walk:
             after, what = latest.get(number, []), first_name + task.stage
             add = partial(recorder.activity, what=what, start=start, end=end, number=number, after=after)
             if task.sends:
-                row, size = recorder.rows, self._bytes[task.stage]
+                row, size = recorder.rows, self.sent[task.stage].bytes
                 port = 3 * count if self._problem.channel == "shared" else count + teams[task.stage]
                 add(ActivityKind.SEND, port, size=size, twin=row + 1)
                 add(ActivityKind.RECEIVE, 2 * count + teams[task.stage + 1], size=size, twin=row)
@@ -255,21 +239,9 @@ class Walk:
             latest[number] = [(recorder.rows - 1, -1)]
         return recorder.activities()
 
-    def _lifetimes(self) -> Lifetimes:
-        graph, devices = self._problem.graph, self._problem.cluster.device_index
-        pairs = [
-            (graph.operator_index[name], devices[device])
-            for stage in self._stages
-            for device in stage.devices
-            for name in stage.operators
-        ]
-        operator, device = np.asarray(pairs, dtype=np.int64).reshape(len(pairs), 2).T
-        return lifetimes_held(graph, operator, device, np.ones_like(operator), self._problem.memory)
-
     def details(self) -> PipelineDetails:
         """All details. A transfer that no link can carry takes no time here."""
         seconds, where, stage = self._bottleneck
-        turns = in_rounds(list(self._tasks()), seconds, SIMULATED_INPUTS)
         return PipelineDetails(
             stages=tuple(map(self._use, range(len(self._stages)))),
             bottleneck_seconds=seconds,
@@ -278,7 +250,6 @@ class Walk:
             inputs_per_second=1.0 / seconds if seconds > 1e-300 else None,
             latency_seconds=self._latency,
             transfer_seconds=self._carrying,
-            simulated_ends=tuple(turn.end for turn in turns if turn.task.stage == len(self._stages) - 1),
         )
 
     def _use(self, number: int) -> StageUse:
@@ -290,8 +261,8 @@ class Walk:
             compute_seconds=self._compute[number],
             memory_bytes=self.memory[stage.device],
             memory_limit=self._problem.memory_limits[stage.device],
-            sent_tensors=self.sent[number],
-            sent_bytes=self._bytes[number],
+            sent_tensors=self.sent[number].tensors,
+            sent_bytes=self.sent[number].bytes,
             send_seconds=passing[number + 1],
             receive_seconds=passing[number],
         )
@@ -299,12 +270,13 @@ class Walk:
 
 def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
     """Judge a solution against all rules except the side constraints."""
-    unusable = list(_unusable(problem, solution))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
+    wrong = tuple(_unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
     walk = Walk(problem, solution)
-    broken = tuple(_violations(problem, solution.stages, walk))
-    judged: Evaluation[PipelineDetails] = Evaluation(objective=walk.objective(), violations=broken)
+    judged: Evaluation[PipelineDetails] = Evaluation(
+        objective=walk.objective(), violations=tuple(_violations(problem, solution, walk))
+    )
     return judged.with_timeline(walk.timeline).with_details(walk.details)
 
 
@@ -313,85 +285,62 @@ def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
 
     No operator may read a tensor of a later stage.
     """
-    if _is_whole(problem, solution):
-        return
-    stage_of: dict[str, int] = {}
+    graph, index, known = problem.graph, problem.graph.operator_index, problem.cluster.device_index
+    counts, stage_of = Counter[str](), np.full(len(index), -1)
     for number, stage in enumerate(solution.stages):
         for device in stage.devices:
-            if device not in problem.cluster.device_index:
-                message = f"stage {number + 1} runs on {device!r}, which the cluster does not have"
-                yield Violation(rule="unknown", message=message)
+            if device not in known:
+                yield broken("unknown", f"stage {number + 1} runs on {device!r}, which the cluster does not have")
         if not stage.operators:
-            yield Violation(rule="missing", message=f"stage {number + 1} on {stage.device!r} runs no operator")
+            yield broken("missing", f"stage {number + 1} on {stage.device!r} runs no operator")
+        counts.update(stage.operators)
         for name in stage.operators:
-            if name not in problem.graph.operator_index:
-                yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
-            elif stage.device in problem.cluster.device_index and stage.device not in problem.known_seconds[name]:
-                message = f"{name!r} cannot run on {stage.device!r}: its time there is not known"
-                yield Violation(rule="device", message=message)
-            stage_of[name] = number
-    counts = Counter(name for stage in solution.stages for name in stage.operators)
-    for name in problem.graph.operator_index:
+            if name not in index:
+                yield broken("unknown", f"{name!r} is not an operator of the graph")
+                continue
+            stage_of[index[name]] = number
+            if stage.device in known and stage.device not in problem.known_seconds[name]:
+                yield broken("device", f"{name!r} cannot run on {stage.device!r}: its time there is not known")
+    for name in index:
         if counts[name] != 1:
             where = "in no stage" if not counts[name] else f"listed {counts[name]} times"
-            yield Violation(rule="missing" if not counts[name] else "repeated", message=f"{name!r} is {where}")
-    for op in problem.graph.operators:
-        for tensor in dict.fromkeys(op.inputs):
-            producer = problem.graph.producer.get(tensor)
-            if producer in stage_of and op.id in stage_of and stage_of[producer] > stage_of[op.id]:
-                message = f"{op.id!r} in stage {stage_of[op.id] + 1} reads {tensor!r} of the later stage "
-                yield Violation(rule="precedence", message=f"{message}{stage_of[producer] + 1}")
+            yield broken("repeated" if counts[name] else "missing", f"{name!r} is {where}")
+    reads = graph.arrays.reads
+    producer = graph.arrays.producer[reads.items]
+    made, read = np.where(producer >= 0, stage_of[producer] if len(index) else -1, -1), stage_of[reads.heads()]
+    for entry in np.flatnonzero((made > read) & (read >= 0)).tolist():
+        name, tensor = graph.operator_ids[reads.heads()[entry]], graph.tensor_ids[reads.items[entry]]
+        message = f"{name!r} in stage {read[entry] + 1} reads {tensor!r} of the later stage {made[entry] + 1}"
+        yield broken("precedence", message)
 
 
-def _is_whole(problem: Pipeline, solution: Stages) -> bool:
-    """Whether :func:`_unusable` has nothing to say, found out for all operators at once."""
-    graph, index, seconds = problem.graph, problem.graph.operator_index, problem.known_seconds
-    names = [name for stage in solution.stages for name in stage.operators]
-    if len(names) != len(index) or set(names) != index.keys():
-        return False
-    if not all(
-        stage.operators and problem.cluster.device_index.keys() >= set(stage.devices) for stage in solution.stages
-    ):
-        return False
-    if not all(stage.device in seconds[name] for stage in solution.stages for name in stage.operators):
-        return False
-    stage_of = np.empty(len(names), dtype=np.int64)
-    sizes = [len(stage.operators) for stage in solution.stages]
-    stage_of[[index[name] for name in names]] = np.repeat(np.arange(len(sizes)), sizes)
-    before = graph.arrays.predecessors
-    return bool((stage_of[before.items] <= stage_of[before.heads()]).all())
-
-
-def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:
+def _violations(problem: Pipeline, solution: Stages, walk: Walk) -> Iterator[Violation]:
     """All violations, rule by rule."""
+    stages = solution.stages
     yield from _wrong_cuts(problem, stages)
     yield from _wrong_devices(problem, stages)
     yield from _wrong_replicas(problem, stages)
     for number, seconds in enumerate(walk.sending):
         if seconds is None:
-            tensors, source, target = walk.sent[number], stages[number].device, stages[number + 1].device
+            tensors, source, target = walk.sent[number].tensors, stages[number].device, stages[number + 1].device
             what = f"tensor {tensors[0]!r}" if tensors else f"the end of stage {number + 1}"
-            message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
-            yield Violation(rule="no_link", message=message)
+            yield broken("no_link", f"no link or chain of links can carry {what} from {source!r} to {target!r}")
     for device, used in walk.memory.items():
         limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
-        if limit is not None and used > limit:
-            message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
+        yield from over_memory(device, used, limit)
 
 
 def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
     """Check that replicas are allowed and interchangeable."""
-    for number, stage in enumerate(stages):
-        if not stage.replicas:
-            continue
-        if len(stage.devices) > problem.max_replicas:
-            message = f"stage {number + 1} has {len(stage.devices)} devices; at most {problem.max_replicas} are allowed"
-            yield Violation(rule="replicas", message=message)
+    for number, stage in enumerate(stages, 1):
+        count = len(stage.devices)
+        if stage.replicas and count > problem.max_replicas:
+            message = f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed"
+            yield broken("replicas", message)
         for device in stage.replicas:
             if not problem.interchangeable(stage.device, device):
-                message = f"{device!r} cannot take turns with {stage.device!r} in stage {number + 1}: they differ"
-                yield Violation(rule="replicas", message=message)
+                message = f"{device!r} cannot take turns with {stage.device!r} in stage {number}: they differ"
+                yield broken("replicas", message)
 
 
 def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
@@ -403,12 +352,12 @@ def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violatio
         strangers = set(stage.operators) - set(order[begin:end])
         if strangers:
             message = f"stage {number + 1} runs {min(strangers)!r} out of its turn in the order"
-            yield Violation(rule="order", message=message)
+            yield broken("order", message)
         elif begin > 0 and begin not in allowed:
             message = (
                 f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} (cuts are {problem.cuts})"
             )
-            yield Violation(rule="cut", message=message)
+            yield broken("cut", message)
         begin = end
 
 
@@ -419,13 +368,13 @@ def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viola
     for name, count in Counter(names).items():
         if count > 1:
             message = f"device {name!r} has {count} stages; a device may have at most one"
-            yield Violation(rule="device", message=message)
+            yield broken("device", message)
         if name not in usable:
-            yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
+            yield broken("device", f"device {name!r} has a stage but must not be used")
     ranks = [usable.index(name) for name in names if name in usable]
     if problem.device_order is not None and ranks != sorted(ranks):
-        yield Violation(rule="device", message="the stages do not use the devices in the order that is asked for")
+        yield broken("device", "the stages do not use the devices in the order that is asked for")
     low, high, count = problem.min_stages, problem.max_stages, len(stages)
     if problem.graph.operators and not low <= count <= (count if high is None else high):
         most = "" if high is None else f" and at most {high}"
-        yield Violation(rule="stages", message=f"there are {count} stages; at least {low}{most} are asked for")
+        yield broken("stages", f"there are {count} stages; at least {low}{most} are asked for")

@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
-from opweave.problems.solution import Details, Evaluation, Violation
+from opweave.problems.rules import over_memory
+from opweave.problems.solution import Details, Evaluation, Violation, broken
 from opweave.problems.spec import Amount, Many, Name, Spec
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
@@ -270,14 +271,14 @@ def _unusable(problem: ServingFlow, solution: LayerBlocks) -> Iterator[Violation
     """Names that the problem does not have, and layers that are not consecutive."""
     for device, names in solution.operators.items():
         if device not in problem.cluster.device_index:
-            yield Violation(rule="unknown", message=f"{device!r} holds layers, but the cluster does not have it")
+            yield broken("unknown", f"{device!r} holds layers, but the cluster does not have it")
         unknown = [name for name in names if name not in problem.layer_index]
         for name in unknown:
-            yield Violation(rule="unknown", message=f"{name!r} is not a layer of the graph")
+            yield broken("unknown", f"{name!r} is not a layer of the graph")
         numbers = [] if unknown else [problem.layer_index[name] for name in names]
         if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             message = f"the layers of {device!r} are not consecutive: {', '.join(names[:4])}"
-            yield Violation(rule="block", message=message + (", ..." if len(names) > 4 else ""))
+            yield broken("block", message + (", ..." if len(names) > 4 else ""))
 
 
 def _too_much(problem: ServingFlow, blocks: dict[str, Held]) -> Iterator[Violation]:
@@ -287,11 +288,8 @@ def _too_much(problem: ServingFlow, blocks: dict[str, Held]) -> Iterator[Violati
         most = max((number for number, rate in enumerate(rates, 1) if rate > 0), default=0)
         if end - first > len(rates) or not rates[end - first - 1]:
             message = f"{device!r} holds {end - first} layers; its rates know at most {most}"
-            yield Violation(rule="rate", message=message)
-        used, limit = sum(problem.layer_bytes[first:end]), problem.memory_limits[device]
-        if limit is not None and used > limit:
-            message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
+            yield broken("rate", message)
+        yield from over_memory(device, sum(problem.layer_bytes[first:end]), problem.memory_limits[device])
 
 
 def _no_way(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Iterator[Violation]:
@@ -300,9 +298,9 @@ def _no_way(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Iterat
     missing = [name for number, name in enumerate(problem.layers) if number not in covered]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        yield Violation(rule="missing", message=f"no device holds {missing[0]!r}{more}")
+        yield broken("missing", f"no device holds {missing[0]!r}{more}")
     elif not flow.tokens:
-        yield Violation(rule="no_way", message="no links lead from the first layer to the last one through all others")
+        yield broken("no_way", "no links lead from the first layer to the last one through all others")
 
 
 def _details(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> ServingDetails:

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import warn_once_built
-from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
+from opweave.problems.on_cluster import OnCluster, check_costs, check_order, check_times_known, times_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.columns import Columns, columns_of
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
@@ -24,7 +24,7 @@ from opweave.problems.slicing.referee import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -75,7 +75,7 @@ class Slices(Solution):
         }
 
 
-class Slicing(Problem[Slices, SlicingDetails]):
+class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
@@ -201,31 +201,19 @@ class Slicing(Problem[Slices, SlicingDetails]):
             )
 
     def _check_names(self) -> None:
-        operators, devices = self.graph.operator_index, self.cluster.device_index
-        for what, names, known in (
-            ("the costs name operator", self.costs.operators, operators),
-            ("the geometry names operator", self.geometry, operators),
-            ("the costs name device", self.costs.devices, devices),
-            ("overhead_seconds names device", {k for row in self.overhead_seconds.values() for k in row}, devices),
-            ("input_device is", {self.input_device} - {None}, devices),
-            ("output_device is", {self.output_device} - {None}, devices),
+        check_costs(self.costs, self.graph, self.cluster)
+        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
+        for what, names in (
+            ("overhead_seconds names", {name for row in self.overhead_seconds.values() for name in row}),
+            ("input_device names", {self.input_device} - {None}),
+            ("output_device names", {self.output_device} - {None}),
         ):
-            for name in names:
-                if name not in known:
-                    whose = "graph" if known is operators else "cluster"
-                    raise ValueError(
-                        f"{what} {name!r}, which the {whose} does not have{did_you_mean(str(name), known)}"
-                    )
+            refuse_unknown(what, "device", names, self.cluster.device_index, "cluster")
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every whole operator on each device that can run it."""
         return times_by_device(self.costs, self.graph, self.cluster)
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
