@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -74,13 +74,6 @@ class SharesInputs(Protocol):
         ...
 
 
-@runtime_checkable
-class SplitsBatch(Protocol):
-    """A problem that runs a batch of inputs."""
-
-    batch: int
-
-
 class Constraint(Tagged, ABC):
     """A rule that a solution must obey in addition to the rules of its problem.
 
@@ -119,10 +112,7 @@ class Constraint(Tagged, ABC):
         return Violation(rule=self.kind, message=message, excess=excess)
 
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
-        for name in names:
-            if name not in problem.graph.operator_index:
-                near = did_you_mean(name, problem.graph.operator_index)
-                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have{near}")
+        refuse_unknown(f"{type(self).__name__} names", "operator", names, problem.graph.operator_index)
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
@@ -133,13 +123,7 @@ class Constraint(Tagged, ABC):
     def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
         if not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
-        known = problem.cluster.device_index
-        for name in names:
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
-                    f"{did_you_mean(name, known)}"
-                )
+        refuse_unknown(f"{type(self).__name__} names", "device", names, problem.cluster.device_index, "cluster")
 
 
 def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iterator[Violation]:
@@ -264,7 +248,7 @@ class Share(_OneOnDevice):
 
     def check(self, problem: AnyProblemType) -> None:
         super().check(problem)
-        if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
+        if not issubclass(problem.solution_type, SharesInputs) or not hasattr(problem, "batch"):
             raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
         if self.inputs > problem.batch:
             raise ValueError(

@@ -296,7 +296,7 @@ class _Waits:
         self._resource, self._places = acts.resource.tolist(), [each.kind for each in timeline.resources]
         self._seen: set[int] = set()  # a schedule that breaks the rules could lead in a circle
         self._instants: dict[tuple[int, float], list[int]] = {}
-        for row in np.flatnonzero((acts.start == acts.end) & exclusive[acts.resource]).tolist():
+        for row in np.flatnonzero((acts.start == acts.end) & (acts.start > 0.0) & exclusive[acts.resource]).tolist():
             self._instants.setdefault((self._resource[row], self._start[row]), []).append(row)
 
     def ends_of(self, row: int) -> tuple[int, ...]:
@@ -306,6 +306,7 @@ class _Waits:
 
     def explained(self, row: int) -> list[tuple[Wait, int]]:
         """The way back to the next activity that takes time, if one ends here; else one step; nothing at the start."""
+        self._seen.update(self.ends_of(row))
         first, back = self._before_it(row), dict[int, tuple[Wait, int]]()
         ahead = [(row, *each) for each in reversed(first)]
         while ahead:
@@ -318,6 +319,7 @@ class _Waits:
                 while here != row:
                     wait, later = back[here]
                     chain.append((wait, here))
+                    self._seen.update(self.ends_of(here))
                     here = later
                 return chain[::-1]
             ahead += [(here, *each) for each in reversed(self._before_it(here))]
@@ -326,7 +328,6 @@ class _Waits:
     def _before_it(self, row: int) -> list[tuple[Wait, int]]:
         """What an activity may have waited for, the latest first."""
         rows = self.ends_of(row)
-        self._seen.update(rows)
         found: list[tuple[Wait, int]] = [("data", cause) for cause in self._causes[rows[0]]]
         found += [(self._places[self._resource[each]], self._before[each]) for each in rows if self._before[each] >= 0]
         for each in rows:

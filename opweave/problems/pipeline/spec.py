@@ -49,17 +49,6 @@ PAPER_COMPRESSION = 1.44 * 2.1
 """The factor of ZFP times that of LZ4, as in the paper (equation 4)."""
 
 
-WITHDRAWN: Mapping[str, tuple[tuple[object, ...], str]] = FrozenDict(
-    {
-        "ties": (("copied",), "every stage that reads a parameter holds a copy of it"),
-        "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
-        "max_visits": ((1,), "every device has one stage, and tied parameters are copied; use ow.Placement for more"),
-        "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
-    }
-)
-"""Fields of earlier files: the values with which they are still read, and what to use instead of others."""
-
-
 class Stage(Spec):
     """A device and the operators that it runs for every input.
 
@@ -110,7 +99,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
     the stage that makes it and is not passed on. A small tensor that many layers read, such as a mask, is one of those
     that cross; it makes messages a little longer and forbids no cut. A parameter that several stages read, such as a
-    tied embedding, is copied to each of them; ``Colocate`` keeps its readers, and everything between them, in one stage.
+    tied embedding, is copied to each of them; ``Colocate`` keeps its readers in one stage.
 
     Attributes
     ----------
@@ -184,6 +173,17 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     solution_type: ClassVar[type[Solution]] = Stages
     unit: ClassVar[str] = "seconds"
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {
+            "ties": (("copied",), "every stage that reads a parameter holds a copy of it"),
+            "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
+            "max_visits": (
+                (1,),
+                "every device has one stage; use ow.Placement for more",
+            ),
+            "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
+        }
+    )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
     )
@@ -210,17 +210,12 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier(cls, data: object) -> object:
-        """Read what version 1 left out as it was meant there (cuts at dominators), and leave out what is gone."""
-        if not isinstance(data, Mapping):
-            return data
-        for field, (default, instead) in WITHDRAWN.items():
-            if field in data and data[field] not in default:
-                raise ValueError(f"{field}={data[field]!r} is no longer a reading of pipelines: {instead}")
-        if data.get("cuts") == "ideals":
+        """Read what version 1 left out as it was meant there: cuts at dominators."""
+        if isinstance(data, Mapping) and data.get("cuts") == "ideals":
             raise ValueError("cuts='ideals' is no longer a reading of pipelines: use cuts='prefix' and give an order")
-        first = {"cuts": "dominators"} if data.get("schema_version") == 1 else {}
-        kept = {field: value for field, value in data.items() if field not in WITHDRAWN}
-        return {**first, **kept, **({"schema_version": 2} if first else {})}
+        if isinstance(data, Mapping) and data.get("schema_version") == 1:
+            return {"cuts": "dominators", **data, "schema_version": 2}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:

@@ -12,7 +12,6 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.slicing.geometry import Cutting, Geometry
-from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slices, Slicing
@@ -116,7 +115,7 @@ def columns_of(problem: Slicing) -> Columns:
         reading=np.asarray([reading[each.channels] for each in forms], dtype=np.int64),
         length=lengths,
         seconds=seconds,
-        fixed=np.minimum(_fixed(problem), seconds),
+        fixed=np.minimum([each.launch_seconds for each in problem.cluster.devices], seconds),
         weight=np.asarray(weights, dtype=number),
         workspace=np.asarray(spaces, dtype=number),
         number=number,
@@ -135,16 +134,6 @@ def _lengths(cuttings: Iterable[Cutting]) -> IntArray:
     known = [cut.lengths or whole for cut in cuttings]
     table = [tuple(map(each.get, DIMENSIONS, repeat(0))) for each in known]
     return np.fromiter(chain.from_iterable(table), dtype=np.int64).reshape(-1, len(DIMENSIONS))
-
-
-def _fixed(problem: Slicing) -> FloatArray:
-    """Seconds that an operator of each kind takes on each device however small its part is."""
-    kind_of = list(map(attrgetter("kind"), problem.graph.operators))
-    kinds = {kind: row for row, kind in enumerate(dict.fromkeys(kind_of))}
-    known = {kind: problem.overhead_seconds.get(kind, FrozenDict[str, float]()) for kind in kinds}
-    table = [[known[kind].get(each.name, each.launch_seconds) for each in problem.cluster.devices] for kind in kinds]
-    row = np.asarray([kinds[kind] for kind in kind_of], dtype=np.int64)
-    return np.asarray(table, dtype=np.float64).reshape(len(kinds), len(problem.cluster.devices))[row]
 
 
 class PlanColumns(NamedTuple):

@@ -19,54 +19,12 @@ if TYPE_CHECKING:
 Layout = Literal["channels_first", "channels_last"]
 Whole = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=2**31)]
 
-ELEMENTWISE = frozenset(
-    {
-        "abs",
-        "add",
-        "addv2",
-        "batch_norm",
-        "batchnorm",
-        "batchnormalization",
-        "celu",
-        "clip",
-        "div",
-        "dropout",
-        "elu",
-        "erf",
-        "exp",
-        "gelu",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "identity",
-        "leaky_relu",
-        "leakyrelu",
-        "log",
-        "maximum",
-        "minimum",
-        "mish",
-        "mul",
-        "multiply",
-        "neg",
-        "pow",
-        "prelu",
-        "reciprocal",
-        "relu",
-        "relu6",
-        "round",
-        "rsqrt",
-        "selu",
-        "sigmoid",
-        "silu",
-        "softplus",
-        "softsign",
-        "sqrt",
-        "sub",
-        "subtract",
-        "swish",
-        "tanh",
-    }
+_ELEMENTWISE = (
+    "abs add addv2 batch_norm batchnorm batchnormalization celu clip div dropout elu erf exp gelu hardsigmoid "
+    "hardswish hardtanh identity leaky_relu leakyrelu log maximum minimum mish mul multiply neg pow prelu "
+    "reciprocal relu relu6 round rsqrt selu sigmoid silu softplus softsign sqrt sub subtract swish tanh"
 )
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 """Kinds whose output cells each read the same cell of their inputs, in the spelling of any framework."""
 
 

@@ -22,7 +22,7 @@ from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent,
 from opweave.problems.slicing.play import SlicedStep, SlicingDetails
 from opweave.problems.slicing.referee import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import refuse_unknown
 
@@ -80,7 +80,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
     it does not hold, and then computes. The operator takes as long as its slowest device. For a share of an operator
-    that takes it ``seconds`` as a whole, device k needs ``intercept + (seconds - intercept) * share``. A device holds
+    that takes it ``seconds`` as a whole, device k needs ``launch + (seconds - launch) * share``; ``launch`` is its
+    ``launch_seconds``. A device holds
     what it has computed until no operator reads it any more. It drops what it has received after the operator.
 
     Attributes
@@ -120,8 +121,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         them.
     output_device
         The device that gathers the graph outputs at the end; None: they stay where they are made.
-    overhead_seconds
-        Intercepts by operator kind and device, if they differ from the device's ``launch_seconds``.
 
     Raises
     ------
@@ -157,6 +156,9 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {"overhead_seconds": (({},), "use launch_seconds of the devices")}
+    )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
@@ -172,7 +174,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     channel: Literal["dedicated", "shared"] = "dedicated"
     input_device: Name | None = None
     output_device: Name | None = None
-    overhead_seconds: FrozenDict[str, FrozenDict[Name, Seconds]] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
@@ -204,7 +205,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
         check_costs(self.costs, self.graph, self.cluster)
         refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
         for what, names in (
-            ("overhead_seconds names", {name for row in self.overhead_seconds.values() for name in row}),
             ("input_device names", {self.input_device} - {None}),
             ("output_device names", {self.output_device} - {None}),
         ):
@@ -237,9 +237,8 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
 
     def intercept(self, op: str, device: str) -> float:
         """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
-        kind = self.graph.operators[self.graph.operator_index[op]].kind
         launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
-        return min(self.overhead_seconds.get(kind, FrozenDict()).get(device, launch), self.known_seconds[op][device])
+        return min(launch, self.known_seconds[op][device])
 
     @cached_property
     def extents(self) -> dict[str, Extent]:

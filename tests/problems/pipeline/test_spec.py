@@ -66,7 +66,6 @@ def test_a_stage_sends_what_is_read_behind_it_and_passes_on_what_it_does_not_rea
     assert (third.compute_seconds, third.send_seconds) == (3.0, 0.0)
     assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("transfer", 0)
     assert judged.details.latency_seconds == 2 + 5 + 2 + 2 + 3
-    assert judged.details.simulated_ends[:3] == (14.0, 19.0, 24.0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,6 @@ def test_a_stage_may_pay_for_what_it_receives_and_sends() -> None:
     judged = four(load="sum").evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
     assert judged.objective == 9.0
     assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("stage", 1)
-    assert judged.details.simulated_ends[:3] == (14.0, 23.0, 32.0)
 
 
 def test_replicas_take_turns() -> None:
@@ -131,7 +129,6 @@ def test_files_with_readings_that_are_gone_are_read_where_these_have_their_defau
     problem = four()
     data = problem.model_dump(mode="json") | {"delivery": "relay", "max_visits": 1, "stateful": []}
     assert Pipeline.model_validate_json(json.dumps(data)) == problem
-    assert problem.ties == "copied"
 
 
 def test_one_device_sends_nothing() -> None:
