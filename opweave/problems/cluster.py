@@ -170,9 +170,13 @@ class Cluster(ShownInNotebooks, Spec):
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
                     "differ; the devices of a group must be identical except for their names"
                 )
-        check_plausible("the cluster", "bandwidth", chain.from_iterable(self.bandwidth or ()))
-        check_plausible("the cluster", "rates", self.rates or ())
-        check_plausible("the cluster", "shared", [self.shared])
+        given = {
+            "bandwidth": chain.from_iterable(self.bandwidth or ()),
+            "rates": self.rates or (),
+            "shared": [self.shared],
+        }
+        for field, values in given.items():
+            check_plausible("the cluster", field, values)
         return self
 
     def _check_links(self) -> None:

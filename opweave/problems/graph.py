@@ -189,11 +189,6 @@ class OpGraph(ShownInNotebooks, Spec):
         return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.tensors}
 
     @cached_property
-    def bytes_made(self) -> dict[str, int]:
-        """Bytes of the workspace of every operator and of the storages that it writes, by id."""
-        return dict(zip(self.operator_ids, self.sizes_made.tolist(), strict=True))
-
-    @cached_property
     def parameter_bytes(self) -> dict[str, int]:
         """Bytes of every parameter, by id."""
         return {parameter.id: parameter.bytes for parameter in self.parameters}

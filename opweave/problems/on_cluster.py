@@ -133,10 +133,8 @@ def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str,
 
 def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
     """Bytes that a device holds if it runs exactly these operators."""
-    used = set(operators)
-    weights = {name for op in used for name in graph.operators[graph.operator_index[op]].parameters}
-    total = sum(map(graph.parameter_bytes.__getitem__, weights))
-    return total + sum(map(graph.bytes_made.__getitem__, used)) if memory == "additive" else total
+    used = graph.positions(tuple(operators))
+    return held_by_device(graph, used, np.zeros_like(used), 1, memory)[0]
 
 
 def held_by_device(graph: OpGraph, operator: IntArray, device: IntArray, count: int, memory: MemoryModel) -> list[int]:

@@ -46,18 +46,17 @@ class LeanMeta(ModelMetaclass):
             written: dict[str, Any] = {}
             for base in reversed(cls.__mro__):
                 written |= inspect.get_annotations(base)
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters = [
+            empty = inspect.Parameter.empty
+            return inspect.Signature(
                 inspect.Parameter(
                     name,
-                    keyword,
-                    default=inspect.Parameter.empty if field.is_required() else Bare(brief(field.get_default())),
-                    annotation=Bare(str(written.get(name, ""))) if name in written else inspect.Parameter.empty,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=empty if field.is_required() else Bare(brief(field.get_default())),
+                    annotation=Bare(str(written[name])) if name in written else empty,
                 )
                 for name, field in cls.model_fields.items()
                 if name != "schema_version"
-            ]
-            return inspect.Signature(parameters)
+            )
 
         @__signature__.setter
         def __signature__(cls, _pydantics: object) -> None:  # noqa: N805
@@ -234,13 +233,10 @@ class Rows(tuple[RowT_co, ...]):
     def __repr__(self) -> str:
         if not self:
             return "(no rows)"
-        names, rows = self._cells()
-        lines = [names, *rows]
-        needed = [max(len(line[column]) for line in lines) for column in range(len(names))]
-        room = shutil.get_terminal_size((120, 24)).columns - 2 * (len(names) - 1)
-        most = next(
-            (most for most in range(WIDE, NARROW, -1) if sum(min(most, each) for each in needed) <= room), NARROW
-        )
+        lines = self._cells()
+        needed = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        room = shutil.get_terminal_size((120, 24)).columns - 2 * (len(needed) - 1)
+        most = next((most for most in range(WIDE, NARROW, -1) if sum(min(most, n) for n in needed) <= room), NARROW)
         widths = [min(most, each) for each in needed]
         widths[-1] = min(needed[-1], max(most, room - sum(widths[:-1])))
         return "\n".join("  ".join(map(_cut, line, widths)).rstrip() for line in lines)
@@ -248,23 +244,23 @@ class Rows(tuple[RowT_co, ...]):
     def _repr_html_(self) -> str:
         if not self:
             return "<p>(no rows)</p>"
-        names, rows = self._cells()
-        left = ' style="text-align: left"'
-        head = "".join(f"<th{left}>{html.escape(name)}</th>" for name in names)
-        lines = ("".join(f"<td{left}>{html.escape(cell)}</td>" for cell in row) for row in rows)
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        head, *rows = (
+            "".join(f'<{tag} style="text-align: left">{html.escape(cell)}</{tag}>' for cell in line)
+            for tag, line in zip(("th", *("td" for _ in self)), self._cells(), strict=True)
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_pandas(self) -> DataFrame:
         """The rows as a pandas table; needs pandas (``pip install pandas``)."""
         return data_frame([_values(row) for row in self])
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    def _cells(self) -> list[list[str]]:
         """Names of the columns in which any row has something, and the rows as text."""
         values = [_values(row) for row in self]
         shown = getattr(self[0], "columns", tuple(values[0]))
         names = [name for name in shown if any(_text(row[name]) != "-" for row in values)]
-        return names, [[_text(row[name]) for name in names] for row in values]
+        return [names, *([_text(row[name]) for name in names] for row in values)]
 
 
 def _values(row: object) -> dict[str, Any]:

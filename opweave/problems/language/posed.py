@@ -167,13 +167,8 @@ def _sending(graph: OpGraph, sizes: Mapping[str, int]) -> OpGraph:
 
 def _slower(cluster: Cluster, times: int) -> Cluster:
     """The cluster with a multiple of its latency."""
-    latency = cluster.latency
-    longer: object = (
-        latency * times
-        if isinstance(latency, float | int)
-        else tuple(tuple(each * times for each in row) for row in latency)
-    )
-    return Cluster.model_validate({name: getattr(cluster, name) for name in Cluster.model_fields} | {"latency": longer})
+    longer = (times * np.asarray(cluster.latency)).tolist()
+    return cluster.model_copy(update={"latency": tuple(map(tuple, longer)) if isinstance(longer, list) else longer})
 
 
 TOKEN_BYTES = 4

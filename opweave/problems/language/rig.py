@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from pydantic import model_validator
 
-from opweave.problems.cluster import Cluster, Device
+from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Efficiency
 from opweave.problems.device_sheets import DEVICES
@@ -17,7 +17,7 @@ from opweave.problems.language.model import LanguageModel, Role
 from opweave.problems.language.number_types import RUNTIMES
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import did_you_mean, refuse_unknown
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,12 +66,7 @@ class Rig(Spec):
         owned = [device for devices in self.machines.values() for device in devices]
         named = {"host": [] if self.host is None else [self.host], "reserve": [*self.reserve], "machines": owned}
         for field, names in named.items():
-            for name in names:
-                if name not in known:
-                    listed = ", ".join(map(repr, known))
-                    raise ValueError(
-                        f"{field} names device {name!r}; the cluster has {listed}{did_you_mean(name, known)}"
-                    )
+            refuse_unknown(f"{field} names", "device", names, known, "cluster")
         for role in self.efficiency:
             if role not in get_args(Role):
                 raise ValueError(f"efficiency names role {role!r}; the roles are {', '.join(get_args(Role))}")
@@ -99,19 +94,12 @@ class Rig(Spec):
     def with_memory(self, name: str, more: int) -> Rig:
         """The rig with more bytes on one device; without a group, since its equals stay as they are."""
         devices = tuple(
-            Device.model_validate(
-                {
-                    **{field: getattr(device, field) for field in Device.model_fields},
-                    "memory_bytes": (device.memory_bytes or 0) + more,
-                    "group": None,
-                }
-            )
+            device.model_copy(update={"memory_bytes": device.memory_bytes + more, "group": None})
             if device.name == name and device.memory_bytes is not None
             else device
             for device in self.cluster.devices
         )
-        cluster = {field: getattr(self.cluster, field) for field in Cluster.model_fields} | {"devices": devices}
-        return Rig.model_validate({field: getattr(self, field) for field in Rig.model_fields} | {"cluster": cluster})
+        return self.model_copy(update={"cluster": self.cluster.model_copy(update={"devices": devices})})
 
     def without(self, machines: frozenset[str]) -> Rig:
         """The rig without some machines; the host stays the host if it is still there.
@@ -123,14 +111,13 @@ class Rig(Spec):
         """
         gone = {device for name in machines for device in self.machines[name]}
         kept = [index for index, device in enumerate(self.cluster.devices) if device.name not in gone]
-        data: Mapping[str, object] = {
-            "cluster": _part(self.cluster, kept),
-            "host": None if self.host in gone else self.host,
-            "reserve": {name: size for name, size in self.reserve.items() if name not in gone},
-            "efficiency": self.efficiency,
-            "machines": {name: devices for name, devices in self.machines.items() if name not in machines},
-        }
-        return Rig.model_validate(data)
+        return Rig(
+            cluster=_part(self.cluster, kept),
+            host=None if self.host in gone else self.host,
+            reserve=FrozenDict({name: size for name, size in self.reserve.items() if name not in gone}),
+            efficiency=self.efficiency,
+            machines=FrozenDict({name: each for name, each in self.machines.items() if name not in machines}),
+        )
 
 
 def _part(cluster: Cluster, kept: list[int]) -> Cluster:

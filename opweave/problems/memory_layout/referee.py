@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Time
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
-    from opweave.problems.memory_layout.spec import Block, Layout, Lifetime, MemoryLayout, Pool
+    from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 
 
 class PoolUse(Spec):
@@ -89,29 +88,16 @@ class Columns:
     names: tuple[str, ...]
 
     @classmethod
-    def alone(cls, lifetimes: Sequence[Lifetime]) -> Columns:
-        """The columns of storages of which none shares its place."""
-        rows = map(attrgetter("id", "begin", "end", "bytes", "alignment"), lifetimes)
-        names, begin, end, size, alignment = zip(*rows, strict=True) if lifetimes else ((),) * 5
+    def of(cls, rows: Iterable[tuple[Any, ...]]) -> Columns:
+        """From rows of names, begins, ends, bytes, alignments, and ids of first storages."""
+        names, begin, end, size, alignment, firsts = tuple(zip(*rows, strict=True)) or ((),) * 6
         return cls(
             begin=np.asarray(begin, dtype=np.float64),
             end=np.asarray(end, dtype=np.float64),
             bytes=np.asarray(size, dtype=np.int64),
             alignment=np.asarray(alignment, dtype=np.int64),
-            firsts=names,
+            firsts=firsts,
             names=names,
-        )
-
-    @classmethod
-    def of(cls, blocks: Sequence[Block]) -> Columns:
-        """The columns of some blocks."""
-        return cls(
-            begin=np.asarray([block.begin for block in blocks], dtype=np.float64),
-            end=np.asarray([block.end for block in blocks], dtype=np.float64),
-            bytes=np.asarray([block.bytes for block in blocks], dtype=np.int64),
-            alignment=np.asarray([max(each.alignment for each in block.members) for block in blocks], dtype=np.int64),
-            firsts=tuple(block.members[0].id for block in blocks),
-            names=tuple(block.members[0].id if len(block.members) == 1 else block.name for block in blocks),
         )
 
     @property
@@ -129,13 +115,12 @@ class Columns:
         return int(np.cumsum(change[order]).max(initial=0))
 
 
-def play(problem: MemoryLayout, solution: Layout) -> Timeline | None:
-    """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool."""
-    return play_in(problem, solution, problem.pools_of(solution))
+def play(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None] | None = None) -> Timeline | None:
+    """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool.
 
-
-def play_in(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None]) -> Timeline | None:
-    """As :func:`play`, given the pool of every storage."""
+    ``pools_of`` has the pool of every storage, if it is known already.
+    """
+    pools_of = problem.pools_of(solution) if pools_of is None else pools_of
     offsets, columns = dict(solution.offset.items()), problem.columns
     if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
         return None
@@ -159,14 +144,18 @@ def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
     """Judge a solution against all rules except the side constraints."""
     pools = problem.pools_of(solution)
     unknown = list(_membership(problem, solution, pools))
-    timeline = play_in(problem, solution, pools)
+    timeline = play(problem, solution, pools)
     if timeline is None:
         return Evaluation(objective=None, violations=tuple(unknown))
     details = _measured(problem, pools, timeline)
-    broken = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
-    broken += _capacities(problem, details)
+    found = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
+    for pool, use in zip(problem.pools, details.pools, strict=True):
+        if pool.bytes is not None and use.bytes > pool.bytes:
+            excess = use.bytes - pool.bytes
+            message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
+            found.append(broken("memory", message, float(excess)))
     objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
-    judged = Evaluation(objective=objective, violations=tuple(broken), details=details)
+    judged = Evaluation(objective=objective, violations=tuple(found), details=details)
     return judged.with_timeline(timeline)
 
 
@@ -212,10 +201,6 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
     offsets = dict(solution.offset.items())
     free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
     step = max(pool.alignment for pool in problem.pools)
-    if free and not problem.in_place and all(each.pools is None for each in problem.lifetimes):
-        at = np.asarray([offsets[name] for name in problem.columns.firsts], dtype=np.int64)
-        if not (at % step).any() and not (at % problem.columns.alignment).any():
-            return
     for each in problem.lifetimes:
         offset = offsets[each.id]
         if free and each.pools is None and not offset % step and not offset % each.alignment:
@@ -230,13 +215,11 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
             message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
             yield broken("fixed", message, float(abs(offset - fixed)))
         if not problem.may_stand_in(each, pool):
-            yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{_why(each, pool)}")
-
-
-def _why(storage: Lifetime, pool: Pool) -> str:
-    """Who does not reach the pool, if that is the reason."""
-    strangers = [name for name in storage.operators if pool.operators is not None and name not in pool.operators]
-    return f", which {strangers[0]!r} does not reach" if strangers else ""
+            strangers = (
+                [] if pool.operators is None else [name for name in each.operators if name not in pool.operators]
+            )
+            why = f", which {strangers[0]!r} does not reach" if strangers else ""
+            yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{why}")
 
 
 def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
@@ -324,12 +307,3 @@ def stands_in_slots(lives: Lifetimes) -> bool:
     np.maximum.at(top, slot, offset + size)
     apart = (resource[new][1:] != resource[new][:-1]) | (offset[new][1:] >= top[:-1])
     return bool(apart.all() and (begin[1:] >= end[:-1])[again].all())
-
-
-def _capacities(problem: MemoryLayout, details: LayoutDetails) -> Iterator[Violation]:
-    """Check that no pool holds more than its bytes."""
-    for pool, use in zip(problem.pools, details.pools, strict=True):
-        if pool.bytes is not None and use.bytes > pool.bytes:
-            excess = use.bytes - pool.bytes
-            message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
-            yield broken("memory", message, float(excess))

@@ -37,7 +37,7 @@ from opweave.problems.spec import (
     repeated,
 )
 from opweave.problems.timeline import Timeline
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.words import counted, refuse_unknown
 
 Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
 """A time in any unit; every integer in this range is exact as a float."""
@@ -168,8 +168,6 @@ class Block:
     @classmethod
     def of(cls, members: tuple[Lifetime, ...]) -> Block:
         """The block of some storages."""
-        if len(members) == 1:
-            return cls(members, members[0].begin, members[0].end, members[0].bytes)
         begin, end = min(each.begin for each in members), max(each.end for each in members)
         return cls(members, begin, end, max(each.bytes for each in members))
 
@@ -260,17 +258,18 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
                 twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
-            _refuse_unknown(f"storage {each.id!r}", "pool", each.pools or (), self.pool_index)
-        _refuse_unknown("fixed", "storage", self.fixed, self.index)
+            refuse_unknown(f"storage {each.id!r} names", "pool", each.pools or (), self.pool_index, "problem")
+        refuse_unknown("fixed names", "storage", self.fixed, self.index, "problem")
         for field in ("together", "apart", "in_place"):
             for group in getattr(self, field):
-                _refuse_unknown(field, "storage", group, self.index)
+                refuse_unknown(f"{field} names", "storage", group, self.index, "problem")
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            named = [(f"storage {each.id!r}", each.operators) for each in self.lifetimes]
-            for what, operators in [*named, *((f"pool {each.name!r}", each.operators or ()) for each in self.pools)]:
-                _refuse_unknown(what, "operator", operators, self.graph.operator_index)
+            named = [(f"storage {each.id!r} names", each.operators) for each in self.lifetimes]
+            named += [(f"pool {each.name!r} names", each.operators or ()) for each in self.pools]
+            for what, operators in named:
+                refuse_unknown(what, "operator", operators, self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
@@ -320,7 +319,19 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def columns(self) -> Columns:
         """The blocks as columns."""
-        return Columns.of(self.blocks) if self.in_place else Columns.alone(self.lifetimes)
+        if not self.in_place:
+            return Columns.of(map(attrgetter("id", "begin", "end", "bytes", "alignment", "id"), self.lifetimes))
+        return Columns.of(
+            (
+                each.name,
+                each.begin,
+                each.end,
+                each.bytes,
+                max(one.alignment for one in each.members),
+                each.members[0].id,
+            )
+            for each in self.blocks
+        )
 
     @cached_property
     def moved(self) -> FloatArray:
@@ -375,11 +386,3 @@ def united(index: Mapping[str, int], groups: Iterable[Iterable[str]]) -> list[li
     for row in range(len(leader)):
         members.setdefault(find(row), []).append(row)
     return list(members.values())
-
-
-def _refuse_unknown(where: str, what: str, names: Iterable[str], known: Mapping[str, int]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"{where} names {what} {name!r}, which the problem does not have{did_you_mean(name, known)}"
-            )

@@ -121,24 +121,26 @@ class Calls:
         return rows[0], rows[1], rows[2]
 
     @cached_property
-    def brought(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Tensors that every call brings in, and those that it returns; empty lists for the host's steps."""
-        tensor, made, read = (column.tolist() for column in self.crossing)
-        inward: list[dict[int, None]] = [{} for _ in self.first]
-        outward: list[dict[int, None]] = [{} for _ in self.first]
-        for each, source, target in zip(tensor, made, read, strict=True):
-            if self.is_call[target]:
-                inward[target][each] = None
-            if self.is_call[source]:
-                outward[source][each] = None
-        return [list(row) for row in inward], [list(row) for row in outward]
+    def moved(self) -> tuple[Adjacency, Adjacency]:
+        """Tensors that every call brings in, and those that it returns; nothing for the host's steps."""
+        tensor, made, read = self.crossing
+        called, steps = np.asarray(self.is_call, dtype=bool), len(self.first)
+        into, out = called[read], called[made]
+        return (
+            Adjacency.from_pairs(steps, read[into], tensor[into]),
+            Adjacency.from_pairs(steps, made[out], tensor[out]),
+        )
 
-    def _carrying(self, rows: list[list[int]], *, inward: bool) -> list[list[float]]:
+    @cached_property
+    def brought(self) -> tuple[list[list[int]], list[list[int]]]:
+        """:attr:`moved` as lists."""
+        return self.moved[0].lists(), self.moved[1].lists()
+
+    def _carrying(self, tensors: Adjacency, *, inward: bool) -> list[list[float]]:
         """Seconds of each transfer between the accelerator of a step and the host; NaN without a link."""
-        tensors, arrays = Adjacency.from_lists(rows), self.problem.graph.arrays
         ends = np.full((2, len(tensors.items)), self.problem.cluster.device_index[str(self.problem.host)])
         ends[1 if inward else 0] = self.device[self.first][tensors.heads()]
-        size = arrays.tensor_bytes[tensors.items].astype(np.float64)
+        size = self.problem.graph.arrays.tensor_bytes[tensors.items].astype(np.float64)
         return _rows(tensors.start, transfer_times(self.problem.cluster, ends[0], ends[1], size))
 
     @cached_property
@@ -146,7 +148,7 @@ class Calls:
         """Seconds of what every step brings in, runs and returns, one by one."""
         names = self.problem.graph.operator_ids
         table = self.problem.costs.array(names, self.problem.cluster.device_index)
-        seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.brought
+        seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.moved
         fetching, returning = self._carrying(inward, inward=True), self._carrying(outward, inward=False)
         running = _rows(self.members.start, seconds[self.members.items])
         return list(zip(fetching, running, returning, strict=True))

@@ -76,7 +76,8 @@ class ServingDetails(Details):
 
 
 SOURCE, SINK = "source", "sink"
-Node = str | tuple[str, int]
+Pair = tuple[str | None, str | None]
+"""The ends of a link; None is the coordinator."""
 
 
 class Held(NamedTuple):
@@ -105,9 +106,9 @@ class Flow(NamedTuple):
 
     tokens: Fraction
     through: dict[str, Fraction]
-    between: dict[tuple[str | None, str | None], Fraction]
+    between: dict[Pair, Fraction]
     speeds: dict[str, Fraction]
-    links: dict[tuple[str | None, str | None], Fraction | None]
+    links: dict[Pair, Fraction | None]
     limits: tuple[str, ...]
 
 
@@ -153,10 +154,10 @@ def link(problem: ServingFlow, source: str | None, target: str | None, place: in
     return Fraction(rate) / size if size else None
 
 
-def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[tuple[str | None, str | None], Fraction | None]:
+def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[Pair, Fraction | None]:
     """Every link that may carry tokens, and how many."""
     last, anywhere = len(problem.layers), problem.entry == "any"
-    found: dict[tuple[str | None, str | None], Fraction | None] = {}
+    found: dict[Pair, Fraction | None] = {}
     for source, (first, end) in blocks.items():
         if first == 0:
             found[None, source] = link(problem, None, source, 0)
@@ -176,32 +177,25 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     speeds = {device: speed(problem, device, block) for device, block in blocks.items()}
     links = links_of(problem, blocks)
     unit = lcm(1, *(each.denominator for each in (*speeds.values(), *links.values()) if each is not None))
+    enough = int(sum(speeds.values()) * unit) + 1
     network = nx.DiGraph()
     network.add_nodes_from((SOURCE, SINK))
-    enough = sum(each.numerator * (unit // each.denominator) for each in speeds.values()) + 1
     for device, most in speeds.items():
         network.add_edge(("in", device), ("out", device), capacity=int(most * unit))
-    ends: dict[tuple[str | None, str | None], tuple[object, object]] = {
-        pair: (
-            SOURCE if pair[0] is None else ("out", pair[0]),
-            SINK if pair[1] is None else ("in", pair[1]),
-        )
-        for pair in links
-    }
-    for pair, (tail, head) in ends.items():
-        most_here = links[pair]
-        network.add_edge(tail, head, capacity=enough if most_here is None else int(most_here * unit))
+    ends: dict[Pair, tuple[object, object]] = {}
+    for (source, target), limit in links.items():
+        arc = SOURCE if source is None else ("out", source), SINK if target is None else ("in", target)
+        network.add_edge(*arc, capacity=enough if limit is None else int(limit * unit))
+        ends[source, target] = arc
     residual = nx.flow.preflow_push(network, SOURCE, SINK)  # one search for both the flow and the cut
     value, flow = residual.graph["flow_value"], nx.flow.build_flow_dict(network, residual)
     full = [(u, v) for u, v, edge in residual.edges(data=True) if edge["flow"] == edge["capacity"]]
     residual.remove_edges_from(full)
     near = set(network).difference(nx.shortest_path_length(residual, target=SINK))
     cut = [device for device in speeds if ("in", device) in near and ("out", device) not in near]
-    cut += [
-        f"{pair[0] or 'coordinator'} to {pair[1] or 'coordinator'}"
-        for pair, (tail, head) in ends.items()
-        if tail in near and head not in near
-    ]
+    for (source, target), (tail, head) in ends.items():
+        if tail in near and head not in near:
+            cut.append(f"{source or 'coordinator'} to {target or 'coordinator'}")
     between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
     return Flow(
         tokens=Fraction(value, unit),
@@ -243,12 +237,9 @@ def timeline(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Timel
         limit = flow.links[source, target]
         seconds = float(tokens / flow.tokens / limit) if limit else 0.0
         size, row = problem.crossing_bytes[blocks[source].end], recorder.rows
-        recorder.activity(
-            ActivityKind.SEND, count + index[source], row_of[source], 0.0, seconds, size=size, twin=row + 1
-        )
-        recorder.activity(
-            ActivityKind.RECEIVE, 2 * count + index[target], row_of[source], 0.0, seconds, size=size, twin=row
-        )
+        ports = ((ActivityKind.SEND, count + index[source]), (ActivityKind.RECEIVE, 2 * count + index[target]))
+        for (kind, port), twin in zip(ports, (row + 1, row), strict=True):
+            recorder.activity(kind, port, row_of[source], 0.0, seconds, size=size, twin=twin)
     resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
     period = float(1 / flow.tokens)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes(), period)
