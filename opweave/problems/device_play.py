@@ -76,6 +76,10 @@ class Needs:
     def __len__(self) -> int:
         return len(self.tensor)
 
+    def at(self, rows: IntArray) -> Needs:
+        """Some of them."""
+        return Needs(*(getattr(self, name)[rows] for name in Needs.__slots__))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
@@ -120,26 +124,10 @@ class Reads:
     need: IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Played:
-    """What a schedule does: the timeline, and the transfers that it makes necessary.
-
-    ``sent`` begins with the ``listed`` transfers; ``taker`` has the run that waits for every need.
-    """
-
-    timeline: Timeline
-    runs: Runs
-    needs: Needs
-    taker: IntArray
-    sent: Sent
-    listed: int
-
-
-def codes(graph: OpGraph, cluster: Cluster, *columns: IntArray) -> IntArray:
-    """Encode each (tensor, reader, source, target) as one number; the reader may be -1."""
-    tensor, reader, source, target = columns
-    devices = len(cluster.devices)
-    return ((tensor * (len(graph.operators) + 1) + reader + 1) * devices + source) * devices + target
+def codes(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, reader: IntArray | None = None) -> IntArray:
+    """Encode the tensor, reader (or another one), source and target of each transfer as one number."""
+    devices, reader = len(cluster.devices), moved.reader if reader is None else reader
+    return ((moved.tensor * (len(graph.operators) + 1) + reader + 1) * devices + moved.source) * devices + moved.target
 
 
 def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
@@ -157,6 +145,22 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
     linked = rate > 0.0
     seconds = cluster.effective_latency[source, target] + size / np.where(linked, rate, 1.0)
     return np.where(linked, seconds, np.nan)
+
+
+def needs_of(
+    graph: OpGraph,
+    cluster: Cluster,
+    tensor: IntArray,
+    reader: IntArray,
+    source: IntArray,
+    target: IntArray,
+    maker: IntArray,
+    count: IntArray | int = 1,
+) -> Needs:
+    """Needs whose duration is that of some inputs; the number of inputs itself is left at 1."""
+    size, ones = graph.arrays.tensor_bytes[tensor], np.ones(len(tensor), dtype=np.int64)
+    seconds = transfer_times(cluster, source, target, size.astype(np.float64) * count)
+    return Needs(tensor, reader, source, target, maker, size, ones, ~np.isnan(seconds), seconds)
 
 
 def listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Sent:
@@ -267,47 +271,58 @@ def wrong_names(graph: OpGraph, cluster: Cluster, transfers: Iterable[Any]) -> I
             yield broken("unknown", f"{what!r} is sent for {sent.consumer!r}, which is no operator")
         for device in dict.fromkeys((sent.source, sent.target)):
             if device not in cluster.device_index:
-                yield broken(
-                    "unknown", f"a transfer of {what!r} names device {device!r}, which the cluster does not have"
-                )
+                message = f"a transfer of {what!r} names device {device!r}, which the cluster does not have"
+                yield broken("unknown", message)
 
 
-def route(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, row: int) -> str:
-    """Name a transfer in a sentence."""
-    reader = int(moved.reader[row])
-    whose = "" if reader < 0 else f" for {graph.operators[reader].id!r}"
-    source, target = (cluster.devices[int(column[row])].name for column in (moved.source, moved.target))
-    return f"tensor {graph.tensors[int(moved.tensor[row])].id!r} from {source!r} to {target!r}{whose}"
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a schedule does: the timeline, and the transfers that it makes necessary.
 
+    ``sent`` begins with the ``listed`` transfers; ``taker`` has the run that waits for every need.
+    """
 
-def without_link(graph: OpGraph, cluster: Cluster, needs: Needs) -> Iterator[Violation]:
-    """Needs between devices that no link or chain of links connects."""
-    for row in np.flatnonzero(~needs.linked).tolist():
-        yield broken("no_link", f"no link or chain of links can carry {route(graph, cluster, needs, row)}")
+    graph: OpGraph
+    cluster: Cluster
+    timeline: Timeline
+    runs: Runs
+    needs: Needs
+    taker: IntArray
+    sent: Sent
+    listed: int
 
+    def route(self, moved: Needs | Sent, row: int) -> str:
+        """Name a transfer in a sentence."""
+        reader = int(moved.reader[row])
+        whose = "" if reader < 0 else f" for {self.graph.operators[reader].id!r}"
+        source, target = (self.cluster.devices[int(column[row])].name for column in (moved.source, moved.target))
+        return f"tensor {self.graph.tensors[int(moved.tensor[row])].id!r} from {source!r} to {target!r}{whose}"
 
-def needless(graph: OpGraph, cluster: Cluster, played: Played) -> Iterator[Violation]:
-    """Listed transfers that meet no need or are listed more than once."""
-    sent = played.sent
-    key = codes(graph, cluster, sent.tensor, sent.reader, sent.source, sent.target)[: played.listed]
-    _, first, times = np.unique(key, return_index=True, return_counts=True)
-    for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
-        what = route(graph, cluster, sent, row)
-        if sent.need[row] < 0:
-            yield broken("transfer", f"no reader needs {what}")
-        elif repeated > 1:
-            yield broken("transfer", f"the schedule sends {what} {repeated} times")
+    def without_link(self) -> Iterator[Violation]:
+        """Needs between devices that no link or chain of links connects."""
+        for row in np.flatnonzero(~self.needs.linked).tolist():
+            yield broken("no_link", f"no link or chain of links can carry {self.route(self.needs, row)}")
 
+    def needless(self) -> Iterator[Violation]:
+        """Listed transfers that meet no need or are listed more than once."""
+        key = codes(self.graph, self.cluster, self.sent)[: self.listed]
+        _, first, times = np.unique(key, return_index=True, return_counts=True)
+        for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
+            what = self.route(self.sent, row)
+            if self.sent.need[row] < 0:
+                yield broken("transfer", f"no reader needs {what}")
+            elif repeated > 1:
+                yield broken("transfer", f"the schedule sends {what} {repeated} times")
 
-def in_time(played: Played) -> Iterator[Violation]:
-    """What lasts longer or shorter than it must, starts before its causes have ended, or meets others."""
-    timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
-    lasts = np.full(len(timeline.activities), np.nan)
-    met = np.flatnonzero(played.sent.need[: played.listed] >= 0)
-    lasts[len(played.runs.operator) + met] = played.needs.seconds[played.sent.need[met]]
-    yield from lasts_as_long(timeline, lasts, tolerance)
-    yield from causes_first(timeline, tolerance)
-    yield from one_at_a_time(timeline, tolerance)
+    def in_time(self) -> Iterator[Violation]:
+        """What lasts longer or shorter than it must, starts before its causes have ended, or meets others."""
+        timeline, tolerance = self.timeline, TIME_TOLERANCE * self.timeline.end
+        lasts = np.full(len(timeline.activities), np.nan)
+        met = np.flatnonzero(self.sent.need[: self.listed] >= 0)
+        lasts[len(self.runs.operator) + met] = self.needs.seconds[self.sent.need[met]]
+        yield from lasts_as_long(timeline, lasts, tolerance)
+        yield from causes_first(timeline, tolerance)
+        yield from one_at_a_time(timeline, tolerance)
 
 
 def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:

@@ -11,27 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray, distinct
-from opweave.problems.device_play import (
-    Needs,
-    Played,
-    Reads,
-    Runs,
-    Sent,
-    codes,
-    device_details,
-    device_timeline,
-    in_time,
-    listed,
-    needless,
-    overfull,
-    positions_in,
-    route,
-    transfer_times,
-    with_unlisted,
-    without_link,
-    wrong_names,
-)
+from opweave.problems import device_play
+from opweave.problems.arrays import BoolArray, IntArray, distinct
+from opweave.problems.device_play import Needs, Played, Reads, Runs, Sent, codes, positions_in
 from opweave.problems.measures import DeviceDetails
 from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
@@ -72,16 +54,16 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
         np.maximum.at(last, runs.operator, runs.end)
         ends = dict(zip(problem.graph.operator_ids, last.tolist(), strict=True))
         return BatchedDetails(
-            **device_details(played.timeline, ends, held, problem.memory_limits, len(played.needs)),
+            **device_play.device_details(played.timeline, ends, held, problem.memory_limits, len(played.needs)),
             inputs_per_second=problem.batch / end if end > 0 else None,
             batch_count=len(runs.operator),
         )
 
     found = (
         *_durations(solution, runs, TIME_TOLERANCE * end),
-        *_wrong_transfers(problem, solution, played),
-        *in_time(played),
-        *overfull(problem.cluster, held),
+        *_wrong_transfers(solution, played),
+        *played.in_time(),
+        *device_play.overfull(problem.cluster, held),
     )
     judged: Evaluation[BatchedDetails] = Evaluation(objective=end, violations=found)
     return judged.with_timeline(played.timeline).with_details(details)
@@ -110,10 +92,10 @@ def play(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -
     sent = _meeting(problem, solution, needs)
     met = np.zeros(len(needs), dtype=bool)
     met[sent.need[sent.need >= 0]] = True
-    count, sent = len(sent), with_unlisted(sent, runs, needs, met)
+    count, sent = len(sent), device_play.with_unlisted(sent, runs, needs, met)
     lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch)
-    return Played(timeline, runs, needs, taker, sent, count)
+    timeline = device_play.device_timeline(graph, cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch)
+    return Played(graph, cluster, timeline, runs, needs, taker, sent, count)
 
 
 def _runs(problem: BatchedMapping, solution: BatchedSchedule, columns: Columns) -> Runs:
@@ -159,24 +141,19 @@ def _needs(problem: BatchedMapping, inputs: IntArray, runs: Runs) -> tuple[Needs
     crosses = runs.device[made] != runs.device[read]
     need = np.where(crosses, np.cumsum(crosses) - 1, -1)
     maker, taker, moved = made[crosses], read[crosses], tensor[entry[crosses]]
-    size, source, target = arrays.tensor_bytes[moved], runs.device[maker], runs.device[taker]
-    seconds = transfer_times(problem.cluster, source, target, _moved(problem, size, count[crosses]))
-    found = Needs(moved, runs.operator[taker], source, target, maker, size, count[crosses], ~np.isnan(seconds), seconds)
-    return found, Reads(read, tensor[entry], made, need), taker
-
-
-def _moved(problem: BatchedMapping, size: IntArray, count: IntArray) -> FloatArray:
-    """Bytes that determine the duration of a transfer."""
-    inputs = count if problem.transfers == "delay" else np.ones_like(count)
-    return size.astype(np.float64) * inputs
+    timed = count[crosses] if problem.transfers == "delay" else np.ones_like(count[crosses])
+    ends = runs.device[maker], runs.device[taker]
+    needs = device_play.needs_of(
+        problem.graph, problem.cluster, moved, runs.operator[taker], *ends, maker, inputs_moved
+    )
+    return replace(needs, count=count[crosses]), Reads(read, tensor[entry], made, need), taker
 
 
 def _meeting(problem: BatchedMapping, solution: BatchedSchedule, needs: Needs) -> Sent:
     """The transfers of the schedule with the needs that they meet."""
     graph, cluster = problem.graph, problem.cluster
-    sent = listed(graph, cluster, solution.transfers)
-    known = codes(graph, cluster, needs.tensor, needs.reader, needs.source, needs.target)
-    need = positions_in(known, codes(graph, cluster, sent.tensor, sent.reader, sent.source, sent.target))
+    sent = device_play.listed(graph, cluster, solution.transfers)
+    need = positions_in(codes(graph, cluster, needs), codes(graph, cluster, sent))
     maker = np.where(need >= 0, np.append(needs.maker, -1)[need], -1)
     return replace(
         sent,
@@ -205,7 +182,7 @@ def _unusable(problem: BatchedMapping, solution: BatchedSchedule, columns: Colum
             yield broken("missing", f"{name!r} never runs {_inputs(missing)}")
         if twice:
             yield broken("twice", f"{name!r} runs {_inputs(twice)} more than once")
-    yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
+    yield from device_play.wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
 def _is_wrong(
@@ -257,20 +234,19 @@ def _durations(solution: BatchedSchedule, runs: Runs, tolerance: float) -> Itera
             yield broken("duration", message, abs(end - batch.end))
 
 
-def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
+def _wrong_transfers(solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
     """Check the transfers.
 
     Every need must have a link. A listed transfer must be needed, listed once, and carry exactly the inputs needed.
     """
-    graph, cluster, needs = problem.graph, problem.cluster, played.needs
-    yield from without_link(graph, cluster, needs)
-    yield from needless(graph, cluster, played)
+    yield from played.without_link()
+    yield from played.needless()
     for row, need in enumerate(played.sent.need[: played.listed].tolist()):
         if need >= 0:
-            made, read = (solution.batches[run[need]].inputs for run in (needs.maker, played.taker))
+            made, read = (solution.batches[run[need]].inputs for run in (played.needs.maker, played.taker))
             passed, carried = set(made) & set(read), set(solution.transfers[row].inputs)
             if carried != passed:
-                what = route(graph, cluster, played.sent, row)
+                what = played.route(played.sent, row)
                 message = f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}"
                 yield broken("transfer", message)
 

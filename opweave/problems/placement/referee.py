@@ -8,27 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.problems import device_play
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.device_play import (
-    Needs,
-    Played,
-    Reads,
-    Runs,
-    Sent,
-    codes,
-    device_details,
-    device_timeline,
-    in_time,
-    listed,
-    needless,
-    overfull,
-    positions_in,
-    route,
-    transfer_times,
-    with_unlisted,
-    without_link,
-    wrong_names,
-)
+from opweave.problems.device_play import Needs, Played, Reads, Runs, Sent, codes, positions_in
 from opweave.problems.measures import DeviceDetails
 from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.solution import Evaluation, Violation, broken
@@ -52,9 +34,9 @@ def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails
     def details() -> PlacementDetails:
         ends = dict(zip(problem.graph.operator_ids, played.runs.end.tolist(), strict=True))
         count = len(played.needs)
-        return PlacementDetails(**device_details(played.timeline, ends, held, problem.memory_limits, count))
+        return PlacementDetails(**device_play.device_details(played.timeline, ends, held, problem.memory_limits, count))
 
-    found = [*_wrong_transfers(problem, played), *in_time(played), *overfull(problem.cluster, held)]
+    found = [*_wrong_transfers(problem, played), *played.in_time(), *device_play.overfull(problem.cluster, held)]
     if problem.turned_round is not None:
         found.append(broken("precedence", opposite_demanded(problem.turned_round)))
     judged: Evaluation[PlacementDetails] = Evaluation(objective=played.timeline.end, violations=tuple(found))
@@ -69,15 +51,15 @@ def play(problem: Placement, solution: Schedule) -> Played:
     graph, cluster = problem.graph, problem.cluster
     runs = _runs(problem, solution)
     needs, reads = _needs(problem, runs)
-    sent = _meeting(problem, listed(graph, cluster, solution.transfers), runs, needs, reads)
+    sent = _meeting(problem, device_play.listed(graph, cluster, solution.transfers), runs, needs, reads)
     count, ports = len(sent), problem.transfers != "delay"
     if not ports:
         met = np.zeros(len(needs), dtype=bool)
         met[sent.need[(sent.need >= 0) & (sent.reader < 0)]] = True  # those that serve all readers
-        sent = with_unlisted(sent, runs, needs, met)
+        sent = device_play.with_unlisted(sent, runs, needs, met)
     lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports)
-    return Played(timeline, runs, needs, needs.reader, sent, count)
+    timeline = device_play.device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports)
+    return Played(graph, cluster, timeline, runs, needs, needs.reader, sent, count)
 
 
 def _runs(problem: Placement, solution: Schedule) -> Runs:
@@ -96,33 +78,27 @@ def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
     reader, tensor = reader[inner], tensor[inner]
     maker = arrays.producer[tensor]
     crossing = np.flatnonzero(device[maker] != device[reader])
-    whose = reader if problem.transfers == "one_port_edge" else np.full(len(reader), -1, dtype=np.int64)
-    key = codes(problem.graph, cluster, tensor, whose, device[maker], device[reader])[crossing]
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    made, read = maker[crossing], reader[crossing]
+    whose = read if problem.transfers == "one_port_edge" else np.full(len(read), -1, dtype=np.int64)
+    needs = device_play.needs_of(problem.graph, cluster, tensor[crossing], whose, device[made], device[read], made)
+    _, first, group = np.unique(codes(problem.graph, cluster, needs), return_index=True, return_inverse=True)
     order = np.argsort(first)
     need = np.full(len(reader), -1, dtype=np.int64)
     need[crossing] = np.argsort(order)[group]
-    chosen = crossing[first[order]]
-    source, target = device[maker[chosen]], device[reader[chosen]]
-    size = arrays.tensor_bytes[tensor[chosen]]
-    seconds = transfer_times(cluster, source, target, size.astype(np.float64))
-    ones, linked = np.ones(len(chosen), dtype=np.int64), ~np.isnan(seconds)
-    needs = Needs(tensor[chosen], whose[chosen], source, target, maker[chosen], size, ones, linked, seconds)
-    return needs, Reads(reader, tensor, maker, need)
+    return needs.at(first[order]), Reads(reader, tensor, maker, need)
 
 
 def _meeting(problem: Placement, sent: Sent, runs: Runs, needs: Needs, reads: Reads) -> Sent:
     """The transfers of the schedule with the needs that they meet."""
-    graph, cluster = problem.graph, problem.cluster
-    tensor, reader, source, target = sent.tensor, sent.reader, sent.source, sent.target
-    known = codes(graph, cluster, needs.tensor, needs.reader, needs.source, needs.target)
-    need = positions_in(known, codes(graph, cluster, tensor, reader, source, target))
+    graph, cluster, tensor, reader = problem.graph, problem.cluster, sent.tensor, sent.reader
+    known = codes(graph, cluster, needs)
+    need = positions_in(known, codes(graph, cluster, sent))
     if problem.transfers == "delay" and len(sent):
         # optional transfers may be listed for one reader or for all readers on a device
-        for_all = positions_in(known, codes(graph, cluster, tensor, np.full_like(reader, -1), source, target))
+        for_all = positions_in(known, codes(graph, cluster, sent, np.full_like(reader, -1)))
         width = len(graph.operators) + 1
         served = positions_in(reads.tensor * width + reads.reader, tensor * width + reader) >= 0
-        there = np.append(runs.device, -1)[reader] == target  # the last entry serves transfers without a reader
+        there = np.append(runs.device, -1)[reader] == sent.target  # the last entry serves transfers without a reader
         need = np.where((need < 0) & (reader >= 0) & served & there, for_all, need)
     return replace(sent, need=need, maker=graph.arrays.producer[tensor])
 
@@ -154,15 +130,15 @@ def unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
             yield broken("missing", f"{name!r} has no start")
         elif device in costs and when[name] + costs[device] > MAX_SECONDS:
             yield broken("unknown", f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count")
-    yield from wrong_names(problem.graph, problem.cluster, solution.transfers)
+    yield from device_play.wrong_names(problem.graph, problem.cluster, solution.transfers)
 
 
 def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
     """Check that every necessary transfer happens once, and that no listed transfer is needless."""
-    graph, cluster, needs = problem.graph, problem.cluster, played.needs
-    yield from without_link(graph, cluster, needs)
+    needs = played.needs
+    yield from played.without_link()
     if problem.transfers != "delay":
         met = played.sent.need[played.sent.need >= 0]
         for row in np.flatnonzero(needs.linked & (np.bincount(met, minlength=len(needs)) == 0)).tolist():
-            yield broken("transfer", f"the schedule never sends {route(graph, cluster, needs, row)}")
-    yield from needless(graph, cluster, played)
+            yield broken("transfer", f"the schedule never sends {played.route(needs, row)}")
+    yield from played.needless()

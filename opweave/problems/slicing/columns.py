@@ -156,26 +156,21 @@ class PlanColumns(NamedTuple):
 
 def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
     """A plan as columns; None if it lacks an operator or a cut, or is not one of these operators and devices."""
-    index, names, count = problem.graph.operator_index, problem.graph.operator_ids, len(problem.graph.operators)
-    if solution.order != names and (len(solution.order) != count or set(solution.order) != index.keys()):
+    names, wide = problem.graph.operator_ids, len(problem.cluster.devices) + 1
+    known, slices = problem.graph.operator_index.keys(), dict(solution.slices.items())
+    if len(solution.order) != len(names) or set(solution.order) != known or slices.keys() != known:
         return None
-    if tuple(solution.slices) == names:
-        slices = list(solution.slices.values())
-    elif solution.slices.keys() == index.keys():
-        slices = list(map(dict(solution.slices.items()).__getitem__, index))
-    else:
-        return None
-    wide, rows = len(problem.cluster.devices) + 1, list(map(attrgetter("cuts"), slices))
+    rows = [slices[name].cuts for name in names]
     if not {wide}.issuperset(map(len, rows)):
         return None
     try:
-        cuts = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=count * wide).reshape(count, wide)
+        cuts = np.asarray(rows, dtype=np.int64).reshape(len(names), wide)
     except OverflowError:
         return None
     word = {dimension: position for position, dimension in enumerate(DIMENSIONS)}
     return PlanColumns(
         problem.graph.positions(solution.order),
-        np.asarray([word[each.dimension] for each in slices], dtype=np.int64),
+        np.asarray([word[slices[name].dimension] for name in names], dtype=np.int64),
         cuts,
     )
 

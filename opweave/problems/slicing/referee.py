@@ -55,49 +55,41 @@ def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
         message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
         yield broken("unknown", message)
         return
-    yield from _wrong_names(problem, solution)
-    step = {name: position for position, name in enumerate(solution.order)}
-    for op in problem.graph.operators:
-        for tensor in dict.fromkeys(op.inputs):
-            producer = problem.graph.producer.get(tensor)
-            if producer in step and op.id in step and step[producer] > step[op.id]:
-                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
-                yield broken("precedence", message)
-        if op.id in solution.slices:
-            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
-
-
-def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    known = problem.graph.operator_index
-    counts = Counter(solution.order)
+    known, counts = problem.graph.operator_index, Counter(solution.order)
     for name in dict.fromkeys((*solution.slices, *solution.order)):
         if name not in known:
             yield broken("unknown", f"{name!r} is not an operator of the graph")
     for name in known:
         if name not in solution.slices:
             yield broken("missing", f"{name!r} has no slice")
-        if counts[name] != 1:
-            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
-            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
+        if not counts[name]:
+            yield broken("missing", f"{name!r} never runs")
+        elif counts[name] > 1:
+            yield broken("repeated", f"{name!r} runs {counts[name]} times")
+    step = {name: position for position, name in enumerate(solution.order)}
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in step and op.id in step and step[producer] > step[op.id]:
+                yield broken("precedence", f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}")
+        if op.id in solution.slices:
+            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
 
 
 def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
     """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
-    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
+    cutting, devices, cuts = problem.cuttings[name], [device.name for device in problem.cluster.devices], cut.cuts
     lengths = cutting.lengths or {"whole": 1}
     if cut.dimension not in lengths:
-        why = f": {cutting.why_whole}" if cutting.why_whole else ""
-        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
-        yield broken("dimension", message)
+        ways, why = " or ".join(map(repr, lengths)), f": {cutting.why_whole}" if cutting.why_whole else ""
+        yield broken("dimension", f"{name!r} cannot be cut along {cut.dimension!r}, only along {ways}{why}")
         return
-    cuts, length = cut.cuts, lengths[cut.dimension]
+    length = lengths[cut.dimension]
     if len(cuts) != len(devices) + 1:
-        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}"
-        yield broken("cuts", message)
+        yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
         return
     if cuts[0] != 0:
-        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
-        yield broken("cut_start", message, float(abs(cuts[0])))
+        yield broken("cut_start", f"the first cut of {name!r} is {cuts[0]}, not 0", float(abs(cuts[0])))
     if cuts[-1] != length:
         message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
         yield broken("cut_end", message, float(abs(cuts[-1] - length)))
@@ -106,8 +98,7 @@ def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
             message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
             yield broken("cut_order", message, float(first - end))
         if first < end and device not in problem.known_seconds[name]:
-            message = f"{name!r} cannot run on {device!r}: its time there is not known"
-            yield broken("device", message)
+            yield broken("device", f"{name!r} cannot run on {device!r}: its time there is not known")
 
 
 def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[Violation]:
