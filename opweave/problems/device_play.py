@@ -177,7 +177,8 @@ def listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Sent:
     ]
     times = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(number, 2).T
     none = np.full(number, -1, dtype=np.int64)
-    return Sent(*np.asarray(rows, dtype=np.int64).reshape(number, 4).T, *times, none, none, np.ones_like(none))
+    tensor, reader, source, target = np.asarray(rows, dtype=np.int64).reshape(number, 4).T
+    return Sent(tensor, reader, source, target, times[0], times[1], none, none, np.ones_like(none))
 
 
 def with_unlisted(sent: Sent, runs: Runs, needs: Needs, met: BoolArray) -> Sent:

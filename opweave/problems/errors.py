@@ -96,8 +96,7 @@ def named_code(role: str, function: object) -> str:
 
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-
-_NEEDED = {
+_SENTENCES = {
     "int_type": "should be a whole number",
     "int_from_float": "should be a whole number",
     "float_type": "should be a number",
@@ -110,11 +109,11 @@ _NEEDED = {
     "string_too_short": "should not be empty",
     "string_unicode": "should be a text without halves of characters (lone surrogates)",
 }
+"""What pydantic's kinds of errors mean; a wrong value follows."""
 _MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
 """What helps with missing fields that another call makes."""
 _PYDANTICS = frozenset(get_args(ErrorType))
-_SHOWN = 60
-_LISTED = 5
+_SHOWN, _LISTED = 60, 5
 """Most characters of a wrong value, and most sentences, that a message contains."""
 
 
@@ -164,11 +163,11 @@ def plain(text: str) -> str:
     >>> plain("two\nlines")
     'two\\nlines'
     """
-    return re.sub(_CONTROL, _escaped, text)
 
+    def escaped(found: re.Match[str]) -> str:
+        return found.group().encode("unicode_escape", "backslashreplace").decode("ascii")
 
-def _escaped(found: re.Match[str]) -> str:
-    return found.group().encode("unicode_escape", "backslashreplace").decode("ascii")
+    return re.sub(_CONTROL, escaped, text)
 
 
 def sentences(error: ValidationError, data: object = None) -> Iterator[str]:
@@ -187,24 +186,22 @@ def sentences(error: ValidationError, data: object = None) -> Iterator[str]:
 
 
 def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
-    inner = each.get("ctx", {}).get("error")
-    path, keys = _place(each["loc"], data, missing=each["type"] == "missing")
+    kind, given, inner = each["type"], each.get("input"), each.get("ctx", {}).get("error")
+    path, here = _place(each["loc"], data, missing=kind == "missing")
     if isinstance(inner, ValidationError):  # a validator that itself validates: its place continues ours
-        deeper, text = _sentence(inner.errors(include_url=False)[0], _at(data, keys), inner.title)
+        deeper, text = _sentence(inner.errors(include_url=False)[0], here, inner.title)
         return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
-    if each["type"] == "missing":
+    if kind in ("value_error", "assertion_error"):
+        return (f"{path}:" if path else ""), each["msg"] if inner is None else str(inner)
+    if kind == "missing":
         return path, _MISSING.get(path, "is missing; add it")
-    if each["type"] == "too_short" and not each.get("input"):
+    if kind == "too_short" and not given:
         return path, "is empty; it needs at least one entry"
-    if each["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         near = did_you_mean(str(each["loc"][-1]), _fields(title, each["loc"][:-1]))
-        return path, "is an unknown field" + (near or "; remove it or check its spelling")
-    if each["type"] in ("value_error", "assertion_error"):
-        text = str(inner) if inner is not None else each["msg"]
-        return (f"{path}:" if path else ""), text
-    text = _NEEDED.get(each["type"]) or each["msg"].replace("Value error, ", "")
-    text = text.replace("Input should", "should").replace("String should", "should")
-    return path or "the value", f"{text}, but is {_shown(each.get('input'))}"
+        return path, f"is an unknown field{near or '; remove it or check its spelling'}"
+    text = re.sub("(Input|String) should", "should", _SENTENCES.get(kind, each["msg"]))
+    return path or "the value", f"{text}, but is {_shown(given)}"
 
 
 def _fields(title: str, place: tuple[int | str, ...]) -> set[str]:
@@ -221,16 +218,14 @@ def _fields(title: str, place: tuple[int | str, ...]) -> set[str]:
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
     """Classes that an annotation names, with all that inherit from them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-        yield from _subclasses(annotation)
+        yield from (annotation, *_subclasses(annotation))
     for inner in get_args(annotation):
         yield from _models(inner)
 
 
-def _subclasses(kind: type[BaseModel]) -> Iterable[type[BaseModel]]:
+def _subclasses(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for each in kind.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+        yield from (each, *_subclasses(each))
 
 
 def _shown(value: object) -> str:
@@ -244,31 +239,22 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _at(data: object, keys: Sequence[str | int]) -> object:
-    for key in keys:
-        data = data[key]  # type: ignore[index]
-    return data
-
-
-def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[str, list[str | int]]:
-    """Format a place as ``operators[3].bytes``, without pydantic's labels for union members, which the data lacks."""
-    path, keys = "", list[str | int]()
+def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[str, object]:
+    """Write a place as ``operators[3].bytes``, without pydantic's labels for union members; and what stands there."""
+    path = ""
     for position, key in enumerate(loc):
         if isinstance(data, np.ndarray):
             data = data.tolist()
+        known = False
         if isinstance(data, Mapping):
             known = key in data
         elif isinstance(data, list | tuple):
             known = isinstance(key, int) and key < len(data)
-        else:
-            known = False
-        if not known and not (missing and position == len(loc) - 1) and data is not None:
-            continue
-        path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key
+        if known or data is None or (missing and position == len(loc) - 1):
+            path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key
         if known:
-            keys.append(key)
             data = data[key]  # type: ignore[index]
-    return path, keys
+    return path, data
 
 
 LEAST = {

@@ -98,7 +98,8 @@ def layout_of(
     else:
         raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
     if timeline is None:
-        broken = problem.evaluate(plan).violations
+        whole: Problem[Any, Any] = problem
+        broken = whole.evaluate(plan).violations
         why = broken[0].message if broken else "it is incomplete"
         raise InvalidInputError(f"the plan cannot be carried out: {why}")
     lives: Iterable[Life]

@@ -143,9 +143,7 @@ def _needs(problem: BatchedMapping, inputs: IntArray, runs: Runs) -> tuple[Needs
     maker, taker, moved = made[crosses], read[crosses], tensor[entry[crosses]]
     timed = count[crosses] if problem.transfers == "delay" else np.ones_like(count[crosses])
     ends = runs.device[maker], runs.device[taker]
-    needs = device_play.needs_of(
-        problem.graph, problem.cluster, moved, runs.operator[taker], *ends, maker, inputs_moved
-    )
+    needs = device_play.needs_of(problem.graph, problem.cluster, moved, runs.operator[taker], *ends, maker, timed)
     return replace(needs, count=count[crosses]), Reads(read, tensor[entry], made, need), taker
 
 
