@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -28,9 +28,6 @@ from opweave.problems.spec import (
 )
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:

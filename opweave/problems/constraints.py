@@ -33,7 +33,6 @@ class OrdersOperators(Protocol):
 
     def intervals(self) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +41,6 @@ class TimesOperators(Protocol):
 
     def intervals(self, solution: Any) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
-        ...
 
 
 @runtime_checkable
@@ -51,7 +49,6 @@ class PlacesOperators(Protocol):
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Names of the devices that run a part of each operator."""
-        ...
 
 
 @runtime_checkable
@@ -62,7 +59,6 @@ class MeasuresMemory(Protocol):
 
     def memory_by_device(self, solution: Any) -> Mapping[str, int]:
         """Peak bytes in use on every device."""
-        ...
 
 
 @runtime_checkable
@@ -71,7 +67,6 @@ class SharesInputs(Protocol):
 
     def inputs_by_device(self) -> dict[tuple[str, str], int]:
         """Inputs by operator and device."""
-        ...
 
 
 class Constraint(Tagged, ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Man
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from opweave.problems.graph import OpGraph
 
 MAX_SECONDS = 1e15

@@ -245,8 +245,7 @@ def _wrong_transfers(solution: BatchedSchedule, played: Played) -> Iterator[Viol
             passed, carried = set(made) & set(read), set(solution.transfers[row].inputs)
             if carried != passed:
                 what = played.route(played.sent, row)
-                message = f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}"
-                yield broken("transfer", message)
+                yield broken("transfer", f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}")
 
 
 def _inputs(numbers: list[int]) -> str:

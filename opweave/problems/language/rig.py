@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import median
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
@@ -18,9 +18,6 @@ from opweave.problems.language.number_types import RUNTIMES
 from opweave.problems.language.workload import LOGIT_BYTES, Workload
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name, Spec
 from opweave.problems.words import did_you_mean, refuse_unknown
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class Rig(Spec):

@@ -244,8 +244,7 @@ def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
         for name in group:
             pool = problem.pool_of(solution, name)
             if pool in seen:
-                message = f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}"
-                yield broken("apart", message)
+                yield broken("apart", f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}")
             seen.setdefault(pool, name)
 
 

@@ -335,8 +335,7 @@ def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viol
     for number, stage in enumerate(stages, 1):
         count = len(stage.devices)
         if stage.replicas and count > problem.max_replicas:
-            message = f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed"
-            yield broken("replicas", message)
+            yield broken("replicas", f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed")
         for device in stage.replicas:
             if not problem.interchangeable(stage.device, device):
                 message = f"{device!r} cannot take turns with {stage.device!r} in stage {number}: they differ"
@@ -351,8 +350,7 @@ def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violatio
         end = begin + len(stage.operators)
         strangers = set(stage.operators) - set(order[begin:end])
         if strangers:
-            message = f"stage {number + 1} runs {min(strangers)!r} out of its turn in the order"
-            yield broken("order", message)
+            yield broken("order", f"stage {number + 1} runs {min(strangers)!r} out of its turn in the order")
         elif begin > 0 and begin not in allowed:
             message = (
                 f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} (cuts are {problem.cuts})"
@@ -367,8 +365,7 @@ def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viola
     usable = problem.usable_devices
     for name, count in Counter(names).items():
         if count > 1:
-            message = f"device {name!r} has {count} stages; a device may have at most one"
-            yield broken("device", message)
+            yield broken("device", f"device {name!r} has {count} stages; a device may have at most one")
         if name not in usable:
             yield broken("device", f"device {name!r} has a stage but must not be used")
     ranks = [usable.index(name) for name in names if name in usable]

@@ -278,8 +278,7 @@ def _too_much(problem: ServingFlow, blocks: dict[str, Held]) -> Iterator[Violati
         rates = problem.rates.get(device, ())
         most = max((number for number, rate in enumerate(rates, 1) if rate > 0), default=0)
         if end - first > len(rates) or not rates[end - first - 1]:
-            message = f"{device!r} holds {end - first} layers; its rates know at most {most}"
-            yield broken("rate", message)
+            yield broken("rate", f"{device!r} holds {end - first} layers; its rates know at most {most}")
         yield from over_memory(device, sum(problem.layer_bytes[first:end]), problem.memory_limits[device])
 
 
