@@ -10,7 +10,7 @@ from opweave.problems.arrays import FloatMatrix
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import AnyConstraint, Colocate, Pin
 from opweave.problems.costs import Costs
-from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.graph import OpGraph, Parameter, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.rules import Beside
@@ -185,7 +185,7 @@ def serving_flow(
 
     A device with ``k`` of ``L`` layers has room for the caches of a number of sequences. The part ``k / L`` of them is
     on it at a time and is computed together, rounded down to a power of two. Its rate is their number divided by their
-    seconds, as :func:`~opweave.problems.language.costs.language_costs` says. Layers count as the largest window of
+    seconds, as :func:`~opweave.problems.language.workload.language_costs` says. Layers count as the largest window of
     ``k``, so unlike layers are not promised too much. The table of tokens and the head weigh on whoever holds the first
     and the last layer, but take no time here.
 
@@ -251,17 +251,18 @@ def _windows(values: FloatMatrix) -> FloatMatrix:
 def _chain(model: LanguageModel, sizes: list[int]) -> OpGraph:
     """Layers with their own bytes; the first has the table of tokens, too, and the last the head."""
     graph = layer_chain(len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, name=model.name)
-    parameters = [Parameter(id=f"weights.{k}", bytes=size) for k, size in enumerate(sizes)]
-    parameters += [Parameter(id="embedding", bytes=model.embedding.bytes), Parameter(id="head", bytes=model.head.bytes)]
-    more = {0: ("embedding",), len(sizes) - 1: ("head",)} if len(sizes) > 1 else {0: ("embedding", "head")}
-    operators = tuple(
-        Operator(id=op.id, inputs=op.inputs, outputs=op.outputs, parameters=(*op.parameters, *more.get(k, ())))
-        for k, op in enumerate(graph.operators)
+    held = {f"weights.{k}": size for k, size in enumerate(sizes)}
+    held |= {"embedding": model.embedding.bytes, "head": model.head.bytes}
+    used = [list(op.parameters) for op in graph.operators]
+    used[0].append("embedding")
+    used[-1].append("head")
+    operators = (
+        op.model_copy(update={"parameters": tuple(names)}) for op, names in zip(graph.operators, used, strict=True)
     )
     return OpGraph(
         name=graph.name,
         tensors=graph.tensors,
-        operators=operators,
-        parameters=tuple(parameters),
+        operators=tuple(operators),
+        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
         outputs=graph.outputs,
     )

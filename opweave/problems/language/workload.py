@@ -171,7 +171,7 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
     beside them read the same activation, and the last of them writes the layer's result.
 
     Kinds are roles. The graph does not say how many of the experts are read; costs come from
-    :func:`~opweave.problems.language.costs.language_costs`, which knows.
+    :func:`~opweave.problems.language.workload.language_costs`, which knows.
 
     Returns
     -------
@@ -184,67 +184,44 @@ def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
         As :func:`~opweave.problems.language.workload.parts`.
     """
     found = parts(model, work)
-    hidden = model.hidden_bytes * work.tokens
+    results = work.sequences if work.phase == "decode" else 1
     tensors = [Tensor(id="tokens", bytes=TOKEN_BYTES * work.tokens)]
-    operators = []
+    operators, held = [], dict[str, int]()
     entering, latest = "tokens", "tokens"  # what the layer's groups read, and what was written last
     for index, part in enumerate(found):
-        last = part.role in ("embedding", "attention", "head") or _ends_layer(found, index)
+        tied = model.tied_bytes if part.role in ("embedding", "head") else 0
+        own = {part.id: part.weight_bytes - tied}
+        if part.cache_bytes:
+            own[f"layers.{part.layer}.cache"] = part.cache_bytes
+        held |= own
+        size = model.hidden_bytes * work.tokens
         if part.role == "router":
             size = TOKEN_BYTES * model.groups[index + 1].used * 2 * work.tokens
         elif part.role == "head":
-            size = LOGIT_BYTES * model.vocabulary * (work.sequences if work.phase == "decode" else 1)
-        else:
-            size = hidden
-        written = Tensor(id=f"{part.id}.out", bytes=size)
+            size = LOGIT_BYTES * model.vocabulary * results
+        tensors.append(Tensor(id=f"{part.id}.out", bytes=size))
         operators.append(
             Operator(
                 id=part.id,
                 kind="Embedding" if part.role == "embedding" else part.role,  # a kind that picks rows
                 inputs=tuple(dict.fromkeys((entering, latest))),
-                outputs=(written.id,),
-                parameters=_parameters_of(part, model),
+                outputs=(f"{part.id}.out",),
+                parameters=(*own, "tied") if tied else tuple(own),
                 flops=part.flops,
                 module=part.id,
             )
         )
-        tensors.append(written)
-        latest = written.id
-        if last:
+        latest = f"{part.id}.out"
+        if part.role in ("embedding", "attention", "head") or part.layer != found[index + 1].layer:
             entering = latest
+    held |= {name: size for name, size in (("tied", model.tied_bytes), ("idle", model.idle_bytes)) if size}
     return OpGraph(
         name=model.name,
         operators=tuple(operators),
         tensors=tuple(tensors),
-        parameters=tuple(_parameters(found, model)),
+        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
         outputs=(latest,),
     )
-
-
-def _ends_layer(found: tuple[Part, ...], index: int) -> bool:
-    return found[index].layer != found[index + 1].layer
-
-
-def _parameters_of(part: Part, model: LanguageModel) -> tuple[str, ...]:
-    names = [part.id]
-    if part.cache_bytes:
-        names.append(f"layers.{part.layer}.cache")
-    if model.tied_bytes and part.role in ("embedding", "head"):
-        names.append("tied")
-    return tuple(names)
-
-
-def _parameters(found: tuple[Part, ...], model: LanguageModel) -> list[Parameter]:
-    made = []
-    for part in found:
-        tied = model.tied_bytes if part.role in ("embedding", "head") else 0
-        made.append(Parameter(id=part.id, bytes=part.weight_bytes - tied))
-        if part.cache_bytes:
-            made.append(Parameter(id=f"layers.{part.layer}.cache", bytes=part.cache_bytes))
-    for name, size in (("tied", model.tied_bytes), ("idle", model.idle_bytes)):
-        if size:
-            made.append(Parameter(id=name, bytes=size))
-    return made
 
 
 def language_costs(
@@ -272,7 +249,7 @@ def language_costs(
     Returns
     -------
     Costs
-        Rows are the operators of :func:`~opweave.problems.language.graph.language_graph`.
+        Rows are the operators of :func:`~opweave.problems.language.workload.language_graph`.
 
     Raises
     ------
