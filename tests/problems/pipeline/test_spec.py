@@ -256,12 +256,6 @@ def test_several_results() -> None:
     assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]
 
 
-def test_json_round_trip() -> None:
-    problem = four(constraints=[ow.Pin(op="P", device="a")], max_tensors=2)
-    assert type(problem).model_validate_json(problem.model_dump_json()) == problem
-    assert Stages.model_validate_json(SPLIT.model_dump_json()) == SPLIT
-
-
 TIMES = st.lists(st.integers(0, 9).map(float), min_size=1, max_size=5)
 
 
