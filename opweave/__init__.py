@@ -60,6 +60,7 @@ from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
     InvalidInputError,
+    InvalidSpecError,
     LimitExceededError,
     OpweaveError,
     RuleError,
@@ -71,10 +72,8 @@ from opweave.problems.errors import (
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
 from opweave.problems.problem import Problem
-from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
-from opweave.problems.rows import Rows
-from opweave.problems.shown import shown_by
+from opweave.problems.shown import Rows, shown_by
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean

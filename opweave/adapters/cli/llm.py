@@ -100,7 +100,7 @@ def _whole(flag: str, text: str) -> int:
 
 def _with_options(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
     """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
-    from opweave.problems.language.reserves import RESERVES, reserve_bytes
+    from opweave.problems.language.rig import RESERVES, reserve_bytes
 
     data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
     if host is not None:
@@ -220,7 +220,7 @@ def _show(
 
 def _spread(rig: Rig, seconds: float) -> str:
     """What published runs would have taken where this is predicted."""
-    from opweave.problems.language.published import published_spread
+    from opweave.problems.language.rig import published_spread
 
     spread = published_spread(rig.efficiency)
     low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))

@@ -26,12 +26,11 @@ from opweave.adapters.files import PathLike
 from opweave.adapters.onnx.prepare import Inputs, Prepared, prepare
 from opweave.adapters.onnx.read import packed_of, runtime_problem, scratch_of
 from opweave.adapters.onnx.scratch import Scratch
-from opweave.problems.layout_of import layout_of
+from opweave.problems.layout_of import WORKSPACE, layout_of
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_layout.spec import Lifetime
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.solution import Answer, solution_of
-from opweave.problems.storage_lives import WORKSPACE
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -12,7 +12,7 @@ from opweave.adapters.load import save as save_json
 from opweave.adapters.report.figures import BEST, GIVEN, entitle, new_figure, png, safe_text, save_figure, shortened
 from opweave.adapters.report.html import text
 from opweave.adapters.report.questions import PAGE
-from opweave.problems.rows import data_frame
+from opweave.problems.shown import data_frame
 from opweave.solvers.questions.conflict import Conflict
 from opweave.solvers.questions.mend import Mend
 

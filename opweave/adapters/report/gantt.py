@@ -24,8 +24,7 @@ from opweave.adapters.report.figures import (
 from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.device_details import critical_rows
-from opweave.problems.measures import utilisation
+from opweave.problems.measures import critical_rows, utilisation
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, unit_of
 

@@ -141,7 +141,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
 
     def plan(self) -> dict[str, object]:
         """Write every stage with its operators, times and transfers."""
-        details = self.details.model_dump(mode="json", exclude={"simulated_ends"})
+        details = self.details.model_dump(mode="json")
         stages = zip(details.pop("stages"), self.solution.stages, strict=True)
         return {
             "model": self.problem.graph.name,

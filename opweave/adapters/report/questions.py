@@ -20,7 +20,7 @@ from opweave.adapters.load import save as save_json
 from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
 from opweave.problems.result import OptionValue, Status
-from opweave.problems.rows import data_frame
+from opweave.problems.shown import data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value

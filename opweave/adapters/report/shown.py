@@ -18,10 +18,9 @@ from opweave.adapters.report.views import view_alone
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.looks import brief_fields, changed_fields
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.problems.rows import data_frame
+from opweave.problems.shown import brief_fields, changed_fields, data_frame
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes

@@ -12,8 +12,7 @@ from opweave.adapters.report.figures import MUTED, new_panels, safe_text
 from opweave.adapters.report.view import Row, View
 from opweave.adapters.report.workbench.panels import Panel, Parts
 from opweave.formulations.slicing.shortage import shortage
-from opweave.problems.slicing.details import SlicedStep
-from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
+from opweave.problems.slicing.spec import SlicedStep, Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
 from opweave.problems.units import precise_seconds, readable_share
 

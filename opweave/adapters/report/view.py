@@ -23,9 +23,8 @@ from opweave.adapters.report.timeline_tables import (
 )
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
-from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import MEASURES, bytes_over_time
+from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import Timeline

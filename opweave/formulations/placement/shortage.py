@@ -10,7 +10,7 @@ from opweave.formulations.on_cluster import tied
 from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import MaxDevices, Separate, means
-from opweave.problems.placement.rules import opposite_demanded
+from opweave.problems.placement.referee import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
 

@@ -331,12 +331,6 @@ def test_nothing_to_run_takes_no_time(solver):
     assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, 0.0, 0.0)
 
 
-def test_json_round_trip():
-    problem = two(constraints=[ow.Share(op="p", device="a", inputs=2)])
-    assert ow.BatchedMapping.model_validate_json(problem.model_dump_json()) == problem
-    assert ow.BatchedSchedule.model_validate_json(PLAN.model_dump_json()) == PLAN
-
-
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(planned_batched_mappings())
 def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned):

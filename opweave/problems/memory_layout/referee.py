@@ -4,35 +4,158 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.measures import bytes_held
-from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
-from opweave.problems.memory_layout.parts import Lifetime, Pool
-from opweave.problems.memory_layout.play import play_in
-from opweave.problems.solution import Evaluation, Violation
-from opweave.problems.timeline import Lifetimes, Timeline
+from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.spec import Many, Name, Seconds, Spec
+from opweave.problems.timeline import Lifetimes, Names, Recorder, Resource, Timeline
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from opweave.problems.memory_layout.spec import Layout, MemoryLayout
 
 
+class PoolUse(Spec):
+    """How much of a pool a layout needs.
+
+    Attributes
+    ----------
+    name
+        The pool.
+    bytes
+        End of its highest storage, which is what has to be reserved.
+    live_peak
+        The most bytes that are live in it at any time; no layout of the same storages needs less.
+    storages
+        Number of storages in it.
+    traffic_seconds
+        Seconds that its storages take to be written and read there.
+    """
+
+    name: Name
+    bytes: int
+    live_peak: int
+    storages: int
+    traffic_seconds: Seconds
+
+
+class LayoutDetails(Details):
+    """The bytes of every pool.
+
+    Attributes
+    ----------
+    arena_bytes
+        Bytes of all pools together.
+    live_peak
+        The most bytes that are live at any time in all pools together; no layout needs less.
+    traffic_seconds
+        Seconds that all storages take to be written and read in their pools.
+    pools
+        One row for each pool.
+    """
+
+    arena_bytes: int
+    live_peak: int
+    traffic_seconds: Seconds
+    pools: Many[PoolUse]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The blocks as columns, in the order of the problem.
+
+    Attributes
+    ----------
+    begin, end, bytes, alignment
+        Of each of them. Shape (blocks,).
+    firsts
+        The id of each one's first storage.
+    names
+        Its name.
+    """
+
+    begin: FloatArray
+    end: FloatArray
+    bytes: IntArray
+    alignment: IntArray
+    firsts: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Any, ...]]) -> Columns:
+        """From rows of names, begins, ends, bytes, alignments, and ids of first storages."""
+        names, begin, end, size, alignment, firsts = tuple(zip(*rows, strict=True)) or ((),) * 6
+        return cls(
+            begin=np.asarray(begin, dtype=np.float64),
+            end=np.asarray(end, dtype=np.float64),
+            bytes=np.asarray(size, dtype=np.int64),
+            alignment=np.asarray(alignment, dtype=np.int64),
+            firsts=firsts,
+            names=names,
+        )
+
+    @property
+    def solid(self) -> BoolArray:
+        """Which blocks take space. Shape (blocks,)."""
+        return (self.bytes > 0) & (self.end > self.begin)
+
+    @property
+    def live_peak(self) -> int:
+        """The most bytes that live at any time."""
+        solid = self.solid
+        size = self.bytes[solid]
+        change = np.concatenate([size, -size])
+        order = np.lexsort((change, np.concatenate([self.begin[solid], self.end[solid]])))
+        return int(np.cumsum(change[order]).max(initial=0))
+
+
+def play(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int | None] | None = None) -> Timeline | None:
+    """Record the lifetime of every block that takes space; None if a storage has no offset or no known pool.
+
+    ``pools_of`` has the pool of every storage, if it is known already.
+    """
+    pools_of = problem.pools_of(solution) if pools_of is None else pools_of
+    offsets, columns = dict(solution.offset.items()), problem.columns
+    if None in pools_of.values() or not pools_of.keys() <= offsets.keys():
+        return None
+    solid = np.flatnonzero(columns.solid)
+    at = [offsets[name] for name in columns.firsts]
+    where = [pools_of[name] or 0 for name in columns.firsts] if len(problem.pools) > 1 else [0] * len(at)
+    lifetimes = Lifetimes(
+        storage=solid,
+        resource=np.asarray(where, dtype=np.int64)[solid],
+        begin=columns.begin[solid],
+        end=columns.end[solid],
+        bytes=columns.bytes[solid],
+        offset=np.asarray(at, dtype=np.int64)[solid],
+    )
+    names = Names(columns.names, 0, len(columns.names))
+    pools = tuple(Resource(pool.name, "device", exclusive=False) for pool in problem.pools)
+    return Timeline("seconds", pools, names, Recorder().activities(), lifetimes)
+
+
 def judge(problem: MemoryLayout, solution: Layout) -> Evaluation[LayoutDetails]:
     """Judge a solution against all rules except the side constraints."""
     pools = problem.pools_of(solution)
     unknown = list(_membership(problem, solution, pools))
-    timeline = play_in(problem, solution, pools)
+    timeline = play(problem, solution, pools)
     if timeline is None:
         return Evaluation(objective=None, violations=tuple(unknown))
     details = _measured(problem, pools, timeline)
-    broken = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
-    broken += _capacities(problem, details)
+    found = [*unknown, *_places(problem, solution, pools), *_groups(problem, solution), *overlaps(timeline)]
+    for pool, use in zip(problem.pools, details.pools, strict=True):
+        if pool.bytes is not None and use.bytes > pool.bytes:
+            excess = use.bytes - pool.bytes
+            message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
+            found.append(broken("memory", message, float(excess)))
     objective = details.arena_bytes if problem.objective == "arena" else details.traffic_seconds
-    judged = Evaluation(objective=objective, violations=tuple(broken), details=details)
+    judged = Evaluation(objective=objective, violations=tuple(found), details=details)
     return judged.with_timeline(timeline)
 
 
@@ -43,14 +166,14 @@ def _membership(problem: MemoryLayout, solution: Layout, pools: Mapping[str, int
         return
     for name in dict.fromkeys([*solution.offset, *solution.pool]):
         if name not in known:
-            yield Violation(rule="unknown", message=f"{name!r} is not a storage of the problem")
+            yield broken("unknown", f"{name!r} is not a storage of the problem")
     for name, number in pools.items():
         if name not in solution.offset:
-            yield Violation(rule="missing", message=f"{name!r} has no offset")
+            yield broken("missing", f"{name!r} has no offset")
         if number is None:
             pool = problem.pool_of(solution, name)
             said = "no pool" if pool is None else f"the pool {pool!r}, which the problem does not have"
-            yield Violation(rule="missing", message=f"{name!r} has {said}")
+            yield broken("missing", f"{name!r} has {said}")
 
 
 def _measured(problem: MemoryLayout, pools: Mapping[str, int | None], timeline: Timeline) -> LayoutDetails:
@@ -78,10 +201,6 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
     offsets = dict(solution.offset.items())
     free = not problem.fixed and all(pool.operators is None for pool in problem.pools)
     step = max(pool.alignment for pool in problem.pools)
-    if free and not problem.in_place and all(each.pools is None for each in problem.lifetimes):
-        at = np.asarray([offsets[name] for name in problem.columns.firsts], dtype=np.int64)
-        if not (at % step).any() and not (at % problem.columns.alignment).any():
-            return
     for each in problem.lifetimes:
         offset = offsets[each.id]
         if free and each.pools is None and not offset % step and not offset % each.alignment:
@@ -90,19 +209,17 @@ def _places(problem: MemoryLayout, solution: Layout, pools_of: Mapping[str, int 
         for whose, alignment in (("its", each.alignment), (f"pool {pool.name!r}'s", pool.alignment)):
             if offset % alignment:
                 message = f"{each.id!r} stands at {offset:,}, no multiple of {whose} alignment of {alignment:,} bytes"
-                yield Violation(rule="alignment", message=message, excess=float(offset % alignment))
+                yield broken("alignment", message, float(offset % alignment))
         fixed = problem.fixed.get(each.id, offset)
         if offset != fixed:
             message = f"{each.id!r} stands at {offset:,}, not at its fixed offset {fixed:,}"
-            yield Violation(rule="fixed", message=message, excess=float(abs(offset - fixed)))
+            yield broken("fixed", message, float(abs(offset - fixed)))
         if not problem.may_stand_in(each, pool):
-            yield Violation(rule="pool", message=f"{each.id!r} may not stand in pool {pool.name!r}{_why(each, pool)}")
-
-
-def _why(storage: Lifetime, pool: Pool) -> str:
-    """Who does not reach the pool, if that is the reason."""
-    strangers = [name for name in storage.operators if pool.operators is not None and name not in pool.operators]
-    return f", which {strangers[0]!r} does not reach" if strangers else ""
+            strangers = (
+                [] if pool.operators is None else [name for name in each.operators if name not in pool.operators]
+            )
+            why = f", which {strangers[0]!r} does not reach" if strangers else ""
+            yield broken("pool", f"{each.id!r} may not stand in pool {pool.name!r}{why}")
 
 
 def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
@@ -114,21 +231,20 @@ def _groups(problem: MemoryLayout, solution: Layout) -> Iterator[Violation]:
             here, there = ((problem.pool_of(solution, each), solution.offset[each]) for each in (first, name))
             if here != there:
                 message = f"{first!r} and {name!r} must stand at one place, not at {_said(here)} and {_said(there)}"
-                yield Violation(rule="in_place", message=message)
+                yield broken("in_place", message)
     for group in problem.together:
         first, *others = group or ("",)
         for name in others:
             pools = [problem.pool_of(solution, each) for each in (first, name)]
             if pools[0] != pools[1]:
                 message = f"{first!r} and {name!r} must share a pool, but are in {pools[0]!r} and {pools[1]!r}"
-                yield Violation(rule="together", message=message)
+                yield broken("together", message)
     for group in problem.apart:
         seen: dict[str | None, str] = {}
         for name in group:
             pool = problem.pool_of(solution, name)
             if pool in seen:
-                message = f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}"
-                yield Violation(rule="apart", message=message)
+                yield broken("apart", f"{seen[pool]!r} and {name!r} must not share a pool, but both are in {pool!r}")
             seen.setdefault(pool, name)
 
 
@@ -169,7 +285,7 @@ def overlaps(timeline: Timeline) -> Iterator[Violation]:
         first, second = (timeline.name(int(lives.storage[each])) for each in (other, row))
         where = timeline.resources[resource[row]].name
         message = f"{first!r} and {second!r} share {counted(most, 'byte')} of {where!r} while both live"
-        yield Violation(rule="overlap", message=message, excess=float(most))
+        yield broken("overlap", message, float(most))
 
 
 def stands_in_slots(lives: Lifetimes) -> bool:
@@ -190,12 +306,3 @@ def stands_in_slots(lives: Lifetimes) -> bool:
     np.maximum.at(top, slot, offset + size)
     apart = (resource[new][1:] != resource[new][:-1]) | (offset[new][1:] >= top[:-1])
     return bool(apart.all() and (begin[1:] >= end[:-1])[again].all())
-
-
-def _capacities(problem: MemoryLayout, details: LayoutDetails) -> Iterator[Violation]:
-    """Check that no pool holds more than its bytes."""
-    for pool, use in zip(problem.pools, details.pools, strict=True):
-        if pool.bytes is not None and use.bytes > pool.bytes:
-            excess = use.bytes - pool.bytes
-            message = f"pool {pool.name!r} is filled up to {use.bytes:,} bytes: {excess:,} over its {pool.bytes:,}"
-            yield Violation(rule="memory", message=message, excess=float(excess))

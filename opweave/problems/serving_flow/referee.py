@@ -1,18 +1,83 @@
-"""Playing a plan of serving: the largest flow of tokens, in exact numbers, and one token's mean share of everything."""
+"""The rules of serving: they judge names, blocks of layers, memory, and whether tokens find a way."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
+from opweave.problems.rules import over_memory
+from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.spec import Amount, Many, Name, Spec
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
     from opweave.problems.serving_flow.spec import LayerBlocks, ServingFlow
 
+
+class ServingUse(Spec):
+    """One device that holds layers.
+
+    Attributes
+    ----------
+    device
+    first, layers
+        Number of its first layer, counted from 0, and how many it holds.
+    tokens_per_second
+        What flows through it.
+    most_per_second
+        What it can compute with this number of layers.
+    memory_bytes
+        Parameters of its layers.
+    """
+
+    device: Name
+    first: int
+    layers: int
+    tokens_per_second: Amount
+    most_per_second: Amount
+    memory_bytes: int
+
+    @property
+    def share(self) -> float:
+        """Share of its speed that is used."""
+        return self.tokens_per_second / self.most_per_second if self.most_per_second else 0.0
+
+
+class ServingLink(Spec):
+    """Tokens that one device sends to another; the coordinator has no name."""
+
+    source: Name | None
+    target: Name | None
+    tokens_per_second: Amount
+    most_per_second: Amount | None
+
+
+class ServingDetails(Details):
+    """The flow of tokens.
+
+    Attributes
+    ----------
+    tokens_per_second
+        The largest flow through the devices as they hold the layers.
+    devices
+        One row for each device that holds layers.
+    links
+        One row for each link that carries something.
+    limits
+        Devices and links of a smallest cut: more layers fewer, or faster, on these would help first.
+    """
+
+    tokens_per_second: Amount
+    devices: Many[ServingUse]
+    links: Many[ServingLink]
+    limits: Many[Name]
+
+
 SOURCE, SINK = "source", "sink"
-Node = str | tuple[str, int]
+Pair = tuple[str | None, str | None]
+"""The ends of a link; None is the coordinator."""
 
 
 class Held(NamedTuple):
@@ -41,9 +106,9 @@ class Flow(NamedTuple):
 
     tokens: Fraction
     through: dict[str, Fraction]
-    between: dict[tuple[str | None, str | None], Fraction]
+    between: dict[Pair, Fraction]
     speeds: dict[str, Fraction]
-    links: dict[tuple[str | None, str | None], Fraction | None]
+    links: dict[Pair, Fraction | None]
     limits: tuple[str, ...]
 
 
@@ -89,10 +154,10 @@ def link(problem: ServingFlow, source: str | None, target: str | None, place: in
     return Fraction(rate) / size if size else None
 
 
-def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[tuple[str | None, str | None], Fraction | None]:
+def links_of(problem: ServingFlow, blocks: dict[str, Held]) -> dict[Pair, Fraction | None]:
     """Every link that may carry tokens, and how many."""
     last, anywhere = len(problem.layers), problem.entry == "any"
-    found: dict[tuple[str | None, str | None], Fraction | None] = {}
+    found: dict[Pair, Fraction | None] = {}
     for source, (first, end) in blocks.items():
         if first == 0:
             found[None, source] = link(problem, None, source, 0)
@@ -112,32 +177,25 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     speeds = {device: speed(problem, device, block) for device, block in blocks.items()}
     links = links_of(problem, blocks)
     unit = lcm(1, *(each.denominator for each in (*speeds.values(), *links.values()) if each is not None))
+    enough = int(sum(speeds.values()) * unit) + 1
     network = nx.DiGraph()
     network.add_nodes_from((SOURCE, SINK))
-    enough = sum(each.numerator * (unit // each.denominator) for each in speeds.values()) + 1
     for device, most in speeds.items():
         network.add_edge(("in", device), ("out", device), capacity=int(most * unit))
-    ends: dict[tuple[str | None, str | None], tuple[object, object]] = {
-        pair: (
-            SOURCE if pair[0] is None else ("out", pair[0]),
-            SINK if pair[1] is None else ("in", pair[1]),
-        )
-        for pair in links
-    }
-    for pair, (tail, head) in ends.items():
-        most_here = links[pair]
-        network.add_edge(tail, head, capacity=enough if most_here is None else int(most_here * unit))
+    ends: dict[Pair, tuple[object, object]] = {}
+    for (source, target), limit in links.items():
+        arc = SOURCE if source is None else ("out", source), SINK if target is None else ("in", target)
+        network.add_edge(*arc, capacity=enough if limit is None else int(limit * unit))
+        ends[source, target] = arc
     residual = nx.flow.preflow_push(network, SOURCE, SINK)  # one search for both the flow and the cut
     value, flow = residual.graph["flow_value"], nx.flow.build_flow_dict(network, residual)
     full = [(u, v) for u, v, edge in residual.edges(data=True) if edge["flow"] == edge["capacity"]]
     residual.remove_edges_from(full)
     near = set(network).difference(nx.shortest_path_length(residual, target=SINK))
     cut = [device for device in speeds if ("in", device) in near and ("out", device) not in near]
-    cut += [
-        f"{pair[0] or 'coordinator'} to {pair[1] or 'coordinator'}"
-        for pair, (tail, head) in ends.items()
-        if tail in near and head not in near
-    ]
+    for (source, target), (tail, head) in ends.items():
+        if tail in near and head not in near:
+            cut.append(f"{source or 'coordinator'} to {target or 'coordinator'}")
     between = {pair: Fraction(flow[tail][head], unit) for pair, (tail, head) in ends.items()}
     return Flow(
         tokens=Fraction(value, unit),
@@ -179,12 +237,83 @@ def timeline(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Timel
         limit = flow.links[source, target]
         seconds = float(tokens / flow.tokens / limit) if limit else 0.0
         size, row = problem.crossing_bytes[blocks[source].end], recorder.rows
-        recorder.activity(
-            ActivityKind.SEND, count + index[source], row_of[source], 0.0, seconds, size=size, twin=row + 1
-        )
-        recorder.activity(
-            ActivityKind.RECEIVE, 2 * count + index[target], row_of[source], 0.0, seconds, size=size, twin=row
-        )
+        ports = ((ActivityKind.SEND, count + index[source]), (ActivityKind.RECEIVE, 2 * count + index[target]))
+        for (kind, port), twin in zip(ports, (row + 1, row), strict=True):
+            recorder.activity(kind, port, row_of[source], 0.0, seconds, size=size, twin=twin)
     resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"), exclusive=False)
     period = float(1 / flow.tokens)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes(), period)
+
+
+def judge(problem: ServingFlow, solution: LayerBlocks) -> Evaluation[ServingDetails]:
+    """Judge a plan against all rules except the side constraints."""
+    blocks = held(problem, solution)
+    if blocks is None:
+        return Evaluation(objective=None, violations=tuple(_unusable(problem, solution)))
+    flow = largest_flow(problem, blocks)
+    broken = (*_too_much(problem, blocks), *_no_way(problem, blocks, flow))
+    if not flow.tokens:
+        return Evaluation(objective=None, violations=broken)
+    judged = Evaluation(objective=float(1 / flow.tokens), violations=broken, details=_details(problem, blocks, flow))
+    return judged.with_timeline(timeline(problem, blocks, flow))
+
+
+def _unusable(problem: ServingFlow, solution: LayerBlocks) -> Iterator[Violation]:
+    """Names that the problem does not have, and layers that are not consecutive."""
+    for device, names in solution.operators.items():
+        if device not in problem.cluster.device_index:
+            yield broken("unknown", f"{device!r} holds layers, but the cluster does not have it")
+        unknown = [name for name in names if name not in problem.layer_index]
+        for name in unknown:
+            yield broken("unknown", f"{name!r} is not a layer of the graph")
+        numbers = [] if unknown else [problem.layer_index[name] for name in names]
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            message = f"the layers of {device!r} are not consecutive: {', '.join(names[:4])}"
+            yield broken("block", message + (", ..." if len(names) > 4 else ""))
+
+
+def _too_much(problem: ServingFlow, blocks: dict[str, Held]) -> Iterator[Violation]:
+    """Devices with more layers than they have a rate for, or more bytes than their memory."""
+    for device, (first, end) in blocks.items():
+        rates = problem.rates.get(device, ())
+        most = max((number for number, rate in enumerate(rates, 1) if rate > 0), default=0)
+        if end - first > len(rates) or not rates[end - first - 1]:
+            yield broken("rate", f"{device!r} holds {end - first} layers; its rates know at most {most}")
+        yield from over_memory(device, sum(problem.layer_bytes[first:end]), problem.memory_limits[device])
+
+
+def _no_way(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Iterator[Violation]:
+    """Layers that no device holds; or, if all are held, that no links lead through them."""
+    covered = {number for block in blocks.values() for number in range(block.first, block.end)}
+    missing = [name for number, name in enumerate(problem.layers) if number not in covered]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        yield broken("missing", f"no device holds {missing[0]!r}{more}")
+    elif not flow.tokens:
+        yield broken("no_way", "no links lead from the first layer to the last one through all others")
+
+
+def _details(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> ServingDetails:
+    uses = (
+        ServingUse(
+            device=device,
+            first=first,
+            layers=end - first,
+            tokens_per_second=float(flow.through[device]),
+            most_per_second=float(flow.speeds[device]),
+            memory_bytes=sum(problem.layer_bytes[first:end]),
+        )
+        for device, (first, end) in sorted(blocks.items(), key=lambda each: each[1])
+    )
+    links = (
+        ServingLink(
+            source=source,
+            target=target,
+            tokens_per_second=float(tokens),
+            most_per_second=None if (most := flow.links[source, target]) is None else float(most),
+        )
+        for (source, target), tokens in flow.between.items()
+    )
+    return ServingDetails(
+        tokens_per_second=float(flow.tokens), devices=tuple(uses), links=tuple(links), limits=flow.limits
+    )

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opweave.problems.slicing.columns import PlanColumns, is_sound, plan_columns
-from opweave.problems.slicing.details import SlicingDetails
-from opweave.problems.slicing.paper_rule import rulings
-from opweave.problems.slicing.play import Played
-from opweave.problems.solution import Evaluation, Violation
+from opweave.problems.slicing.geometry import rulings
+from opweave.problems.slicing.play import Played, SlicingDetails
+from opweave.problems.solution import Evaluation, Violation, broken
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slice, Slices, Slicing
@@ -54,66 +53,57 @@ def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
     names = tuple(device.name for device in problem.cluster.devices)
     if solution.devices != names:
         message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
-        yield Violation(rule="unknown", message=message)
+        yield broken("unknown", message)
         return
-    yield from _wrong_names(problem, solution)
+    known, counts = problem.graph.operator_index, Counter(solution.order)
+    for name in dict.fromkeys((*solution.slices, *solution.order)):
+        if name not in known:
+            yield broken("unknown", f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in solution.slices:
+            yield broken("missing", f"{name!r} has no slice")
+        if not counts[name]:
+            yield broken("missing", f"{name!r} never runs")
+        elif counts[name] > 1:
+            yield broken("repeated", f"{name!r} runs {counts[name]} times")
     step = {name: position for position, name in enumerate(solution.order)}
     for op in problem.graph.operators:
         for tensor in dict.fromkeys(op.inputs):
             producer = problem.graph.producer.get(tensor)
             if producer in step and op.id in step and step[producer] > step[op.id]:
-                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
-                yield Violation(rule="precedence", message=message)
+                yield broken("precedence", f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}")
         if op.id in solution.slices:
             yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
 
 
-def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    known = problem.graph.operator_index
-    counts = Counter(solution.order)
-    for name in dict.fromkeys((*solution.slices, *solution.order)):
-        if name not in known:
-            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
-    for name in known:
-        if name not in solution.slices:
-            yield Violation(rule="missing", message=f"{name!r} has no slice")
-        if counts[name] != 1:
-            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
-            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
-
-
 def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
     """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
-    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
+    cutting, devices, cuts = problem.cuttings[name], [device.name for device in problem.cluster.devices], cut.cuts
     lengths = cutting.lengths or {"whole": 1}
     if cut.dimension not in lengths:
-        why = f": {cutting.why_whole}" if cutting.why_whole else ""
-        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
-        yield Violation(rule="dimension", message=message)
+        ways, why = " or ".join(map(repr, lengths)), f": {cutting.why_whole}" if cutting.why_whole else ""
+        yield broken("dimension", f"{name!r} cannot be cut along {cut.dimension!r}, only along {ways}{why}")
         return
-    cuts, length = cut.cuts, lengths[cut.dimension]
+    length = lengths[cut.dimension]
     if len(cuts) != len(devices) + 1:
-        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}"
-        yield Violation(rule="cuts", message=message)
+        yield broken("cuts", f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}")
         return
     if cuts[0] != 0:
-        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
-        yield Violation(rule="cut_start", message=message, excess=float(abs(cuts[0])))
+        yield broken("cut_start", f"the first cut of {name!r} is {cuts[0]}, not 0", float(abs(cuts[0])))
     if cuts[-1] != length:
         message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
-        yield Violation(rule="cut_end", message=message, excess=float(abs(cuts[-1] - length)))
+        yield broken("cut_end", message, float(abs(cuts[-1] - length)))
     for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
         if first > end:
             message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
-            yield Violation(rule="cut_order", message=message, excess=float(first - end))
+            yield broken("cut_order", message, float(first - end))
         if first < end and device not in problem.known_seconds[name]:
-            message = f"{name!r} cannot run on {device!r}: its time there is not known"
-            yield Violation(rule="device", message=message)
+            yield broken("device", f"{name!r} cannot run on {device!r}: its time there is not known")
 
 
 def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[Violation]:
     if problem.order is not None and problem.order != solution.order:
-        yield Violation(rule="order", message="the plan runs the operators in another order than the problem's")
+        yield broken("order", "the plan runs the operators in another order than the problem's")
     if problem.dimension == "rule":
         yield from _against_rule(problem, solution)
     for device, limit in problem.memory_limits.items():
@@ -121,7 +111,7 @@ def _violations(problem: Slicing, solution: Slices, played: Played) -> Iterator[
         if limit is not None and used > limit:
             when = "before the first operator" if played.peak_at[device] is None else f"at {played.peak_at[device]!r}"
             message = f"device {device!r} holds {used:,} bytes {when}: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
+            yield broken("memory", message, float(used - limit))
 
 
 def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
@@ -130,8 +120,8 @@ def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
         cut = solution.slices[name]
         if cut.dimension != ruling.dimension:
             message = f"{name!r} is cut along {cut.dimension!r}, but the rule says {ruling.dimension!r}"
-            yield Violation(rule="dimension", message=message)
+            yield broken("dimension", message)
         parts = sum(first < end for first, end in zip(cut.cuts, cut.cuts[1:], strict=False))
         if ruling.most_parts is not None and parts > ruling.most_parts:
             message = f"{name!r} has {parts} parts; memory allows {ruling.most_parts} by the rule"
-            yield Violation(rule="parts", message=message, excess=float(parts - ruling.most_parts))
+            yield broken("parts", message, float(parts - ruling.most_parts))

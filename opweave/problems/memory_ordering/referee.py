@@ -1,17 +1,50 @@
-"""Playing a memory ordering: operators run one after the other, and storages live until their last reader has run."""
+"""The rules of memory ordering: they judge an order, and measure which storages live when."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.on_cluster import too_early
+from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.spec import Many, Name
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
 
 if TYPE_CHECKING:
     from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+
+class MemoryProfile(Details):
+    """Live bytes at every step of an order.
+
+    Attributes
+    ----------
+    peak_bytes, peak_step, peak_operator
+        The largest stable footprint, its first step, and the operator that runs then; None for a graph without
+        operators.
+    total_bytes
+        Sum of the stable footprints over the steps.
+    stable
+        Live bytes while each operator runs: everything it reads and writes, its workspace, and tensors still needed
+        later.
+    transient
+        Live bytes after each operator, once it has freed everything that is not needed any more.
+    peak_tensors
+        Storages that are live at the peak step, largest first.
+    """
+
+    peak_bytes: int
+    peak_step: int | None
+    peak_operator: str | None
+    total_bytes: int
+    stable: Many[int]
+    transient: Many[int]
+    peak_tensors: Many[Name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,21 +96,18 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
         saved[last[root]] += size[root]
         to_half[root] = from_half[written] = True
     names = Names.of(graph)
-    timeline = Timeline(
-        unit="steps",
-        resources=(Resource("memory", "device"),),
-        names=names,
-        activities=_activities(problem, names, step),
-        lifetimes=_lifetimes(
-            problem,
-            names,
-            step,
-            storages,
-            size[storages],
-            begin + np.where(from_half[storages], 0.5, 0.0),
-            np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0)),
-        ),
+    works = np.flatnonzero(graph.workspace_sizes)
+    opens = begin + np.where(from_half[storages], 0.5, 0.0)
+    closes = np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0))
+    lifetimes = Lifetimes(
+        storage=np.concatenate([names.tensor(storages), works]),
+        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
+        begin=np.concatenate([opens, step[works].astype(np.float64)]),
+        end=np.concatenate([closes, step[works] + 1.0]),
+        bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
     )
+    memory = (Resource("memory", "device"),)
+    timeline = Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
     return Played(timeline, storages, begin, end, size[storages], saved)
 
 
@@ -146,22 +176,64 @@ def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activi
     )
 
 
-def _lifetimes(
-    problem: MemoryOrdering,
-    names: Names,
-    step: IntArray,
-    storages: IntArray,
-    size: IntArray,
-    begin: FloatArray,
-    end: FloatArray,
-) -> Lifetimes:
-    """Lifetimes of storages and workspaces; an overwritten storage gives way in the middle of its step."""
-    scratch = problem.graph.workspace_sizes
-    works = np.flatnonzero(scratch)
-    return Lifetimes(
-        storage=np.concatenate([names.tensor(storages), works]),
-        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
-        begin=np.concatenate([begin, step[works].astype(np.float64)]),
-        end=np.concatenate([end, step[works] + 1.0]),
-        bytes=np.concatenate([size, scratch[works]]),
+def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
+    """Judge a solution against all rules except the side constraints."""
+    wrong = tuple(_membership(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
+    played = play(problem, solution)
+    profile = _profile(problem, solution, played)
+    found = [
+        broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
+        for early, late, tensor in too_early(problem.graph, solution.order)
+    ]
+    most, limit = profile.peak_bytes, problem.limit_bytes
+    if limit is not None and most > limit:
+        where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
+        message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
+        found.append(broken("limit", message, float(most - limit)))
+    objective = most if problem.objective == "peak" else profile.total_bytes
+    judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
+    return judged.with_timeline(played.timeline)
+
+
+def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
+    """Check that every operator runs exactly once."""
+    known = problem.graph.operator_index
+    if len(solution.order) == len(known) and known.keys() == set(solution.order):
+        return
+    counts = Counter(solution.order)
+    for name in counts:
+        if name not in known:
+            yield broken("unknown", f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in counts:
+            yield broken("missing", f"{name!r} never runs")
+    for name, count in counts.items():
+        if name in known and count > 1:
+            yield broken("repeated", f"{name!r} runs {count} times")
+
+
+def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> MemoryProfile:
+    """Everything that can be measured."""
+    graph, steps = problem.graph, len(solution.order)
+    made, freed = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(made, played.begin + 1, played.bytes)
+    ending = played.end < steps
+    np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
+    after = np.cumsum(made - freed)
+    stable = (after + freed)[1:] - played.saved + graph.workspace_sizes[graph.positions(solution.order)]
+    before, most = int(after[0]), int(np.max(stable, initial=-1))
+    peak_step = int(np.argmax(stable)) if steps and most >= before else None
+    at = -1 if peak_step is None else peak_step
+    live = np.flatnonzero((played.begin <= at) & (played.end >= at))
+    largest = sorted((-int(played.bytes[row]), graph.tensors[int(played.storages[row])].id) for row in live.tolist())
+    return MemoryProfile(
+        peak_bytes=max(before, most),
+        peak_step=peak_step,
+        peak_operator=None if peak_step is None else solution.order[peak_step],
+        total_bytes=sum(stable.tolist()),
+        stable=tuple(stable.tolist()),
+        transient=tuple(after[1:].tolist()),
+        peak_tensors=tuple(name for _, name in largest),
     )
