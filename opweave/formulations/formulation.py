@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
-from opweave.formulations.modeling.handles import note_model
+from opweave.formulations.modeling.handles import HANDLES_OF
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
@@ -124,6 +124,11 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
+
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """The handles of its models."""
+        return cls.model_type.words()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> Any:
@@ -357,8 +362,8 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
         if taken is not None and taken.__module__.startswith(OPWEAVES):
             raise InvalidInputError(f"opweave has a formulation {formulation.name!r} for {kind}; choose another name")
     formulation.supports = tuple(dict.fromkeys((*formulation.supports, MODEL)))
-    _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
-    note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
+    _FORMULATIONS[kind, formulation.name] = formulation
+    HANDLES_OF.setdefault(kind, {})[formulation.name] = formulation.words()
     return formulation
 
 

@@ -33,6 +33,9 @@ class Family:
     keys: list[Key]
     columns: list[int]
 
+    def __getitem__(self, key: Key) -> Linear:
+        return Linear.of(self.columns[self.keys.index(key)])
+
 
 @dataclass(eq=False)
 class LinearModel(Handles):
@@ -88,6 +91,13 @@ class LinearModel(Handles):
 
     def __len__(self) -> int:
         return len(self.low)
+
+    def __getattr__(self, name: str) -> Any:
+        """A family of columns, as in Pyomo models: ``model.x["conv", "gpu"]``."""
+        family = self.__dict__.get("families", {}).get(name)
+        if family is None:
+            return super().__getattr__(name)
+        return family[None] if family.keys == [None] else family
 
     @property
     def stretched(self) -> set[int]:
@@ -171,8 +181,8 @@ class LinearModel(Handles):
 
     def column(self, name: str, key: Key) -> int:
         """The column of a family that has a given key."""
-        family = self.families[name]
-        return family.columns[family.keys.index(key)]
+        (column,) = self.families[name][key].terms
+        return column
 
     def columns_of(self, name: str) -> Iterator[tuple[Any, int]]:
         """The keys and columns of a family; nothing if the model has none of that name."""

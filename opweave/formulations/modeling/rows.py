@@ -53,10 +53,6 @@ class Block:
     def __len__(self) -> int:
         return len(self.lower)
 
-    def joined(self, other: Block) -> Block:
-        """These rows, followed by those of another block of the same model."""
-        return join_blocks((self, other), [*self.names, *other.names])
-
     def check(self) -> None:
         """Refuse numbers that engines would drop or misread.
 
