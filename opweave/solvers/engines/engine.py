@@ -22,11 +22,10 @@ from opweave.formulations.formulation import (
     formulation_for,
     formulation_names,
 )
-from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.model import LinearModel, Waits
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.whole import WholeProgram

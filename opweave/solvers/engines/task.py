@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.formulation import Formulation
-from opweave.formulations.horizon import Waits, waits_in
 from opweave.formulations.modeling.arrays import MatrixModel, Program
 from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.model import Waits, waits_in
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.rows import FEASIBILITY, Block
 from opweave.formulations.modeling.whole import WholeProgram
