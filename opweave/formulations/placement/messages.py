@@ -95,18 +95,12 @@ def messages_of(
 
 def links(instance: PlacementInstance) -> BoolArray:
     """Whether each device can send to each other device. Shape (devices, devices)."""
-    return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
+    return np.isfinite(instance.latency)
 
 
 def flow_seconds(instance: PlacementInstance, *, longest: float = np.inf) -> FloatArray:
     """Seconds of every flow between every two devices, at most ``longest``; inf if nothing can be sent."""
-    size = instance.size[:, None, None]
-    sent = instance.latency + size * _finite(instance.seconds_per_byte)
-    return np.where(links(instance), np.minimum(sent, longest), np.inf)
-
-
-def _finite(values: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(values), values, 0.0)
+    return np.where(links(instance), np.minimum(instance.transfer(), longest), np.inf)
 
 
 def _able(instance: PlacementInstance, flows: list[int], device: int) -> tuple[int, ...]:
