@@ -55,7 +55,7 @@ def coarse_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             found = coarsen(problem)
         yield (
             size.name,
-            f"{found.before} -> {found.after}",
+            f"{len(problem.graph.operators)} -> {found.after}",
             f"{size.operators} -> {size.coarsened}",
             f"{clock.seconds:.1f}",
             f"{program_rows(problem)} -> {program_rows(found.reduction.problem)}",

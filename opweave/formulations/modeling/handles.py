@@ -72,7 +72,7 @@ def with_names_checked(word: str, handle: Callable[..., Any]) -> Callable[..., A
 
     @wraps(handle)
     def checked(model: Any, *names: str, **named: str) -> Any:
-        problem = getattr(model, "problem", None)
+        problem: Any = getattr(model, "problem", None)
         for argument, name in () if problem is None else (*zip(WORDS[word], names, strict=False), *named.items()):
             what, known = "operator", problem.graph.operator_index
             if argument == "device":

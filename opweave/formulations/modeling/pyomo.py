@@ -269,7 +269,8 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
     except ValueError as error:
         raise InvalidInputError(f"the model cannot be read: {error}") from error
     names = _names_of(variables)
-    lower, upper = whole_bounds(*np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T, whole, names)
+    low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
+    lower, upper = whole_bounds(low, high, whole, names)
     cost = np.concatenate([form.c.toarray()[0], np.zeros(len(spare))])
     matrix = MatrixModel(cost, float(form.c_offset[0]), lower, upper, whole, rows, names)
     matrix.check()

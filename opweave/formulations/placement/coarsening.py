@@ -36,7 +36,7 @@ KNOWN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, Precede,
 """Side constraints that hold for a lifted schedule if they hold for the smaller one and name only unfused operators."""
 
 _DATA: dict[str, Any] = json.loads((files(__package__) / "fusion_rules.json").read_text())
-_SAME = {name: short for short, names in _DATA["same"].items() for name in names.split()}
+_SAME: dict[str, str] = {name: short for short, names in _DATA["same"].items() for name in names.split()}
 _SETS = {"activation": _DATA["activation"], "pointwise": _DATA["pointwise"].format(**_DATA)}
 
 BACKENDS: Mapping[str, tuple[Rule, ...]] = {
