@@ -4,7 +4,7 @@ Every operator has an optional interval on each device for each batch size. Inte
 and every input has a device.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
-:mod:`opweave.formulations.placement.interval_model`.
+:mod:`opweave.formulations.placement.cp`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import ClassVar
 from opweave.formulations.batched_mapping.instance import lower, lower_unless_short
 from opweave.formulations.batched_mapping.program import BatchedModel, BatchedRows
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.intervals import WHOLE, IntervalModel, fine_tick
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import Interval
-from opweave.formulations.ticks import WHOLE, fine_tick
 from opweave.problems.batched_mapping.spec import BatchedMapping
 
 

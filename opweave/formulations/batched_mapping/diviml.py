@@ -20,7 +20,7 @@ from opweave.formulations.batched_mapping.retime import retimed
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint

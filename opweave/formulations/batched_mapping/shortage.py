@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
-from opweave.formulations import shortage as shared
+from opweave.formulations import on_cluster as shared
+from opweave.formulations.on_cluster import Asked, asked_of, room_of
 from opweave.formulations.once import once
-from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import counted, joined

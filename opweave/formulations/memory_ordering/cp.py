@@ -22,7 +22,7 @@ from opweave.formulations.memory_ordering.program import least_peak
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.precedence import reduced_arcs
+from opweave.formulations.order_arcs import reduced_arcs
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import LimitExceededError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

@@ -18,7 +18,7 @@ from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs, unsettled
 from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, scale_of
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.precedence import ancestors, reduced_arcs
+from opweave.formulations.order_arcs import ancestors, reduced_arcs
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

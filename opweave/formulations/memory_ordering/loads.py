@@ -14,7 +14,7 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.modeling.linear import Linear, total
-from opweave.formulations.precedence import transposed
+from opweave.formulations.order_arcs import transposed
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 

@@ -20,7 +20,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opweave.formulations.memory_ordering.groups import Groups
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.precedence import transposed
+from opweave.formulations.order_arcs import transposed
 from opweave.problems.arrays import BoolArray, IntArray
 
 Arc = tuple[int, int]

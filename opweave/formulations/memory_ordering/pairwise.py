@@ -37,7 +37,7 @@ from opweave.formulations.memory_ordering.program import least_peak, peak_range
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.precedence import reduced_arcs
+from opweave.formulations.order_arcs import reduced_arcs
 from opweave.problems.arrays import FloatArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

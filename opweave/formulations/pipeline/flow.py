@@ -32,8 +32,8 @@ import numpy as np
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InfeasibleError, UnsupportedFeatureError

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
+from opweave.formulations.on_cluster import asked_of, too_large
 from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
-from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import Separate, means
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.words import counted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.formulations import shortage as shared
-from opweave.formulations.shortage import asked_of, room_of
+from opweave.formulations import on_cluster as shared
+from opweave.formulations.on_cluster import asked_of, room_of
 from opweave.problems.slicing.spec import Slicing
 from opweave.problems.words import counted
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule, Transfer

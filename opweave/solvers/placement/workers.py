@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.placement import calls_program, cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.placement import cp, milp  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
@@ -63,10 +63,7 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
     del run
     engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
     if problem.reading is not None:
-        return [
-            Steps("calls", solve_calls, problem),
-            *(Steps(each.name, partial(run_engine, engine=each), problem) for each in engines if each.name == "highs"),
-        ]
+        return [Steps("calls", solve_calls, problem)]
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),

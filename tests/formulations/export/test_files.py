@@ -22,7 +22,7 @@ from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.reading import read_arrays
+from opweave.formulations.modeling.pyomo import read_arrays
 from tests.tiny import NEEDS, PROBLEMS
 
 for _kind in PROBLEMS:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from tests.oracles.memory_ordering import best_ordering_by_states, bytes_while_running
 from tests.strategies.specs import memory_orderings, topological_orders
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import opweave as ow
 from opweave.formulations.build import build_model
 from opweave.formulations.expressions import express
-from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS, Handles
+from opweave.formulations.modeling.handles import WORDS, Handles
 from opweave.formulations.slicing.cp import CutCounts
 from opweave.formulations.slicing.milp import Cuts
 from tests.oracles.slicing import cuts_of
@@ -228,6 +228,30 @@ def test_an_objective_of_decisions_alone_is_limited_from_below() -> None:
     assert result.objective >= 1.05 * best * (1 - 1e-6)
 
 
-def test_all_words_are_defined() -> None:
-    assert all(callable(getattr(Handles, word)) for word in (*WORDS, *OLDER_WORDS))
+def test_no_handle_is_there_by_itself() -> None:
     assert Handles.words() == ()
+
+
+def test_rows_that_are_returned_are_added() -> None:
+    problem = PROBLEMS["placement"]
+    expected = ow.solve(problem, extend=lambda model, _: model.add(model.on("a", "e") == 1)).objective
+    one, many = lambda model, _: model.on("a", "e") == 1, lambda model, _: [model.on("a", "e") == 1]
+    for engine, extend in product(("highs", "cp-sat", "auto"), (one, many)):
+        assert ow.solve(problem, solver=engine, extend=extend).objective == pytest.approx(expected)
+
+
+def test_columns_are_found_by_their_names_as_in_pyomo() -> None:
+    for engine in ("highs", "cp-sat"):
+        result = ow.solve(
+            PROBLEMS["placement"], solver=engine, extend=lambda model, _: model.add(model.x["a", "e"] == 1)
+        )
+        assert result.solution.device["a"] == "e"
+    with pytest.raises(ow.RuleError, match="no attribute 'y_z'"):
+        ow.solve(PROBLEMS["placement"], solver="highs", extend=lambda model, _: model.add(model.y_z == 1))
+
+
+def test_expressions_of_something_else_are_refused() -> None:
+    with pytest.raises(ow.InvalidInputError, match="derived from Constraint"):
+        express(int, "model")
+    with pytest.raises(ow.InvalidInputError, match="no target 'order_arc'; did you mean 'order_arcs'"):
+        express(AtMostShare, "order_arc")
