@@ -2,7 +2,7 @@
 
 Two kinds of rounds alternate until nothing more can be fused. One fuses neighbouring pairs, which builds up chains. The
 other fuses whole sub-graphs between an operator and one that every path from it passes (its post-dominators; Algorithm
-1 of the paper grows its candidates from each tensor). The conditions for fusing are in
+1 of the paper grows its candidates from each tensor). The conditions for fusing are in :mod:`.subgraphs`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,19 +100,12 @@ class NodeGraph:
         self.position = [0] * len(self.order)
         for index, k in enumerate(self.order):
             self.position[k] = index
-        self._ancestors = self._reach()
-
-    def _reach(self) -> list[int] | None:
-        """Ancestors of every node as bitsets; None if there are too many nodes."""
-        if len(self.nodes) > MOST_REACHABILITY_NODES:
-            return None
-        masks = [0] * len(self.nodes)
-        for k in self.order:
-            mask = 0
-            for j in self.before[k]:
-                mask |= masks[j] | (1 << j)
-            masks[k] = mask
-        return masks
+        self._ancestors: list[int] | None = None  # as bitsets
+        if len(self.nodes) <= MOST_REACHABILITY_NODES:
+            self._ancestors = [0] * len(self.nodes)
+            for k in self.order:
+                for j in self.before[k]:
+                    self._ancestors[k] |= self._ancestors[j] | (1 << j)
 
     def precedes(self, first: int, second: int) -> bool:
         """Whether ``first`` is known to run before ``second`` in every order."""
@@ -133,18 +125,13 @@ class NodeGraph:
                     work.append(j)
         return sorted(found, key=self.position.__getitem__)
 
-    def candidates(self, reads: Sequence[int], writes: Iterable[int]) -> tuple[int, ...]:
-        """Storages that a node with ``inplace_ok`` may overwrite when they die in its step."""
-        if self.in_place == "none":
+    def candidates(self, node: Node) -> tuple[int, ...]:
+        """Storages that a node may overwrite when they die in its step."""
+        if self.in_place == "none" or not node.inplace_ok:
             return ()
-        sizes = {self.size[s] for s in writes}
-        allowed = reads[:1] if self.in_place == "first" else reads
+        sizes = {self.size[s] for s in node.writes}
+        allowed = node.reads[:1] if self.in_place == "first" else node.reads
         return tuple(s for s in allowed if not self.kept[s] and self.size[s] > 0 and self.size[s] in sizes)
-
-    def overwritten(self, dying: Iterable[int], writes: Iterable[int]) -> int:
-        """Bytes of ``writes`` that replace ``dying`` storages of the same size."""
-        shared = Counter(self.size[s] for s in dying) & Counter(self.size[s] for s in writes)
-        return sum(size * count for size, count in shared.items())
 
 
 def problem_of(

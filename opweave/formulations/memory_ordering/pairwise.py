@@ -1,8 +1,9 @@
 """Memory ordering as an integer program over pairs: "a runs before b".
 
-Only pairs with a critical operator get a column. An operator is critical if its step could exceed the best known lower
-bound. For one critical operator, the memory row and the arc rows form the linear program of a minimum closure, so the
-relaxation is at least as strong as the minimum-cut bound of every operator.
+Operators are fused first (:mod:`.fusion`), unless rows of your own may be added. Pairs with a critical operator have a
+column. An operator is critical if its step could exceed the best known lower bound. For one critical operator, the
+memory row and the arc rows form the linear program of a minimum closure, so the relaxation is at least as strong as the
+minimum-cut bound of every operator.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model that take
 operator ids: ``model.before(a, b)`` is 0 or 1, and ``model.position(a)`` is the step of a, counted from 0:
@@ -26,84 +27,83 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import expression, write_out
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.facts import Outline, PairFacts, PairProgram
-from opweave.formulations.memory_ordering.program import least_peak, peak_range
-from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.memory_ordering.fusion import fuse
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
+from opweave.formulations.memory_ordering.pairs import Pairs, unsettled
+from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.precedence import reduced_arcs
-from opweave.problems.arrays import FloatArray
+from opweave.formulations.precedence import ancestors, reduced_arcs
+from opweave.formulations.reduction import Reduction, identity
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 
-class PairHandles(Handles):
-    """Handles over pairs; a pair without a column gets one when a handle asks for it.
+@dataclass(eq=False)
+class PairModel(LinearModel):
+    """The pairwise program: ``x`` (0/1, pairs of operators), ``excess``, ``peak`` (in units; not for the total).
 
     Attributes
     ----------
+    reduction
+        The problem that is written; operators are fused unless rows may be added.
+    critical
+        Operators whose footprint precedence does not settle. Pairs with one of them have a column.
+    lower_bound
+        Least value of the peak, bytes.
+    loads
+        Footprint in bytes of every operator that has a memory row, over pair numbers, then excesses.
     pair_columns
-        Column of every pair, by its number.
+        Column of every pair, by its number; handles may ask for more than footprints use.
     """
 
-    facts: PairFacts
-    pair_columns: list[int]
+    reduction: Reduction[MemoryOrdering, Ordering]
+    instance: OrderingInstance
+    scale: Scale
+    pairs: Pairs
+    critical: BoolArray
+    lower_bound: int
+    link: Callable[[PairModel, int], None]
+    loads: dict[int, Linear] = field(default_factory=dict)
+    excesses: list[Excess] = field(default_factory=list)
+    pair_columns: list[int] = field(default_factory=list)
 
     def before(self, first: str, second: str) -> Linear:
         """1 if operator ``first`` runs before operator ``second``, otherwise 0."""
-        names = self.facts.instance.names
-        return self.by_column(self._before(names.index(first), names.index(second)))
+        return self.by_column(self._before(self.instance.names.index(first), self.instance.names.index(second)))
 
     def position(self, op: str) -> Linear:
         """The step in which operator ``op`` runs, counted from 0."""
-        v = self.facts.instance.names.index(op)
-        return self.by_column(total(self._before(u, v) for u in range(self.facts.instance.operators)))
+        v = self.instance.names.index(op)
+        return self.by_column(total(self._before(u, v) for u in range(self.instance.operators)))
 
     def by_column(self, pairs: Linear) -> Linear:
         """Convert an expression over pair numbers to one over columns."""
         return Linear(pairs.constant, {self.pair_columns[number]: value for number, value in pairs.terms.items()})
 
-    def _before(self, a: int, v: int) -> Linear:
-        """``before`` over pair numbers; a pair without a column gets one."""
-        if a == v:
-            return Linear()
-        pairs = self.facts.pairs
-        if pairs.settled(a, v) is None and pairs.column_of(a, v) < 0:
-            self.open_pair(pairs.open_column(a, v))
-        return pairs.before(a, v)
-
-    def open_pair(self, number: int) -> None:
-        """Add the column of a pair that a handle asks for."""
-        raise NotImplementedError
-
-
-@dataclass(eq=False)
-class PairModel(PairHandles, LinearModel):
-    """The pairwise program: ``x`` (0/1, pairs of groups), ``excess``, ``peak`` (in units; not for the total)."""
-
-    facts: PairFacts
-    link: Callable[[PairModel, int], None]
-    pair_columns: list[int] = field(default_factory=list)
-
-    def open_pair(self, number: int) -> None:
-        """Add the column of a pair, and link it to the others."""
-        self.add_pairs([number])
-        self.link(self, number)
+    def _before(self, a: int, b: int) -> Linear:
+        """``before`` over pair numbers; a pair without a column gets one, linked to the others."""
+        if self.pairs.settled(a, b) is None and self.pairs.column[a, b] < 0:
+            number = self.pairs.open_column(a, b)
+            self.add_pairs([number])
+            self.link(self, number)
+        return self.pairs.before(a, b)
 
     def add_pairs(self, numbers: Iterable[int]) -> None:
-        """Add the columns of pairs, named by the centres of their groups."""
-        pairs, name = self.facts.pairs, self.facts.name
-        keys = [(name(int(pairs.first[k])), name(int(pairs.second[k]))) for k in numbers]
+        """Add the columns of pairs."""
+        names, pairs = self.instance.names, self.pairs
+        keys = [(names[pairs.first[k]], names[pairs.second[k]]) for k in numbers]
         self.pair_columns.extend(self.binaries("x", keys).tolist())
 
 
 @register_formulation
-class Pairwise(PairProgram):
+class Pairwise(OrderingProgram):
     """Which operator of a pair runs first; cycles are cut off when they appear."""
 
     name: ClassVar[str] = "pairwise"
@@ -111,59 +111,85 @@ class Pairwise(PairProgram):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise")
 
     def build(self, problem: MemoryOrdering) -> PairModel:
-        """Write the model: rows (M), rows (P), then those that subclasses add."""
-        model = PairModel(self.prepare(problem), self.link)
-        model.check_time = self.check_time
-        self._columns(model, problem)
+        """Write the model: rows (M), rows (P), then those that keep cycles out."""
+        self.check_problem(problem)
+        model, footprints = self._outline(problem)
+        arcs = list(model.pairs.arcs(model.instance.before, model.critical))
+        self.check_size(int(model.critical.sum()) + sum(len(heads) for _, heads, _ in arcs) + self.more_rows(model))
+        loads = Loads(footprints, model.pairs.before, len(model.pairs))
+        counted = model.critical if problem.objective == "peak" else np.ones_like(model.critical)
+        for v in np.flatnonzero(counted).tolist():
+            self.check_time()
+            model.loads[v] = loads.of(v)
+        model.excesses = loads.excesses
+        model.add_pairs(range(len(model.pairs)))
+        model.reals("excess", range(len(model.excesses)), high=[excess.upper for excess in model.excesses])
         self._memory_rows(model, problem)
-        self._excess_rows(model)
-        self._arc_rows(model)
+        for excess in model.excesses:  # at least each of its expressions: a storage is live if any reader needs it
+            for over in excess.over:
+                model.rows("excess_rows").add(over <= Linear.of(excess.column))
+        self._arc_rows(model, arcs)
         self.order_rows(model)
-        self._objective(model, problem)
         self.add_constraints(model, problem)
         return model
 
-    def count_rows(self, outline: Outline) -> int:
-        """Number of rows of the model, without those of the excess columns."""
-        return int(outline.critical.sum()) + outline.arcs
-
-    def _columns(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """x[k]: first group of pair k before its second; excess; peak in units, lower bound to limit."""
-        facts = model.facts
-        model.add_pairs(range(facts.counted))
-        model.reals("excess", range(len(facts.excesses)), high=[excess.upper for excess in facts.excesses])
-        if problem.objective == "peak":
-            low, high = peak_range(facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
-            model.columns("peak", (None,), low, high, facts.scale.whole)
+    def _outline(self, problem: MemoryOrdering) -> tuple[PairModel, Footprints]:
+        """Fuse the operators, find the critical ones, and give pairs with one of them a column."""
+        peak = problem.objective == "peak"
+        reduction = identity(problem) if self.context.extended else fuse(problem, lambda: not self.context.keep_going())
+        self.check_time()
+        instance = lower(reduction.problem)
+        closed = ancestors(instance.after)
+        self.check_time()
+        footprints = Footprints.of(instance, closed)
+        self.check_time()
+        lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
+        # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the
+        # search goes faster towards a relaxation that is still minimised than among the many of the same value.
+        proved = max(lower_bound, int(self.context.lower_bound or 0)) if peak else lower_bound
+        least_peak(problem, proved)
+        critical = footprints.upper > (proved if peak else footprints.lower)
+        wanted = unsettled(closed) & (critical[:, None] | critical)
+        self.check_size(int(np.count_nonzero(wanted)) // 2)
+        shown = proved if self.context.extended else lower_bound
+        pairs, scale = Pairs.of(closed, wanted), scale_of(lower(problem))
+        model = PairModel(reduction, instance, scale, pairs, critical, shown, self.link)
+        model.check_time = self.check_time
+        return model, footprints
 
     def _memory_rows(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit."""
-        rows, facts, scale = model.rows("memory"), model.facts, model.facts.scale
+        """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit.
+
+        The peak is minimised, or the sum of all footprints.
+        """
+        rows, scale = model.rows("memory"), model.scale
         if problem.objective == "peak":
-            peak = Linear.of(model.column("peak", None))
-            for load in facts.loads.values():
+            sides = peak_range(scale, model.lower_bound, (problem.limit_bytes, self.context.ceiling))
+            peak = Linear.of(int(model.columns("peak", (None,), *sides, scale.whole)[0]))
+            for load in model.loads.values():
                 rows.add(load / scale.unit <= peak)
-        elif problem.limit_bytes is not None:
-            for v, load in facts.loads.items():
+            model.minimise(peak, scale.unit)
+            return
+        model.minimise(total(model.loads.values()) / scale.unit, scale.unit)
+        if problem.limit_bytes is not None:
+            for v, load in model.loads.items():
                 if not load.terms:  # bytes are more precise than units: a limit may be short by one byte
-                    least_peak(problem, int(load.constant), f"during operator {facts.instance.names[v]!r}")
+                    least_peak(problem, int(load.constant), f"during operator {model.instance.names[v]!r}")
                 rows.add((load - scale.room(problem.limit_bytes)) / scale.unit <= 0)
 
-    def _excess_rows(self, model: PairModel) -> None:
-        """Every excess is at least each of its expressions; a storage is live if any of its readers needs it."""
-        for excess in model.facts.excesses:
-            for over in excess.over:
-                model.rows("excess_rows").add(over <= Linear.of(excess.column))
-
-    def _arc_rows(self, model: PairModel) -> None:
-        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v whose order to them is open."""
+    def _arc_rows(self, model: PairModel, arcs: Iterable[tuple[int, IntArray, IntArray]]) -> None:
+        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical v whose order to them is open."""
         rows = model.rows("arcs")
-        for g, p, q in model.facts.arcs():
-            columns = model.facts.pairs.column[g]
-            # before(a, g) is the column itself if a < g, and 1 - column otherwise
-            sign_p, sign_q = np.where(p < g, 1.0, -1.0), np.where(q < g, 1.0, -1.0)
-            upper = (p > g).astype(np.float64) - (q > g)
+        for v, p, q in arcs:
+            columns = model.pairs.column[v]
+            # before(a, v) is the column itself if a < v, and 1 - column otherwise
+            sign_p, sign_q = np.where(p < v, 1.0, -1.0), np.where(q < v, 1.0, -1.0)
+            upper = (p > v).astype(np.float64) - (q > v)
             rows.at_most_each(np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper)
+
+    def more_rows(self, _model: PairModel) -> int:
+        """Number of rows that :meth:`order_rows` adds."""
+        return 0
 
     def order_rows(self, model: PairModel) -> None:
         """Add rows that keep the pairs free of cycles. Here there are none; see :meth:`separate`."""
@@ -171,92 +197,70 @@ class Pairwise(PairProgram):
     def link(self, model: PairModel, number: int) -> None:
         """Link a pair that a handle asked for to the others. Here nothing is needed; see :meth:`separate`."""
 
-    def _objective(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """Minimise the peak, or the sum of all footprints, in units."""
-        unit = model.facts.scale.unit
-        if problem.objective == "peak":
-            model.minimise(Linear.of(model.column("peak", None)), unit)
-        else:
-            model.minimise(total(model.facts.loads.values()) / unit, unit)
-
     def extract(self, model: PairModel, values: FloatArray) -> Ordering:
         """The order that the pairs give; if they form a cycle, an order close to them that obeys precedence."""
-        return model.facts.order(values[model.pair_columns])
+        return model.reduction.lift(model.instance.ordering(model.pairs.order(values[model.pair_columns])))
 
     def start(self, model: PairModel, solution: Ordering) -> FloatArray:
-        """Values of all columns. An order that splits groups is regrouped first, which does not raise its peak."""
-        facts, values = model.facts, np.full(len(model), np.nan)
-        pairs = facts.pairs.values_of(facts.gather(solution))
-        known = facts.follow(pairs.tolist())
-        values[: len(known)] = known
-        values[model.pair_columns] = pairs
+        """Values of all columns; what is fused is put where its operators run on average."""
+        values, pairs = np.full(len(model), np.nan), model.pairs
+        if not values.size:
+            return values
+        place = {name: step for step, name in enumerate(solution.order)}
+        names = (model.reduction.lift(Ordering(order=(name,))).order for name in model.instance.names)
+        middle = np.asarray([np.mean([place[name] for name in members]) for members in names])
+        values[model.pair_columns] = pairs.values_of(np.argsort(pairs.order(pairs.values_of(middle))))
+        for excess in model.excesses:
+            values[excess.column] = max(0.0, *(over.at(values) for over in excess.over))
         if "peak" in model.families:
-            peak = max((load.at(known) for load in facts.loads.values()), default=0.0)
-            values[model.column("peak", None)] = facts.scale.units(max(peak, facts.lower_bound))
+            peak = max((load.at(values) for load in model.loads.values()), default=0.0)
+            values[model.column("peak", None)] = model.scale.units(max(peak, model.lower_bound))
         return values
 
     def separate(self, model: PairModel, values: FloatArray) -> list[Row]:
         """(C) The chosen arcs of a cycle cannot all hold: their sum is at most their number minus one."""
-        pairs = model.facts.pairs
-        cycles = pairs.cycles(values[model.pair_columns])
-        return [model.by_column(total(pairs.group_before(g, h) for g, h in arcs)) <= len(arcs) - 1 for arcs in cycles]
+        cycles = model.pairs.cycles(values[model.pair_columns])
+        before = model.pairs.before
+        return [model.by_column(total(before(a, b) for a, b in arcs)) <= len(arcs) - 1 for arcs in cycles]
 
 
-@register_formulation
 class PairwisePositions(Pairwise):
-    """The pairwise program with position rows (C') that exclude all cycles at once, for engines without cuts.
+    """The pairwise program with position rows (C') that exclude all cycles at once, for engines without cuts."""
 
-    It also understands side constraints that are registered for ``"pairwise"``.
-    """
-
-    name: ClassVar[str] = "pairwise_positions"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise", "pairwise_positions")
-
-    def add_constraints(self, model: Any, problem: MemoryOrdering) -> None:
-        """Add side constraints, including those that are registered only for ``"pairwise"``."""
-        super().add_constraints(model, problem)
-        for constraint in problem.constraints:
-            write = expression(type(constraint), Pairwise.name)
-            if write is not None and expression(type(constraint), self.name) is None:
-                write_out(constraint, Pairwise.name, write, self, model)
-
-    def count_rows(self, outline: Outline) -> int:
-        """As for the base class, plus two rows per pair and one per arc."""
-        return super().count_rows(outline) + 2 * outline.pairs + len(outline.groups.before.items)
+    def more_rows(self, model: PairModel) -> int:
+        """Two rows per pair and one per arc."""
+        return 2 * len(model.pairs) + len(model.instance.before.items)
 
     def order_rows(self, model: PairModel) -> None:
-        """(C') begin[g], the step in which group g begins, lies after the end of every group that runs before g."""
-        facts, rows = model.facts, model.rows("positions")
-        lengths = facts.groups.lengths().astype(np.float64)
-        closed = facts.pairs.closed
-        earliest, latest = closed @ lengths, lengths.sum() - closed.T @ lengths - lengths
-        begin = model.reals("begin", map(facts.name, range(len(lengths))), earliest, latest)
-        heads, tails = reduced_arcs(facts.groups.before, closed)
-        rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -lengths[heads])
-        first, second = (np.asarray(ends, dtype=np.int64) for ends in (facts.pairs.first, facts.pairs.second))
+        """(C') begin[v], the step in which operator v runs, lies after that of every operator that runs before v."""
+        rows, closed, pairs = model.rows("positions"), model.pairs.closed, model.pairs
+        earliest, latest = closed.sum(axis=1), len(closed) - 1.0 - closed.sum(axis=0)
+        begin = model.reals("begin", model.instance.names, earliest, latest)
+        heads, tails = reduced_arcs(model.instance.before, closed)
+        rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -1.0)
+        first, second = (np.asarray(ends, dtype=np.int64) for ends in (pairs.first, pairs.second))
         pair = np.arange(len(first))
-        # early before late if x has the value 1 (sign 1) or 0 (sign -1): begin[early] + length - begin[late] <= 0 then,
-        # and at most big otherwise
+        # early before late if x has the value 1 (sign 1) or 0 (sign -1): begin[early] + 1 - begin[late] <= 0 then, and
+        # at most big otherwise
         for early, late, sign in ((first, second, 1.0), (second, first, -1.0)):
-            big = np.maximum(0.0, latest[early] + lengths[early] - earliest[late])
+            big = np.maximum(0.0, latest[early] + 1.0 - earliest[late])
             columns, coefficients = np.stack([begin[early], begin[late], pair], axis=1), np.ones((len(pair), 3))
             coefficients[:, 1], coefficients[:, 2] = -1.0, sign * big
-            rows.at_most_each(columns, coefficients, np.maximum(0.0, sign) * big - lengths[early])
+            rows.at_most_each(columns, coefficients, np.maximum(0.0, sign) * big - 1.0)
 
     def link(self, model: PairModel, number: int) -> None:
         """Add the two position rows of a pair that a handle asked for."""
-        facts, x = model.facts, Linear.of(model.pair_columns[number])
-        begin = model.families["begin"].columns  # one for each group
-        g, h = (Linear.of(begin[ends[number]]) for ends in (facts.pairs.first, facts.pairs.second))
-        steps = facts.instance.operators
-        model.rows("more_positions").add(g + 1 - h <= steps * (1 - x))
-        model.rows("more_positions").add(h + 1 - g <= steps * x)
+        x, begin = Linear.of(model.pair_columns[number]), model.families["begin"].columns
+        a, b = (Linear.of(begin[ends[number]]) for ends in (model.pairs.first, model.pairs.second))
+        model.rows("more_positions").add(a + 1 - b <= len(begin) * (1 - x))
+        model.rows("more_positions").add(b + 1 - a <= len(begin) * x)
 
     def start(self, model: PairModel, solution: Ordering) -> FloatArray:
-        """Values of all columns, including the steps in which groups begin."""
-        values, groups = super().start(model, solution), model.facts.gather(solution)
-        begin = np.concatenate([[0], np.cumsum(model.facts.groups.lengths()[groups])])[:-1]
-        values[np.asarray(model.families["begin"].columns, dtype=np.int64)[groups]] = begin
+        """Values of all columns, including the steps in which operators run."""
+        values = super().start(model, solution)
+        if values.size:
+            order = model.pairs.order(values[model.pair_columns])
+            values[np.asarray(model.families["begin"].columns, dtype=np.int64)[order]] = np.arange(len(order))
         return values
 
     def separate(self, _model: PairModel, _values: FloatArray) -> list[Row]:

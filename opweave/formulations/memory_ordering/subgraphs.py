@@ -25,43 +25,12 @@ factorization", 1987, https://doi.org/10.1137/0608031.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from opweave.formulations.memory_ordering.inner_states import InnerStates, InnerStorage
 from opweave.formulations.memory_ordering.nodes import Node, NodeGraph
 from opweave.problems.limits import MAX_BYTES
-
-
-class Death(Enum):
-    """Whether a storage read by a group dies inside it."""
-
-    SURE = "in every order"
-    UNCERTAIN = "in some orders"
-    NEVER = "in none"
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Nodes that might be fused, and what the three conditions need to know about their surroundings.
-
-    Attributes
-    ----------
-    nodes
-        The nodes in topological order.
-    sources, sinks
-        Nodes without a predecessor, and nodes without a successor, in the group.
-    falling, rising, isolated
-        Whether precedences allow that kind of fusion.
-    """
-
-    nodes: tuple[int, ...]
-    sources: tuple[int, ...]
-    sinks: tuple[int, ...]
-    falling: bool
-    rising: bool
-    isolated: bool
 
 
 def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node | None:
@@ -77,122 +46,117 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node
     nodes
         The group, in topological order.
     most_states
-        Number of inner states that each check may visit.
+        Number of inner states that may be visited.
     """
-    group = _surroundings(graph, nodes)
-    if not (group.falling or group.rising or group.isolated):
-        return None
-    deaths = _deaths(graph, group)
-    uncertain = {s for s, death in deaths.items() if death is Death.UNCERTAIN}
-    if uncertain and _may_overwrite(graph, group, uncertain):
-        return None
-    inner = _inner_states(graph, group, deaths, most_states)
-    best = _best_order(graph, group, inner, uncertain)
-    return None if best is None else _as_node(graph, group, deaths, *best)
-
-
-def _best_order(
-    graph: NodeGraph, group: _Group, inner: InnerStates, uncertain: set[int]
-) -> tuple[list[int], int] | None:
-    """The best inner order and its peak, if one of the three conditions holds."""
-    isolated = group.isolated and not uncertain and inner.holds_at_least(max(0, inner.end))
-    # Uncertain storages count as staying, which is the worst case: if they die, later operators need less.
-    falling = not isolated and group.falling and inner.holds_at_least(inner.end)
-    # Uncertain storages are read by the sink, so none of them can die before it.
-    rising = group.rising and uncertain.issubset(graph.nodes[group.sinks[0]].reads)
-    rising = rising and not isolated and inner.holds_at_least(0)
-    best = inner.best_order() if isolated or falling or rising else None
-    if best is None or isolated:
-        return best
-    order, peak = best
-    fits = (falling and peak == inner.first_cost(order[0])) or (rising and peak == inner.last_cost(order[-1]))
-    return best if fits else None
-
-
-def _surroundings(graph: NodeGraph, nodes: Sequence[int]) -> _Group:
     inside = set(nodes)
     waits_for = {k: [j for j in graph.before[k] if j not in inside] for k in nodes}
     feeds = {k: [j for j in graph.after[k] if j not in inside] for k in nodes}
-    sources = tuple(k for k in nodes if len(waits_for[k]) == len(graph.before[k]))
-    sinks = tuple(k for k in nodes if len(feeds[k]) == len(graph.after[k]))
-    entered = _all_precede(graph, [(j, k) for late in nodes for j in waits_for[late] for k in sources if k != late])
-    left = _all_precede(graph, [(k, j) for early in nodes for j in feeds[early] for k in sinks if k != early])
-    return _Group(
-        nodes=tuple(nodes),
-        sources=sources,
-        sinks=sinks,
-        falling=len(sources) == 1 and entered,
-        rising=len(sinks) == 1 and left,
-        isolated=entered and left,
-    )
+    sources = [k for k in nodes if len(waits_for[k]) == len(graph.before[k])]
+    sinks = [k for k in nodes if len(feeds[k]) == len(graph.after[k])]
+    entered = all(graph.precedes(j, k) for late in nodes for j in waits_for[late] for k in sources if k != late)
+    left = all(graph.precedes(k, j) for early in nodes for j in feeds[early] for k in sinks if k != early)
+    falling, rising, isolated = entered and len(sources) == 1, left and len(sinks) == 1, entered and left
+    if not (falling or rising or isolated):
+        return None
+    dies = _deaths(graph, nodes, sources)
+    uncertain = {s for s, death in dies.items() if death is None}
+    if uncertain and any(not uncertain.isdisjoint(graph.candidates(graph.nodes[k])) for k in nodes):
+        return None
+    # Uncertain storages count as staying, which is the worst case for falling groups: if they die, later operators need
+    # less. The sink of a rising group must read them, so that none of them can die before it.
+    inner = _Inner(graph, nodes, {s for s, death in dies.items() if death})
+    isolated, rising = isolated and not uncertain, rising and uncertain.issubset(graph.nodes[sinks[0]].reads)
+    allowed = ((isolated, max(0, inner.end)), (falling, inner.end), (rising, 0))
+    found = inner.best_order(min((floor for there, floor in allowed if there), default=0), most_states)
+    if found is None:
+        return None
+    order, peak, lowest = found
+    isolated, falling, rising = (there and lowest >= floor for there, floor in allowed)
+    ends = (falling and peak == inner.step(0, 0, order[0])[0]) or (rising and peak == inner.last_cost(order[-1]))
+    return _as_node(graph, [nodes[v] for v in order], dies, peak) if isolated or ends else None
 
 
-def _all_precede(graph: NodeGraph, pairs: Sequence[tuple[int, int]]) -> bool:
-    return all(graph.precedes(first, second) for first, second in pairs)
-
-
-def _deaths(graph: NodeGraph, group: _Group) -> dict[int, Death]:
-    """For every storage that the group reads, whether it dies inside the group."""
-    inside = set(group.nodes)
-    deaths: dict[int, Death] = {}
-    for s in {s for k in group.nodes for s in graph.nodes[k].reads}:
+def _deaths(graph: NodeGraph, nodes: Sequence[int], sources: Sequence[int]) -> dict[int, bool | None]:
+    """For every storage that the group reads, whether it dies inside the group; None if only in some orders."""
+    inside = set(nodes)
+    dies: dict[int, bool | None] = {}
+    for s in {s for k in nodes for s in graph.nodes[k].reads}:
         others = [j for j in graph.readers[s] if j not in inside]
-        if graph.kept[s] or any(graph.precedes(k, j) for j in others for k in group.nodes):
-            deaths[s] = Death.NEVER
-        elif all(graph.precedes(j, k) for j in others for k in group.sources):
-            deaths[s] = Death.SURE
+        if graph.kept[s] or any(graph.precedes(k, j) for j in others for k in nodes):
+            dies[s] = False
         else:
-            deaths[s] = Death.UNCERTAIN
-    return deaths
+            dies[s] = True if all(graph.precedes(j, k) for j in others for k in sources) else None
+    return dies
 
 
-def _may_overwrite(graph: NodeGraph, group: _Group, storages: set[int]) -> bool:
-    nodes = (graph.nodes[k] for k in group.nodes)
-    return any(not storages.isdisjoint(graph.candidates(node.reads, node.writes)) for node in nodes if node.inplace_ok)
+class _Inner:
+    """Down-sets of a group as bitsets of its operators; bytes are relative to those live before the group runs.
+
+    Attributes
+    ----------
+    end
+        Bytes live after the group.
+    """
+
+    def __init__(self, graph: NodeGraph, nodes: Sequence[int], dying: Collection[int]) -> None:
+        local = {k: index for index, k in enumerate(nodes)}
+        readers = dict.fromkeys(dying, 0)
+        for k, index in local.items():
+            for s in readers.keys() & graph.nodes[k].reads:
+                readers[s] |= 1 << index
+        each = [graph.nodes[k] for k in nodes]
+        size, self._all = graph.size, (1 << len(nodes)) - 1
+        self._before = [sum(1 << local[j] for j in graph.before[k] if j in local) for k in nodes]
+        self._made = [sum(size[s] for s in node.writes if graph.kept[s] or graph.readers[s]) for node in each]
+        self._stay = [node.workspace + sum(size[s] for s in node.writes) for node in each]
+        self._reads = [[(size[s], readers[s]) for s in node.reads if s in readers] for node in each]
+        self._over = [[(size[s], readers[s]) for s in graph.candidates(node) if s in readers] for node in each]
+        self._results = [Counter(size[s] for s in node.writes) for node in each]
+        self.end = sum(self._made) - sum(size[s] for s in readers)
+
+    def step(self, state: int, live: int, v: int) -> tuple[int, int]:
+        """Bytes needed while operator ``v`` runs after ``state``, and bytes that are live afterwards."""
+        waiting = ~(state | 1 << v)
+        dying = sum(size for size, readers in self._reads[v] if not readers & waiting)
+        over = Counter(size for size, readers in self._over[v] if not readers & waiting) & self._results[v]
+        saved = sum(size * count for size, count in over.items())
+        return live + self._stay[v] - saved, live + self._made[v] - dying
+
+    def last_cost(self, v: int) -> int:
+        """Bytes needed while ``v`` runs last."""
+        live = self.end - self._made[v] + sum(size for size, _ in self._reads[v])
+        return self.step(self._all & ~(1 << v), live, v)[0]
+
+    def best_order(self, floor: int, most_states: int) -> tuple[tuple[int, ...], int, float] | None:
+        """An order with the least peak, that peak, and the fewest bytes of any state between the first and the last.
+
+        None if some such state holds less than ``floor`` bytes, or there are too many.
+        """
+        lowest, visited, states = float("inf"), 0, {0: (0, 0, ())}
+        for _ in self._before:
+            following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+            for state, (peak, live, order) in states.items():
+                for v, before in enumerate(self._before):
+                    if state >> v & 1 or before & ~state:
+                        continue
+                    (cost, after), child = self.step(state, live, v), state | 1 << v
+                    if child != self._all:
+                        lowest = min(lowest, after)
+                    if child not in following or max(peak, cost) < following[child][0]:
+                        following[child] = max(peak, cost), after, (*order, v)
+            visited += len(following)
+            if lowest < floor or visited > most_states + 1:
+                return None
+            states = following
+        peak, _, order = states[self._all]
+        return order, peak, lowest
 
 
-def _inner_states(graph: NodeGraph, group: _Group, deaths: dict[int, Death], most_states: int) -> InnerStates:
-    local = {k: index for index, k in enumerate(group.nodes)}
-    read_by: dict[int, int] = {}
-    for k, index in local.items():
-        for s in graph.nodes[k].reads:
-            read_by[s] = read_by.get(s, 0) | 1 << index
-    storages = {
-        s: InnerStorage(size=graph.size[s], maker=local.get(graph.producer[s], -1), readers=readers)
-        for s, readers in read_by.items()
-        if deaths[s] is Death.SURE
-    }
-    made, stay, reads, overwrites = [], [], [], []
-    for k in group.nodes:
-        node = graph.nodes[k]
-        lasting = sum(graph.size[s] for s in node.writes if graph.kept[s] or graph.readers[s])
-        made.append(lasting)
-        stay.append(node.workspace + sum(graph.size[s] for s in node.writes))
-        reads.append(tuple(storages[s] for s in node.reads if s in storages))
-        allowed = graph.candidates(node.reads, node.writes) if node.inplace_ok else ()
-        sure = tuple(storages[s] for s in allowed if s in storages)
-        overwrites.append((sure, tuple(graph.size[s] for s in node.writes)))
-    return InnerStates(
-        before=tuple(sum(1 << local[j] for j in graph.before[k] if j in local) for k in group.nodes),
-        made=tuple(made),
-        stay=tuple(stay),
-        reads=tuple(reads),
-        overwrites=tuple(overwrites),
-        most_states=most_states,
-    )
-
-
-def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: Sequence[int], peak: int) -> Node | None:
+def _as_node(graph: NodeGraph, order: Sequence[int], dies: Mapping[int, bool | None], peak: int) -> Node | None:
     """The group as one operator whose step needs ``peak`` bytes beyond those live before it; None if impossible."""
-    inner = [graph.nodes[group.nodes[index]] for index in order]
-    inside = set(group.nodes)
-    made = {s for node in inner for s in node.writes}
-    writes = tuple(
-        s
-        for node in inner
-        for s in node.writes
-        if graph.kept[s] or any(reader not in inside for reader in graph.readers[s])
-    )
+    inner, inside = [graph.nodes[k] for k in order], set(order)
+    made = {s: None for node in inner for s in node.writes}
+    writes = tuple(s for s in made if graph.kept[s] or any(reader not in inside for reader in graph.readers[s]))
     node = Node(
         members=tuple(v for each in inner for v in each.members),
         reads=tuple(dict.fromkeys(s for each in inner for s in each.reads if s not in made)),
@@ -200,18 +164,15 @@ def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: S
         workspace=peak - sum(graph.size[s] for s in writes),
         inplace_ok=False,
     )
-    if node.workspace > MAX_BYTES:
-        return None
-    return node if node.workspace >= 0 else _overwriting(graph, node, deaths)
-
-
-def _overwriting(graph: NodeGraph, node: Node, deaths: dict[int, Death]) -> Node | None:
-    """The same node, overwriting inputs because its peak leaves no room for both; None if it cannot."""
-    firsts = [s for s in node.reads if deaths[s] is Death.SURE] if graph.in_place == "first" else node.reads[:1]
-    for first in firsts:
+    if node.workspace >= 0:
+        return node if node.workspace <= MAX_BYTES else None
+    # it overwrites inputs, because its peak leaves no room for both
+    for first in [s for s in node.reads if dies[s]] if graph.in_place == "first" else node.reads[:1]:
         reads = (first, *(s for s in node.reads if s != first))
-        candidates = graph.candidates(reads, node.writes)
-        workspace = node.workspace + graph.overwritten(candidates, node.writes)
-        if workspace >= 0 and all(deaths[s] is Death.SURE for s in candidates):
-            return replace(node, reads=reads, workspace=workspace, inplace_ok=True)
+        in_place = replace(node, reads=reads, inplace_ok=True)
+        over = graph.candidates(in_place)
+        shared = Counter(graph.size[s] for s in over) & Counter(graph.size[s] for s in writes)
+        workspace = node.workspace + sum(size * count for size, count in shared.items())
+        if workspace >= 0 and all(dies[s] for s in over):
+            return replace(in_place, workspace=workspace)
     return None
