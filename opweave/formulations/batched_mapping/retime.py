@@ -40,11 +40,10 @@ def retimed(
     earliest = np.zeros(count.shape) if release is None else release
     batches = []
     while waiting:
-        i, u = next(node for node in waiting if np.isfinite(_ready(instance, where, end, *node)))
+        able = (node for node in waiting if np.isfinite(_ready(instance, where, end, *node)))
+        i, u = next(able, waiting[0])
         waiting.remove((i, u))
-        begins = max(
-            float(free[u]), _ready(instance, where, end, i, u), 0.0 if release is None else float(release[i, u])
-        )
+        begins = max(float(free[u]), _ready(instance, where, end, i, u), float(earliest[i, u]))
         end[i, u] = free[u] = begins + lasts[i, u]
         batches.append(
             Batch(
