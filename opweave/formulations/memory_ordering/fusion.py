@@ -2,7 +2,7 @@
 
 Two kinds of rounds alternate until nothing more can be fused. One fuses neighbouring pairs, which builds up chains. The
 other fuses whole sub-graphs between an operator and one that every path from it passes (its post-dominators; Algorithm
-1 of the paper grows its candidates from each tensor). The conditions for fusing are in :mod:`.subgraphs`.
+1 of the paper grows its candidates from each tensor). The conditions for fusing are in :mod:`.nodes`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from opweave.formulations.memory_ordering.nodes import (
     MOST_REACHABILITY_NODES,
     Node,
     NodeGraph,
+    fuse_group,
     problem_of,
     single_nodes,
 )
-from opweave.formulations.memory_ordering.subgraphs import fuse_group
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs, order_arcs
 from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -46,7 +46,7 @@ def fuse(
     bytes that count. The reduction is exact: both problems have the same optimum, also under ``limit_bytes``.
 
     Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Not
-    fused: operators that side constraints name, and groups that :func:`~.subgraphs.fuse_group` cannot prove or express.
+    fused: operators that side constraints name, and groups that :func:`~.nodes.fuse_group` cannot prove or express.
     The problem is returned unchanged for objective ``"total"``, for contradictory constraints, and for constraints
     without an ``"order_arcs"`` expression, about which nothing is known.
 

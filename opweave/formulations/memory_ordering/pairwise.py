@@ -34,8 +34,7 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
-from opweave.formulations.memory_ordering.pairs import Pairs, unsettled
+from opweave.formulations.memory_ordering.pairs import Excess, Footprints, Loads, Pairs, unsettled
 from opweave.formulations.memory_ordering.program import OrderingProgram, Scale, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
