@@ -1,4 +1,4 @@
-"""Binary columns "a runs before b" for the relevant pairs of operators, and the bytes that they leave live in each step.
+"""Binary columns "a runs before b" for the relevant pairs of operators, and the bytes that they leave live in a step.
 
 For operator v, ``before(a, v)`` is 1 if a runs before v. A storage s with producer p and readers C is live during v's
 step if and only if ``before(p, v) - before(c, v) = 1`` for some c in C. Precedence alone settles most of this; the rest
