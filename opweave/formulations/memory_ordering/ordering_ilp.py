@@ -3,7 +3,7 @@
 Source: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
 IV-A. Operators are i, steps j from 1 to n, storages s (the paper's tensors x, each together with its views). Real
 graphs need things that the paper leaves out: operators that write several tensors or none, views, in-place results, and
-memory for results without a reader. :mod:`.pairwise` states the same problem and is solved faster.
+memory for results without a reader. :mod:`.milp` states the same problem and is solved faster.
 
 Rows of your own use ``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``; steps count from 0.
 """
@@ -125,10 +125,10 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
     def add_sets(self, m: ConcreteModel, instance: OrderingInstance) -> None:
         """Add ``OPS``, ``STEPS``, ``RUNS`` (i, j), ``HELD`` (s, j), ``SAVINGS`` (i, b, j), and the sets of rows.
 
-        The function also adds ``instance``, ``producer[s]``, ``size[s]``, ``extra[i]``, ``most[i, b]`` and
-        ``overwritten[i, b]`` (most results of b bytes that i writes over inputs, and those inputs), ``open[j]`` (storages
-        with a T in step j), ``known[j]`` (bytes of the others that are live), and ``held(s, j)``, which is T[s, j], or 0 or
-        1 where that is settled.
+        Also added: ``instance``, ``producer[s]``, ``size[s]``, ``extra[i]``, ``most[i, b]`` and ``overwritten[i, b]``
+        (most results of b bytes that i writes over inputs, and those inputs), ``open[j]`` (storages with a T in step
+        j), ``known[j]`` (bytes of the others that are live), and ``held(s, j)``, which is T[s, j], or 0 or 1 where that
+        is settled.
 
         Raises
         ------
@@ -140,8 +140,8 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         names, steps = instance.names, instance.operators
         first, last = self.windows(instance)
         length = last - first + 1
-        touched = length[instance.reads.heads()].sum() + length[instance.writes.heads()].sum()
-        rows = int(3 * steps + touched + len(instance.before.items))
+        entries = length[instance.reads.heads()].sum() + length[instance.writes.heads()].sum()
+        rows = int(3 * steps + entries + len(instance.before.items))
         check_rows(rows, self.name, self.context.limits)  # before a matrix of storages and steps
         held = residence(instance, first, last)
         free = np.argwhere(held == FREE)

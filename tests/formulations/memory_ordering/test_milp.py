@@ -14,8 +14,8 @@ from pyomo.environ import Constraint as Row
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.memory_ordering.milp import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.ordering_ilp import TimeIndexed
-from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import Linear
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
