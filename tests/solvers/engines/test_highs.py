@@ -296,7 +296,7 @@ def test_an_empty_graph_and_a_single_operator_are_solved():
         ([], [], 0),
         ([ow.Operator(id="a", outputs=["t"])], [ow.Tensor(id="t", bytes=3)], 3),
     ):
-        for formulation in ("pairwise", "pairwise_positions", "time_indexed"):
+        for formulation in ("pairwise", "time_indexed"):
             lone = ow.MemoryOrdering(graph=ow.OpGraph(operators=operators, tensors=tensors))
             result = ow.solve(lone, solver="highs", formulation=formulation, options=PLAIN)
             assert (result.objective, result.status) == (peak, ow.Status.OPTIMAL)

@@ -7,65 +7,71 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.memory_ordering.milp import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.ordering_ilp import TimeIndexed
-from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
+from opweave.solvers.engines.highs import Highs
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
 
-NAMES = ("pairwise", "pairwise_positions")
 FORMULATIONS = (Pairwise, PairwisePositions)
 OPEN = BuildContext(extended=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_two_branches_by_hand(name):
-    result = solved(two_branches(), name)
+@pytest.fixture(params=["cut off", "written out"])
+def cycles(request, monkeypatch):
+    """HiGHS cuts cycles off as they appear; engines without cuts get them written out."""
+    if request.param == "written out":
+        monkeypatch.setattr(Highs, "separates", False)
+
+
+@pytest.mark.usefixtures("cycles")
+def test_two_branches_by_hand():
+    result = solved(two_branches(), "pairwise")
     assert agrees(result, 10)
     order = result.solution.order
     assert order.index("small1") < order.index("big2") or order.index("small2") < order.index("big1")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30)
+@pytest.mark.usefixtures("cycles")
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=memory_orderings(7))
-def test_agrees_with_brute_force(name, problem):
-    assert agrees(solved(problem, name), best_ordering_by_states(problem)[0])
+def test_agrees_with_brute_force(problem):
+    assert agrees(solved(problem, "pairwise"), best_ordering_by_states(problem)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30)
+@pytest.mark.usefixtures("cycles")
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=memory_orderings(7))
-def test_agrees_with_brute_force_when_rows_may_come(name, problem):
-    result = solved(problem, name, extend=lambda model, problem: None)
+def test_agrees_with_brute_force_when_rows_may_come(problem):
+    result = solved(problem, "pairwise", extend=lambda model, problem: None)
     assert agrees(result, best_ordering_by_states(problem)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30)
+@pytest.mark.usefixtures("cycles")
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), problem=memory_orderings(5))
-def test_users_own_constraints_are_obeyed(data, name, problem):
+def test_users_own_constraints_are_obeyed(data, problem):
     op = data.draw(st.sampled_from([op.id for op in problem.graph.operators]))
     rule = NotLater(op=op, step=data.draw(st.integers(0, 3)))
     ruled = problem.model_copy(update={"constraints": (*problem.constraints, rule)})
-    assert agrees(solved(ruled, name), best_ordering(ruled)[0])
+    assert agrees(solved(ruled, "pairwise"), best_ordering(ruled)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25)
+@pytest.mark.usefixtures("cycles")
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), problem=memory_orderings(6, limits=False))
-def test_rows_on_pairs_are_obeyed(data, name, problem):
+def test_rows_on_pairs_are_obeyed(data, problem):
     """Forbid the order of two operators through ``extend``: as good as a Precede, or infeasible."""
     ids = [op.id for op in problem.graph.operators]
     first, second = data.draw(st.sampled_from(ids)), data.draw(st.sampled_from(ids))
@@ -77,14 +83,14 @@ def test_rows_on_pairs_are_obeyed(data, name, problem):
     if first != second:
         arcs = (*problem.constraints, ow.Precede(before=first, after=second))
         expected = best_ordering_by_states(problem.model_copy(update={"constraints": arcs}))[0]
-    assert agrees(solved(problem, name, extend=extend), expected)
+    assert agrees(solved(problem, "pairwise", extend=extend), expected)
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
 @pytest.mark.parametrize("context", [BuildContext(), OPEN])
 @settings(max_examples=30)
 @given(data=st.data(), problem=memory_orderings(7, limits=False, precedes=False))
-def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, context, problem):
+def test_a_start_obeys_the_model_and_costs_what_its_order_costs(data, kind, context, problem):
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
     formulation = kind(context)
     model = formulation.build(problem)
@@ -92,10 +98,10 @@ def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, co
     real = problem.evaluate(order).objective
     assert program.broken(values) is None
     assert not formulation.separate(model, values)
-    assert formulation.objective_bound(problem, program.objective(values)) <= real
     extracted = problem.evaluate(formulation.extract(model, values))
     assert extracted.feasible
-    assert extracted.objective <= real
+    assert formulation.objective_bound(problem, program.objective(values)) <= extracted.objective
+    assert extracted.objective == real or not context.extended
 
 
 @settings(max_examples=30)
@@ -131,21 +137,21 @@ def test_cycles_are_cut_off_and_orders_are_not(problem, seed):
     assert not [v for v in problem.evaluate(order).violations if v.rule in ("precedence", "missing", "repeated")]
     if not broken:
         place = {name: step for step, name in enumerate(order.order)}
-        pairs = model.facts.pairs
+        pairs = model.pairs
         for k, value in enumerate(values[columns]):
             first, second = instance.names[pairs.first[k]], instance.names[pairs.second[k]]
             assert (place[first] < place[second]) == (value > 0.5)
 
 
 def test_a_limit_below_the_forced_bytes_says_how_many_are_missing():
-    with pytest.raises(InfeasibleError, match="at least 9 bytes, 2 more than the limit of 7"):
+    with pytest.raises(InfeasibleError, match="at least 10 bytes, 3 more than the limit of 7"):
         Pairwise().build(two_branches(limit_bytes=7))
     result = solved(two_branches(limit_bytes=9), "pairwise")
     assert result.status is ow.Status.INFEASIBLE
-    assert "limit of 9 bytes" in result.reason
+    assert "limit of 9" in result.reason
 
 
-@pytest.mark.parametrize("formulation", ["pairwise", "pairwise_positions", "time_indexed", "time_indexed_unpruned"])
+@pytest.mark.parametrize("formulation", ["pairwise", "time_indexed", "time_indexed_unpruned"])
 @pytest.mark.parametrize("objective", ["total", "peak"])
 @pytest.mark.parametrize("size", [1, 2**40])
 def test_a_footprint_that_is_the_same_in_every_order_is_compared_with_the_limit(formulation, objective, size):
@@ -180,18 +186,6 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_built():
         Pairwise(BuildContext(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
     with pytest.raises(LimitExceededError, match="all pairs"):
         Pairwise(BuildContext(limits=ow.Limits(model_rows=0))).build(two_branches())
-
-
-@settings(max_examples=30)
-@given(problem=memory_orderings(7), extended=st.booleans())
-def test_the_outline_counts_what_is_written(problem, extended):
-    program = Pairwise(BuildContext(extended=extended))
-    try:
-        outline, facts = program.outline(problem), program.prepare(problem)
-    except (InfeasibleError, ContradictionError):
-        return
-    assert outline.pairs == len(facts.pairs)
-    assert outline.arcs == sum(len(heads) for _, heads, _ in facts.arcs())
 
 
 def test_writing_stops_when_the_time_is_up():
