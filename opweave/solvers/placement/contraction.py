@@ -9,7 +9,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
-from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.ranks import order_of_graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def contraction_of(arrays: PlacementArrays, cluster: IntArray, light: float = 0.
     """
     count = len(arrays.seconds)
     before = np.diff(arrays.before_start)
-    order = operator_order(arrays)
+    order = order_of_graph(arrays)
     chain, number = _trees(arrays, order, light * _least_sending(arrays))
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)

@@ -17,11 +17,11 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import DRAWS, counted_plan
-from opweave.solvers.placement.anneal_orders import anneal
+from opweave.solvers.placement.annealing import anneal
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.contraction import contraction_of
-from opweave.solvers.placement.local import LocalSearch, descend_from_several, search_from_best
+from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
+from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import ended, fits
 from opweave.solvers.placement.windows import reoptimise
 from opweave.solvers.registry import named_solver
@@ -86,15 +86,13 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     search = search_from_best(problem, run)
     if not search.instance.operators:
         run.proved(0.0, "trivial")
-    elif math.isfinite(search.makespan):
-        descend_from_several(search)
     seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
     number = 0
     while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
         search.catch_up()
+        search.descend_from(search.device, Spell(run, seconds))
         cool_down(search, seconds, number)
-        search.descend_from(search.device)
-        reoptimise(search, seconds)
+        reoptimise(search, Spell(run, seconds))
         if seconds is None:
             break
         number, seconds = number + 1, LONGER * seconds
@@ -109,7 +107,7 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
     start, cluster, left = (search.order, search.device), search.instance.cluster, 1.0
     for stream, level in enumerate((*LEVELS, None)):
         share = left if level is None else level.share
-        spell, left = _Spell(search.run, share, left, seconds), left - share
+        spell, left = _Progress(search.run, share, left, seconds), left - share
         if level is None:
             first = (search.order, search.device)
             for start in _phase(search, search.arrays, cluster, first, OPERATORS, scale, spell, (number, stream)):
@@ -125,7 +123,7 @@ def cool_down(search: LocalSearch, seconds: float | None = None, number: int = 0
                 search.consider(*start)
 
 
-class _Spell:
+class _Progress:
     """How far one phase of a cooling has come: by seconds of moves, or by the time of the run, whichever is more.
 
     ``share`` is its share of the cooling, of which the share ``left`` is left.
@@ -155,7 +153,7 @@ def _phase(
     start: Start,
     phase: Phase,
     scale: float,
-    spell: _Spell,
+    spell: _Progress,
     seed: tuple[int, int],
 ) -> Iterator[Start]:
     """Anneal until the phase is over or the run has to stop; yield every better plan of a chunk of moves."""

@@ -14,12 +14,13 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import order_for
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.loops import clock
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within
+from opweave.solvers.placement.baselines import RULES, insertion
+from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.ranks import mean_seconds, order_by, order_for, order_of_graph, upward_rank
 from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 
 CHUNK_WORK = 2_000_000
 """Operators and flows judged in a chunk of moves, which takes a few hundredths of a second."""
@@ -48,7 +49,7 @@ class LocalSearch:
         """Keep a plan if it fits into memory and is the best so far."""
         if not fits(self.arrays, device):
             return
-        value = float(makespan_within(self.arrays, order, device, self.makespan))
+        value = length_within(self.arrays, order, device, self.makespan)
         if value < self.makespan:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
@@ -62,9 +63,7 @@ class LocalSearch:
         """Decode an assignment in the order of its starts, and in the order of its upward ranks."""
         order = order_by_start(self.instance, starts)
         self.consider(order, device)
-        again = np.empty_like(order)
-        order_for(self.arrays, device, again)
-        self.consider(again, device)
+        self.consider(order_for(self.arrays, device), device)
 
     def catch_up(self) -> None:
         """Take over the best plan of the run."""
@@ -77,20 +76,28 @@ class LocalSearch:
         """Moves of a chunk, which takes a few hundredths of a second."""
         return max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * len(arrays.seconds)))
 
-    def descend_from(self, device: IntArray) -> None:
+    def descend_from(self, device: IntArray, spell: Spell) -> None:
         """Hub descent from an assignment."""
         self.run.enter("hub descent")
-        self.consider(*descend(self.arrays, self.instance.cluster, device, self.run.should_stop)[:2])
+        self.consider(*descend(self.arrays, self.instance.cluster, device, spell.is_over)[:2])
 
 
-def descend_from_several(search: LocalSearch) -> None:
-    """Hub descent from the best plan, and from good single devices."""
-    seconds = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, 1e15)
-    for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
-        alone = np.full(search.instance.operators, k, dtype=np.int64)
-        if np.isfinite(search.arrays.seconds[:, k]).all() and fits(search.arrays, alone):
-            search.descend_from(alone)
-    search.descend_from(search.device)
+class Spell:
+    """Seconds of work, without those in which others work; None for as many as there are."""
+
+    def __init__(self, run: Run, seconds: float | None) -> None:
+        self._run, self._seconds, self._since = run, math.inf if seconds is None else seconds, clock()
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self._seconds + self._since - clock()
+
+    def is_over(self) -> bool:
+        """Let others work; whether the time is up, or the run has to stop."""
+        began = clock()
+        stop = self._run.should_stop()
+        self._since += clock() - began
+        return stop or self.left() <= 0.0
 
 
 def empty_search(problem: Placement, run: Run) -> LocalSearch:
@@ -122,6 +129,35 @@ def list_plans(search: LocalSearch) -> None:
         search.consider_times(plan.start, plan.device)
         if search.run.over():
             return
+
+
+SPREAD, FRUITLESS = 0.3, 300
+"""Logarithmic spread of the factors on run times in a further try, and the tries in a row without a better plan after
+which no more follow."""
+
+
+def solve_ranks(problem: Placement, run: Run) -> Outcome:
+    """HEFT again and again, with the ranks that other run times would give; solver "ranks".
+
+    The run times of each try lie near those of the best try so far. On wide graphs, some of the many orders that hardly
+    differ in their ranks give much shorter plans than others.
+    """
+    search = search_from_best(problem, run)
+    arrays, rng, first = search.arrays, np.random.default_rng(run.seed), order_of_graph(search.arrays)
+    seconds, best, fruitless = mean_seconds(arrays), math.inf, 0
+    run.enter("ranks of other run times")
+    while search.instance.operators and fruitless < FRUITLESS and not run.should_stop():
+        changed = rng.random(len(seconds)) < rng.random()
+        trial = seconds * np.exp(SPREAD * changed * rng.standard_normal(len(seconds)))
+        try:
+            plan = insertion(search.instance, arrays, order_by(upward_rank(arrays, trial), first))
+        except NoPlanError:
+            break
+        fruitless += 1
+        if plan.makespan < best:
+            seconds, best, fruitless = trial, plan.makespan, 0
+            report(search.instance, arrays, plan, run)
+    return ended(problem, run)
 
 
 MOST_HUBS = 400
@@ -178,15 +214,9 @@ def descend(
     order, device, makespan
         The best plan found; it fits into memory if the assignment ``device`` did.
     """
-    order = np.empty(len(device), dtype=np.int64)
-
-    def judged(candidate: IntArray, threshold: float) -> float:
-        order_for(arrays, candidate, order)
-        return float(makespan_within(arrays, order, candidate, threshold))
-
-    device = device.copy()
-    best = judged(device, np.inf)
-    best_order = order.copy()
+    device, first = device.copy(), order_of_graph(arrays)
+    best_order = order_for(arrays, device, first)
+    best = length_within(arrays, best_order, device)
     before, after = Adjacency(arrays.before_start, arrays.before), Adjacency(arrays.after_start, arrays.after)
     groups: Iterator[IntArray] = (
         np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)
@@ -205,7 +235,8 @@ def descend(
                 candidate[group] = k
                 if not fits(arrays, candidate):
                     continue
-                value = judged(candidate, best)
+                order = order_for(arrays, candidate, first)
+                value = length_within(arrays, order, candidate, best)
                 if value < best * (1 - 1e-12):
-                    device, best, best_order, improved = candidate, value, order.copy(), True
+                    device, best, best_order, improved = candidate, value, order, True
     return best_order, device, best

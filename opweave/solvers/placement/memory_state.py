@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.loops import helper
 from opweave.solvers.placement.arrays import PlacementArrays
 
 
-class Clusters(NamedTuple):
-    """Operators tied to one device, as arrays over clusters.
+class Room(NamedTuple):
+    """Memory in use, and what clusters of operators need.
 
     Attributes
     ----------
@@ -25,98 +25,70 @@ class Clusters(NamedTuple):
         Cluster of every operator.
     memory
         Bytes of its operators without their parameters.
-    parameters_start, parameters
+    start, items
         Its parameters, each listed once.
+    bytes, capacity
+        Of every parameter, and of every device.
+    used
+        Bytes on every device.
+    holds
+        1 where a device holds a parameter. Shape (parameters, devices).
+    home
+        Device of every cluster, -1 while none is chosen.
     """
 
     of: IntArray
     memory: IntArray
-    parameters_start: IntArray
-    parameters: IntArray
+    start: IntArray
+    items: IntArray
+    bytes: IntArray
+    capacity: IntArray
+    used: IntArray
+    holds: IntMatrix
+    home: IntArray
+
+    @property
+    def is_free(self) -> bool:
+        """Whether only run times restrict the devices: no memory is limited, and no operators are tied together."""
+        return bool((self.capacity == NO_LIMIT).all()) and len(self.memory) == len(self.of)
 
 
-def clusters_of(instance: PlacementInstance, arrays: PlacementArrays) -> Clusters:
-    """Collect the bytes and parameters of every cluster."""
-    of = instance.cluster
+def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> Room:
+    """Nothing placed; the bytes and parameters of every cluster."""
+    of, devices = instance.cluster, len(arrays.capacity)
     count = int(of.max(initial=-1)) + 1
     memory = np.zeros(count, dtype=np.int64)
     np.add.at(memory, of, arrays.memory)
     owner = np.repeat(of, np.diff(arrays.parameters_start))
     parameters = Adjacency.from_pairs(count, owner, arrays.parameters)
-    return Clusters(of, memory, parameters.start, parameters.items)
-
-
-class Room(NamedTuple):
-    """Memory in use.
-
-    Attributes
-    ----------
-    used
-        Bytes on every device.
-    holds
-        Whether a device holds a parameter. Shape (parameters, devices).
-    home
-        Device of every cluster, -1 while none is chosen.
-    """
-
-    used: IntArray
-    holds: BoolArray
-    home: IntArray
+    holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
+    used, home = np.zeros(devices, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    need = (of, memory, parameters.start, parameters.items, arrays.parameter_bytes, arrays.capacity)
+    return Room(*need, used, holds, home)
 
 
 @helper
-def new_room(arrays: PlacementArrays, clusters: Clusters) -> Room:
-    """Nothing placed."""
-    devices = arrays.seconds.shape[1]
-    return Room(
-        used=np.zeros(devices, dtype=np.int64),
-        holds=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.bool_),
-        home=np.full(len(clusters.memory), -1, dtype=np.int64),
-    )
-
-
-@helper
-def roomy(arrays: PlacementArrays, clusters: Clusters) -> bool:
-    """Whether only run times restrict the devices: no memory is limited, and no operators are tied together.
-
-    Loops ask this once; asking :func:`has_room` for every operator and device would take most of their time.
-    """
-    for capacity in arrays.capacity:
-        if capacity != NO_LIMIT:
-            return False
-    return len(clusters.memory) == len(arrays.seconds)
-
-
-@helper
-def extra_bytes(arrays: PlacementArrays, clusters: Clusters, room: Room, c: int, k: int) -> int:
-    """Bytes that cluster c would add to device k."""
-    needed = clusters.memory[c]
-    for i in range(clusters.parameters_start[c], clusters.parameters_start[c + 1]):
-        p = clusters.parameters[i]
-        if not room.holds[p, k]:
-            needed += arrays.parameter_bytes[p]
-    return int(needed)
-
-
-@helper
-def has_room(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k: int) -> bool:
+def has_room(room: Room, v: int, k: int) -> bool:
     """Whether operator v may go to device k."""
-    if arrays.seconds[v, k] == np.inf:
-        return False
-    c = clusters.of[v]
+    c, holds = room.of[v], room.holds
     if room.home[c] >= 0:
         return bool(room.home[c] == k)
-    return bool(room.used[k] + extra_bytes(arrays, clusters, room, c, k) <= arrays.capacity[k])
+    needed = room.used[k] + room.memory[c]
+    for i in range(room.start[c], room.start[c + 1]):
+        if holds[room.items[i], k] == 0:
+            needed += room.bytes[room.items[i]]
+    return bool(needed <= room.capacity[k])
 
 
 @helper
-def settle(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k: int) -> None:
+def settle(room: Room, v: int, k: int) -> None:
     """Assign the cluster of operator v to device k, unless it already has a device."""
-    c = clusters.of[v]
+    c, holds, used = room.of[v], room.holds, room.used
     if room.home[c] >= 0:
         return
-    used = room.used
-    used[k] = used[k] + extra_bytes(arrays, clusters, room, c, k)
     room.home[c] = k
-    for i in range(clusters.parameters_start[c], clusters.parameters_start[c + 1]):
-        room.holds[clusters.parameters[i], k] = True
+    used[k] += room.memory[c]
+    for i in range(room.start[c], room.start[c + 1]):
+        p = room.items[i]
+        used[k] += room.bytes[p] * (1 - holds[p, k])
+        holds[p, k] = 1

@@ -14,10 +14,11 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net
 from opweave.solvers.placement.bounds.area import quick_area
-from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.plans import Plan
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 
 
@@ -77,7 +78,10 @@ def settled_jobs(
         if job < 0:
             job = jobs
             jobs += 1
-            head[job], last[job] = heads[u, a] + arrays.seconds[u, a], sending(arrays, f, a, b)
+            head[job], last[job] = (
+                heads[u, a] + arrays.seconds[u, a],
+                (arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]),
+            )
             machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
         job_of[f] = job
         tail[job] = max(tail[job], arrays.seconds[v, b] + tails[v, b])
@@ -112,6 +116,34 @@ def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, 
 
 
 @helper
+def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
+    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
+    devices = seconds.shape[1]
+    for v in order:
+        ready = 0.0
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
+            least = np.inf
+            for a in range(devices):
+                least = min(least, heads[u, a] + seconds[u, a])
+            ready = max(ready, least)
+        for k in range(devices):
+            if np.isinf(seconds[v, k]):
+                heads[v, k] = np.inf
+                continue
+            start = max(ready, heads[v, k])
+            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+                f = arrays.incoming[i]
+                u = arrays.source[f]
+                least = np.inf
+                for a in range(devices):
+                    sent = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+                    least = min(least, heads[u, a] + seconds[u, a] + sent)
+                start = max(start, least)
+            heads[v, k] = start
+
+
+@helper
 def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
     """All jobs of a full assignment, with the arcs between them."""
     count, devices = arrays.seconds.shape
@@ -127,7 +159,10 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
             lag[u, job_of[f]] = 0.0
             lag[job_of[f], v] = 0.0
         elif device[u] != device[v]:
-            lag[u, v] = max(lag[u, v], sending(arrays, f, device[u], device[v]))
+            lag[u, v] = max(
+                lag[u, v],
+                (arrays.latency[device[u], device[v]] + arrays.size[f] * arrays.per_byte[device[u], device[v]]),
+            )
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
@@ -288,7 +323,7 @@ def search_module(
         Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
         the least. None for none. Shape (operators, devices).
     """
-    order = operator_order(arrays)
+    order = order_of_graph(arrays)
     reach = reach_of(arrays, order)
     ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), lower_bound)
     area = quick_area(arrays.seconds, ends)

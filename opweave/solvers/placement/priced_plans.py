@@ -14,9 +14,9 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.anneal import DRAWS, counted_plan, order_for
-from opweave.solvers.placement.anneal_orders import anneal
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
+from opweave.solvers.placement.annealing import anneal
+from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
+from opweave.solvers.placement.moves import DRAWS, counted_plan
 
 CHUNK_WORK = 6_000_000
 """Operators and flows judged in one annealing chunk; takes about a tenth of a second."""
@@ -58,12 +58,6 @@ class Shadowed:
         """Clusters of the operators and their shadows, given the operators' clusters."""
         return np.concatenate([cluster, cluster[self.owner]])
 
-    def judged(self, device: IntArray, order: IntArray, most: float) -> float:
-        """Length of an assignment in the order of its ranks, written to ``order``; or some value above ``most``."""
-        everywhere = self.devices(device)
-        order_for(self.arrays, everywhere, order)
-        return float(makespan_within(self.arrays, order, everywhere, most))
-
     def annealed(
         self, order: IntArray, device: IntArray, cost: float, cooling: Cooling
     ) -> Iterator[tuple[IntArray, IntArray]]:
@@ -85,13 +79,6 @@ class Shadowed:
             draws = rng.random((moves, DRAWS))
             anneal(arrays, plan, draws, heat, best_order, best_device)
             yield best_order[best_order < count], best_device[:count]
-
-
-def ranked(arrays: PlacementArrays, device: IntArray) -> IntArray:
-    """The operators by decreasing upward rank under an assignment."""
-    order = np.empty(len(device), dtype=np.int64)
-    order_for(arrays, device, order)
-    return order
 
 
 def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:

@@ -19,8 +19,8 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.anneal import CountedPlan, overfull, settle
-from opweave.solvers.placement.arrays import PlacementArrays, sending
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.moves import CountedPlan, overfull, settle
 
 DRAWS = 4
 """Random numbers drawn for each move."""
@@ -229,9 +229,9 @@ def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool
     a = plan.device[v]
     if k == a or arrays.seconds[v, k] == np.inf:
         return bool(k == a)
-    settle(arrays, plan, v, k)
-    full = overfull(arrays, plan)
-    settle(arrays, plan, v, a)
+    settle(plan.room, plan.device, v, k)
+    full = overfull(plan.room)
+    settle(plan.room, plan.device, v, a)
     return not full
 
 
@@ -300,11 +300,11 @@ def _carried_out(
     a, was = plan.device[v], paths.last_before[v]
     _take_out(paths, v)
     _put_in(paths, v, place[1], place[2])
-    settle(arrays, plan, v, place[1])
+    settle(plan.room, plan.device, v, place[1])
     if not _sorted(arrays, paths, waiting, order):
         _take_out(paths, v)
         _put_in(paths, v, a, was)
-        settle(arrays, plan, v, a)
+        settle(plan.room, plan.device, v, a)
         return False
     plan.order[:] = order
     for i in range(len(order)):
@@ -322,7 +322,10 @@ def _ready(arrays: PlacementArrays, plan: CountedPlan, end: FloatArray, w: int, 
         f = arrays.incoming[i]
         u = arrays.source[f]
         if plan.device[u] != k:
-            ready = max(ready, end[u] + sending(arrays, f, plan.device[u], k))
+            ready = max(
+                ready,
+                end[u] + (arrays.latency[plan.device[u], k] + arrays.size[f] * arrays.per_byte[plan.device[u], k]),
+            )
     return ready
 
 
@@ -336,7 +339,10 @@ def _left(arrays: PlacementArrays, plan: CountedPlan, reach: FloatArray, u: int,
         f = arrays.outgoing[i]
         w = arrays.target[f]
         if plan.device[w] != k:
-            left = max(left, reach[w] + sending(arrays, f, k, plan.device[w]))
+            left = max(
+                left,
+                reach[w] + (arrays.latency[k, plan.device[w]] + arrays.size[f] * arrays.per_byte[k, plan.device[w]]),
+            )
     return left
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.arrays import PlacementArrays, durations
 from opweave.solvers.placement.local import LocalSearch, search_from_best
+from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.registry import named_solver, rounds_asked

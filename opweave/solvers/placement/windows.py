@@ -15,15 +15,13 @@ import numpy as np
 from opweave.problems.errors import EngineError
 from opweave.problems.placement.spec import Schedule
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE
 from opweave.solvers.placement.contraction import contraction_of
-from opweave.solvers.placement.local import LocalSearch
+from opweave.solvers.placement.local import LocalSearch, Spell
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.timed_plan import Times
 from opweave.solvers.placement.window_child import Work
-from opweave.solvers.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +37,11 @@ ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
-def reoptimise(search: LocalSearch, seconds: float | None) -> None:
-    """Improve the best plan window by window for some seconds of work, or (None) for a number of windows."""
+def reoptimise(search: LocalSearch, spell: Spell) -> None:
+    """Improve the best plan window by window for a spell; without a time limit, for a number of windows."""
     search.run.enter("windows decided anew")
-    known, spell = math.inf, _Spell(math.inf if seconds is None else seconds)
-    while available() and search.instance.operators >= LEAST and spell.left() > 0.0 and not search.run.should_stop():
+    known = math.inf
+    while available() and search.instance.operators >= LEAST and not spell.is_over():
         search.catch_up()
         plan = _best(search)
         if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
@@ -51,25 +49,7 @@ def reoptimise(search: LocalSearch, seconds: float | None) -> None:
         known = _in_child(search, plan, spell)
 
 
-class _Spell:
-    """Seconds of work, without those in which others work."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._since = seconds, clock()
-
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self._seconds + self._since - clock()
-
-    def rested(self, run: Run) -> bool:
-        """Let others work; whether the run has to stop."""
-        began = clock()
-        stop = run.should_stop()
-        self._since += clock() - began
-        return stop
-
-
-def _in_child(search: LocalSearch, plan: Times, spell: _Spell) -> float:
+def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
     """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, left = search.run, search.run.remaining()
     known, begun = plan.makespan, False
@@ -86,7 +66,7 @@ def _in_child(search: LocalSearch, plan: Times, spell: _Spell) -> float:
             run.found(solution_of(search.instance, search.arrays, better), found.makespan)
 
     def should_stop() -> bool:
-        stop = spell.rested(run) if begun else run.over()  # the child starts in one go
+        stop = spell.is_over() if begun else run.over()  # the child starts in one go
         return stop or spell.left() <= 0.0 or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
 
     work = Work(

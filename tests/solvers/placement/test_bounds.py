@@ -13,10 +13,11 @@ from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, 
 from opweave.solvers.placement.bounds.best import bound, raise_level
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
@@ -131,7 +132,7 @@ def test_cut_vertices_are_on_every_path(seed: int) -> None:
         return False
 
     expected = {v for v in range(count) if not avoidable(v)}
-    assert set(cut_vertices(arrays, operator_order(arrays)).tolist()) == expected
+    assert set(cut_vertices(arrays, order_of_graph(arrays)).tolist()) == expected
 
 
 def test_area_equals_the_linear_program() -> None:

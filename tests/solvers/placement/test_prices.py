@@ -15,11 +15,12 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.price_search import PriceSearch
 from opweave.solvers.placement.bounds.priced_block import SEARCHED
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.ranks import order_of_graph
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import islands_problem, layered_problem, small_problem, twin_problem
 from tests.solvers.placement.windows import cheapest
@@ -176,7 +177,7 @@ def test_a_search_with_costs_finds_the_least_sum(seed: int) -> None:
     assert plan_of(arrays, np.argsort(found.start, kind="stable"), found.device).makespan + paid == pytest.approx(
         found.makespan
     )
-    order, best = operator_order(arrays), np.inf
+    order, best = order_of_graph(arrays), np.inf
     for device in product(range(arrays.seconds.shape[1]), repeat=instance.operators):
         where = np.asarray(device, dtype=np.int64)
         length = plan_of(arrays, order, where).makespan

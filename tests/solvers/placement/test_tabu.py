@@ -9,8 +9,8 @@ import opweave as ow
 from opweave.adapters.graphs.job_shop import read_job_shop
 from opweave.formulations.placement.instance import common_tick, lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
+from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
 from opweave.solvers.placement.tabu import with_timed_flows

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.ranks import order_of_graph
 
 MOST_OPERATORS = 2_200
 """Most operators of a problem whose pairs are all examined."""
@@ -59,7 +59,7 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     it, and a little less elsewhere. Any chain gives a valid bound.
     """
     count = len(arrays.seconds)
-    order = operator_order(arrays)
+    order = order_of_graph(arrays)
     if not 2 <= count <= MOST_OPERATORS:
         return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     reach = reachable(arrays, order)[np.ix_(order, order)]

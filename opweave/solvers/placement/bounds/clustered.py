@@ -38,7 +38,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays, sending
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays
 
 HALVINGS = 12
 """Bisections of a head. The refuted end is kept, so that fewer give a lower head, never a false one."""
@@ -151,7 +151,7 @@ def port_value(
         u, least = cluster.entrants[i], np.inf
         for a in range(devices):
             if a != k and heads[u, a] < np.inf:
-                least = min(least, sending(arrays, cluster.flow[u], a, k))
+                least = min(least, (arrays.latency[a, k] + arrays.size[cluster.flow[u]] * arrays.per_byte[a, k]))
         if cluster.joined[u] == test or least == 0.0:
             continue
         cluster.owed[u], cluster.rate[u] = least, arrays.seconds[u, k] / least
@@ -354,7 +354,12 @@ def send_on(arrays: PlacementArrays, front: Front, marked: BoolArray, v: int) ->
             least = np.inf
             for a in range(devices):
                 if a != k and front.heads[v, a] < np.inf:
-                    least = min(least, front.heads[v, a] + arrays.seconds[v, a] + sending(arrays, f, a, k))
+                    least = min(
+                        least,
+                        front.heads[v, a]
+                        + arrays.seconds[v, a]
+                        + (arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]),
+                    )
             if least > front.away[f, k]:
                 front.away[f, k], marked[arrays.target[f]] = least, True
 

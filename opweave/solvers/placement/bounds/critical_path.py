@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.kernels.sorting import lengths_of
-from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
+from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
 from opweave.solvers.placement.bounds.clustered import Front, raise_marked
+from opweave.solvers.placement.ranks import order_of_graph
 
 
 class Reach(NamedTuple):
@@ -30,63 +29,6 @@ class Reach(NamedTuple):
 
     heads: FloatArray
     tails: FloatArray
-
-
-@loop
-def sorted_operators(arrays: PlacementArrays) -> IntArray:
-    """Operators with predecessors first. Shape (operators,)."""
-    count = len(arrays.seconds)
-    waiting = lengths_of(arrays.before_start)
-    order = np.empty(count, dtype=np.int64)
-    filled = 0
-    for v in range(count):
-        if waiting[v] == 0:
-            order[filled] = v
-            filled += 1
-    taken = 0
-    while taken < filled:
-        v = order[taken]
-        taken += 1
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                order[filled] = w
-                filled += 1
-    return order
-
-
-@helper
-def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
-    devices = seconds.shape[1]
-    for v in order:
-        ready = 0.0
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            u = arrays.before[i]
-            least = np.inf
-            for a in range(devices):
-                least = min(least, heads[u, a] + seconds[u, a])
-            ready = max(ready, least)
-        for k in range(devices):
-            if np.isinf(seconds[v, k]):
-                heads[v, k] = np.inf
-                continue
-            start = max(ready, heads[v, k])
-            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-                f = arrays.incoming[i]
-                u = arrays.source[f]
-                least = np.inf
-                for a in range(devices):
-                    if heads[u, a] < np.inf:
-                        least = min(least, heads[u, a] + seconds[u, a] + sending(arrays, f, a, k))
-                start = max(start, least)
-            heads[v, k] = start
-
-
-def operator_order(arrays: PlacementArrays) -> IntArray:
-    """Operators with predecessors first."""
-    return sorted_operators(arrays)
 
 
 def longest(arrays: PlacementArrays, reach: Reach) -> float:
@@ -115,7 +57,7 @@ def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reac
     known
         Valid heads and tails to begin with.
     """
-    first = operator_order(arrays) if order is None else order
+    first = order_of_graph(arrays) if order is None else order
     none = np.zeros(arrays.seconds.shape)
     heads, tails = (none, none) if known is None else known
     return Reach(heads_of(arrays, first, heads), tails_of(arrays, first, tails))

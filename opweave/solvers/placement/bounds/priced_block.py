@@ -23,13 +23,13 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import minimise, proved_value, sum_below
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
-from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.priced_child import PricedWindow
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.priced_plans import Cooling, ranked, with_shadows
+from opweave.solvers.placement.priced_plans import Cooling, with_shadows
+from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
@@ -341,7 +341,7 @@ class PricedBlock:
         least, count = known.cost(price), len(known.device)
         cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
         net = with_shadows(arrays, self.bytes[:, None] * price)
-        for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling):
+        for order, device in net.annealed(order_for(arrays, known.device), known.device, least, cooling):
             length = plan_of(arrays, order, device).makespan
             cost = length + float((self.bytes * price[device]).sum())
             if cost < least:
@@ -367,7 +367,7 @@ class PricedBlock:
         if (a, b) not in self._plans:
             self._plans[a, b] = []
             arrays = self.block.window.fixed(a, b)
-            order = operator_order(arrays)
+            order = order_of_graph(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
                 taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)

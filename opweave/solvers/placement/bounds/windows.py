@@ -23,8 +23,9 @@ import numpy as np
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
-from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, operator_order, tails_of
+from opweave.solvers.placement.bounds.critical_path import Reach, heads_of, longest, tails_of
 from opweave.solvers.placement.bounds.energetic import energetic
+from opweave.solvers.placement.ranks import order_of_graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ class Window:
             for a, b in product(entries, exits):
                 table[a, b] = self._crossing(a, b)
         else:  # what comes before an operator does not depend on the exit, nor what follows it on the entry
-            order = operator_order(self.arrays)
+            order = order_of_graph(self.arrays)
             heads = {a: heads_of(self.fixed(a, None), order) for a in entries}
             tails = {b: tails_of(self.fixed(None, b), order) for b in exits}
             for a, b in product(entries, exits):
@@ -223,7 +224,7 @@ def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
 
 def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
     """Cut vertices in order, and the operators before, between and after them."""
-    order = operator_order(arrays)
+    order = order_of_graph(arrays)
     cuts = cut_vertices(arrays, order)
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
