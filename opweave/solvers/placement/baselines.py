@@ -1,18 +1,14 @@
-"""Baselines of placement, cheapest first: one device, filled devices, and two published list rules.
+"""Baselines of placement, cheapest first: one device, filled devices, and a published list rule.
 
 ``fill`` fills memory in the order of the model file, as runtimes that split a model over devices do by default: a
 device receives operators until the next one does not fit; then the next device continues (``device_map="auto"`` of
 Hugging Face accelerate, layer splits of llama.cpp).
 
 HEFT takes operators by decreasing upward rank, and each takes the device where it ends soonest; operators and transfers
-may fill gaps that earlier decisions left. m-ETF takes, step by step, the ready operator and the device that can start
-first; the upward rank breaks ties. Ports, and for HEFT memory, are added here.
+may fill gaps that earlier decisions left. Ports and memory are added here.
 
-Sources: HEFT: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for
-heterogeneous computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. ETF: J.-J. Hwang, Y.-C. Chow, F. D. Anger,
-C.-Y. Lee, "Scheduling precedence graphs in systems with interprocessor communication times", SIAM J. Computing 18(2),
-1989, doi:10.1137/0218016; with memory: B. Jeon et al., "Baechi: fast device placement of machine learning graphs",
-SoCC 2020, doi:10.1145/3419111.3421302.
+Source: HEFT: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for
+heterogeneous computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206.
 """
 
 from __future__ import annotations
@@ -27,11 +23,9 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.blocking.search import carry_out_in_one_place
-from opweave.solvers.placement.insertion import insert_all
-from opweave.solvers.placement.memory_state import Room, has_room, new_room, settle
+from opweave.solvers.placement.insertion import Room, has_room, insert_all, new_room, settle
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.placement.ranks import order_by, order_of_graph, upward_rank
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
@@ -117,17 +111,6 @@ def insertion(instance: PlacementInstance, arrays: PlacementArrays, order: IntAr
     return min(_timed(arrays, by_start, device, start, begins), appended, key=lambda each: each.makespan)
 
 
-def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Earliest start first; the longest remaining path breaks ties."""
-    count = len(arrays.seconds)
-    order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
-    stuck = start_all(arrays, new_room(instance, arrays), upward_rank(arrays), order, device, start, begins)
-    if stuck >= 0:
-        raise NoPlanError(no_device(instance, int(stuck)))
-    return _timed(arrays, order, device, start, begins)
-
-
 def _timed(arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray) -> Plan:
     """The plan with these times."""
     end = start + arrays.seconds[np.arange(len(device)), device]
@@ -142,109 +125,10 @@ def no_device(instance: PlacementInstance, v: int) -> str:
     )
 
 
-@helper
-def sent_to(
-    arrays: PlacementArrays,
-    device: IntArray,
-    end: FloatArray,
-    free: FloatArray,
-    arrived: FloatArray,
-    begins: FloatArray,
-    v: int,
-    goes: bool,
-) -> float:
-    """When the inputs of operator v could be on its device; inf if a link is missing. With ``goes`` they are sent."""
-    model, devices, k, ready = arrays.model, arrays.seconds.shape[1], device[v], 0.0
-    cursor = free[2 * devices + k]
-    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-        ready = max(ready, end[arrays.before[i]])
-    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-        f = arrays.incoming[i]
-        a, copy = device[arrays.source[f]], arrays.tensor[f] * devices + k
-        if a == k:
-            continue
-        if model == PORT_TENSOR and arrived[copy] >= 0.0:
-            ready = max(ready, arrived[copy])
-            continue
-        begin, lasts = end[arrays.source[f]], arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
-        if model != DELAY:
-            begin = max(begin, free[devices + a], cursor)
-            cursor = begin + lasts
-        ready = max(ready, begin + lasts)
-        if goes and model != DELAY:
-            begins[f], free[devices + a], free[2 * devices + k] = begin, cursor, cursor
-            if model == PORT_TENSOR:
-                arrived[copy] = cursor
-    return float(ready)
-
-
-@loop
-def start_all(
-    arrays: PlacementArrays,
-    room: Room,
-    priority: FloatArray,
-    order: IntArray,
-    device: IntArray,
-    start: FloatArray,
-    begins: FloatArray,
-) -> int:
-    """Fill order, devices and times of :func:`etf`; return an operator that found no device, or -1.
-
-    ``soon`` holds when inputs could be on a device at the soonest. Ports only fill up, so what was worked out stays a
-    lower bound until a tensor is brought to the device for another reader.
-    """
-    seconds, source, outgoing, out_start = arrays.seconds, arrays.source, arrays.outgoing, arrays.out_start
-    count, devices = seconds.shape
-    end, free, arrived = np.zeros(count), np.zeros(3 * devices), np.full(arrays.tensors * devices, -1.0)
-    soon, ready, size, waiting = np.zeros((count, devices)), np.empty(count, np.int64), 0, np.empty(count, np.int64)
-    for v in range(count):
-        waiting[v] = arrays.before_start[v + 1] - arrays.before_start[v]
-        if waiting[v] == 0:
-            ready[size] = v
-            size += 1
-    done = 0
-    while done < count:
-        at, best, least = -1, -1, np.inf
-        for i in range(size):
-            v = ready[i]
-            for k in range(devices):
-                begin = max(soon[v, k], free[k])
-                if begin < least or (begin == least and at >= 0 and priority[v] > priority[ready[at]]):
-                    at, best, least = i, k, begin
-        if at < 0:
-            return int(ready[0])
-        v = ready[at]
-        device[v] = best
-        able = seconds[v, best] < np.inf and has_room(room, v, best)
-        soon[v, best] = sent_to(arrays, device, end, free, arrived, begins, v, False) if able else np.inf
-        if soon[v, best] > least:
-            continue
-        start[v] = max(free[best], sent_to(arrays, device, end, free, arrived, begins, v, True))
-        end[v] = free[best] = start[v] + seconds[v, best]
-        settle(room, v, best)
-        order[done] = v
-        done += 1
-        size -= 1
-        ready[at] = ready[size]
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1] if arrays.model == PORT_TENSOR else 0):
-            f = arrays.incoming[i]
-            for j in range(out_start[source[f]], out_start[source[f] + 1] if begins[f] >= 0.0 else 0):
-                w = arrays.target[outgoing[j]]
-                soon[w, best] = 0.0 if soon[w, best] < np.inf else np.inf
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                ready[size] = w
-                size += 1
-    return -1
-
-
 RULES: dict[str, tuple[Rule, str]] = {
     "one_device": (one_device, "everything on the best single device that holds it"),
     "fill": (fill, "fills the devices' memory one after the other in the order of the model file"),
     "heft": (heft, "longest remaining path first, each operator on the device where it ends soonest"),
-    "etf": (etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)"),
 }
 """Every rule by name, and what it does. The cheapest come first: a run whose time is up at once still has a plan."""
 

@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
@@ -40,9 +42,9 @@ from opweave.solvers.placement.bounds.chain_bound import (
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.bounds.price_search import PriceSearch
+from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
-from opweave.solvers.placement.module_lengths import NO_MORE, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
@@ -90,6 +92,49 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
+
+
+@dataclass(eq=False)
+class Lengths:
+    """Upper bounds of a class of equal modules: lengths, plans and tries by end devices. Shapes (K, K)."""
+
+    module: Module
+    window: Window
+    upper: FloatArray = field(init=False)
+    tries: IntArray = field(init=False)
+    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.upper = np.full(self.module.whole.shape, np.inf)
+        self.tries = np.zeros(self.module.whole.shape, dtype=np.int64)
+
+    def keep(self, a: int, b: int, found: Found) -> None:
+        """Keep a plan if it is the best for its end devices."""
+        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
+            self.upper[self.window.cells(a, b)] = found.makespan
+            self.plans[self._pair(a, b)] = found
+
+    def plan(self, a: int, b: int) -> Found:
+        """The best plan for two end devices."""
+        return self.plans[self._pair(a, b)]
+
+    def prove(self, a: int, b: int, value: float) -> None:
+        """Raise the lower bound."""
+        cells = self.window.cells(a, b)
+        self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
+
+    def learn(self, a: int, b: int, bound: float, found: Found) -> None:
+        """Take over a try's findings; the pair is settled once bound and plan meet."""
+        self.keep(a, b, found)
+        self.prove(a, b, bound)
+        if bound >= self.upper[a, b] * (1.0 - ROUNDED):
+            self.tries[a, b] = NO_MORE
+            self.module.settled[self.window.cells(a, b)] = True
+
+    def _pair(self, a: int, b: int) -> tuple[int, int]:
+        """End devices, with 0 in place of a missing end."""
+        return a if self.window.entry else 0, b if self.window.exit else 0
+
 
 Way = tuple[Lengths, int, int]
 """A module and its end devices."""
@@ -380,3 +425,10 @@ def refuting(chain: Milestones, run: Run, report: Callable[[float, str], None]) 
                 block.learn(a, b, int(block.levels[a, b]), value)
                 yield
             report(chain.value(), "milestones")
+
+
+ROUNDED = 2e-6
+"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
+
+NO_MORE = 1_000
+"""Number of tries after which a module counts as settled."""

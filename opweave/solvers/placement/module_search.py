@@ -235,17 +235,15 @@ def search_assignments(
     order: IntArray,
     price: FloatArray,
     idle: float,
-    cost: FloatMatrix,
     upper: float,
     budget: int,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
-    """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
+    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one.
 
-    ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
-    arrays; ``idle`` plus the work at the prices of time is a valid bound.
+    ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -259,16 +257,14 @@ def search_assignments(
                 worth[v, k] = price[k] * arrays.seconds[v, k]
     least = dues_left(arrays, order, worth)
     spent = np.full(count + 1, idle)
-    paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
-            dearer = float(paid[count])
-            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, start)
-            if better < upper - dearer:
-                upper = better + dearer
+            better, budget = sequence(jobs, 3 * devices, upper, budget, start)
+            if better < upper:
+                upper = better
                 best_device[:] = device
                 best_start[:] = start[:count]
                 _list_transfers(start, job_of, best_begins)
@@ -278,10 +274,8 @@ def search_assignments(
             continue
         v = order[depth]
         if fresh:
-            due = paid[depth] + dues[depth + 1]
             work = spent[depth] + least[depth + 1]
-            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
-            values[depth] += due + cost[v]
+            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper, values[depth])
             if budget < 0:
                 return upper, False
         device[v] = -1
@@ -295,7 +289,6 @@ def search_assignments(
         seconds[v][:] = np.inf
         seconds[v, k] = arrays.seconds[v, k]
         spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
-        paid[depth + 1] = paid[depth] + cost[v, k]
         depth, fresh = depth + 1, True
     return upper, True
 
@@ -305,7 +298,6 @@ def search_module(
     upper: float,
     lower_bound: float,
     budget: int,
-    cost: FloatArray | None = None,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
 
@@ -319,9 +311,6 @@ def search_module(
         Any lower bound.
     budget
         Most nodes to search.
-    cost
-        Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
-        the least. None for none. Shape (operators, devices).
     """
     order = order_of_graph(arrays)
     reach = reach_of(arrays, order)
@@ -337,7 +326,6 @@ def search_module(
         order,
         area.time,
         float(area.time @ ends),
-        np.zeros(arrays.seconds.shape) if cost is None else cost,
         limit,
         budget,
         device,

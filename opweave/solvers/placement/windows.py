@@ -12,16 +12,19 @@ from time import time
 
 import numpy as np
 
+from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.errors import EngineError
-from opweave.problems.placement.spec import Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE
-from opweave.solvers.placement.contraction import contraction_of
-from opweave.solvers.placement.local import LocalSearch, Spell
+from opweave.solvers.placement.cooling import contraction_of, cool_down
+from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.timed_plan import Times
 from opweave.solvers.placement.window_child import Work
+from opweave.solvers.registry import named_solver
+from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,42 @@ ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
-def reoptimise(search: LocalSearch, spell: Spell) -> None:
+FIRST_SHARE, LONGER = 0.1, 2.0
+"""Seconds of moves of the first cooling, as a share of the time limit, and how many times longer each next one is."""
+
+
+@named_solver(
+    Placement,
+    "local",
+    "hub descent, slow simulated annealing, and windows of the plan by constraint programming, in turn",
+    supports=SUPPORTS,
+)
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Hub descent, then coolings and windows from the best plan, each longer than the last; solver "local".
+
+    The cooling at work when the time is up ends cold.
+    """
+    search = search_from_best(problem, run)
+    if not search.instance.operators:
+        run.proved(0.0, "trivial")
+    seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
+    number = 0
+    while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
+        search.catch_up()
+        search.descend_from(search.device, Spell(run, seconds))
+        cool_down(search, seconds, number)
+        reoptimise(search, Spell(run, seconds))
+        if seconds is None:
+            break
+        number, seconds = number + 1, LONGER * seconds
+    return ended(problem, run)
+
+
+def reoptimise(search: LocalSearch, spell: Spell, least: int = LEAST) -> None:
     """Improve the best plan window by window for a spell; without a time limit, for a number of windows."""
     search.run.enter("windows decided anew")
     known = math.inf
-    while available() and search.instance.operators >= LEAST and not spell.is_over():
+    while available() and search.instance.operators >= least and not spell.is_over():
         search.catch_up()
         plan = _best(search)
         if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):

@@ -13,8 +13,7 @@ import opweave as ow
 from opweave.adapters.graphs.device_placement import latency_from_device_placement
 from opweave.formulations.placement.calls import lower_calls
 from opweave.solvers.placement.blocking.arrays import DRAWS, anneal_calls
-from opweave.solvers.placement.blocking.bounds import prove
-from opweave.solvers.placement.blocking.search import CallSearch
+from opweave.solvers.placement.blocking.search import CallSearch, prove
 from opweave.solvers.run import Run
 from tests.oracles.calls import best_calls, makespan
 from tests.strategies.calls import call_placements

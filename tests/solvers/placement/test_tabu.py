@@ -12,8 +12,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.local import empty_search, list_plans
 from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
-from opweave.solvers.placement.tabu import with_timed_flows
+from opweave.solvers.placement.tabu import DRAWS, reinsert_many, with_timed_flows
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem

@@ -1,25 +1,193 @@
-"""Placement with blocking calls: everything in one place, bounds over paths, and annealing; solver "calls"."""
+"""Lower bounds of placements with blocking calls: how fast a path can be walked.
+
+Take a path of the graph. A call is contiguous, so its operators on the path are a stretch of it, and with two of them
+it runs everything between them. Whatever leaves the stretch before or behind it must be carried: the call cannot run an
+operator before the stretch, because then it would also run the one in between. So a stretch from i to j takes at
+least the computing of everything between i and j, the transfers of tensors made before i and read between them, and the
+transfers of tensors made between them and read behind j. It needs the memory of everything between. Operators
+of the path that run on the host take their time there. Calls and host operators of the path follow each other, so
+a shortest walk over stretches is a lower bound of the makespan.
+
+A long path is cut into pieces, whose bounds add up. Where the host has a limited number of cores, no accelerator and no
+core is at work for longer than the makespan; a linear program shares operators out among them.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.calls import SUPPORTS, CallInstance, calls_of, lower_calls
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.blocking.arrays import DRAWS, Units, anneal_calls, arrays_of
-from opweave.solvers.placement.blocking.bounds import prove
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import named_solver
+from opweave.solvers.rounding import SUMMATION, Best
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
+
+LONGEST = 600
+"""Most operators of a path, or of a piece of it, that are looked at together."""
+
+SOURCE = "paths"
+
+
+def prove(instance: CallInstance, run: Run) -> None:
+    """Report the best bound over two heavy paths, and what the devices' work requires."""
+    best, compute = Best(run), np.asarray(instance.whole.seconds.min(axis=1), dtype=np.float64)
+    if not instance.operators:
+        best.report(0.0, SOURCE)
+        return
+    give, carrying = instance.give.min(axis=1, initial=np.inf), compute.copy()
+    np.add.at(carrying, instance.producer, np.where(np.isfinite(give), give, 0.0))
+    for weights in (compute, carrying):
+        path, total = heaviest(instance, weights), 0.0
+        for piece in (path[i : i + LONGEST] for i in range(0, len(path), LONGEST)):
+            total += float(compute[piece].sum()) if run.should_stop() else walk(instance, piece)
+        if math.isfinite(total):
+            best.report(total, SOURCE)
+    if instance.cores < instance.operators and not run.should_stop():
+        best.report(shared_out(instance, run.remaining()), "work of all devices")
+
+
+def shared_out(instance: CallInstance, seconds: float | None) -> float:
+    """Seconds in which accelerators and cores can do all work if operators may be divided; 0 if the time is short."""
+    spent = np.column_stack([instance.seconds, instance.host_seconds / instance.cores])
+    able = np.isfinite(spent)
+    spent = np.where(able, spent, 0.0)
+    unit = float(spent.max(axis=1).sum())
+    if not unit:
+        return 0.0
+    count, devices = spent.shape
+    column = np.arange(count * devices).reshape(count, devices)
+    most, equal = SparseRows(), SparseRows()
+    equal.put(equal.open(np.ones(count))[:, None], column, 1.0)
+    rows = most.open(np.zeros(devices))
+    most.put(rows, column, spent / unit)
+    most.put(rows, np.full(devices, count * devices), -1.0)
+    upper = np.append(able.ravel().astype(np.float64), 1.0)
+    least = proved_minimum(LinearProgram.of(column_alone(count * devices, len(upper)), upper, most, equal), seconds)
+    return 0.0 if least is None else max(0.0, least * unit)
+
+
+def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
+    """The path with the largest sum of weights."""
+    before = instance.whole.before
+    best, came = weights.copy(), np.full(len(weights), -1, dtype=np.int64)
+    for v in topological_order(instance.whole.after).tolist():
+        above = before[v]
+        if len(above):
+            came[v] = above[int(best[above].argmax())]
+            best[v] += best[came[v]]
+    path, v = [], int(best.argmax())
+    while v >= 0:
+        path.append(v)
+        v = int(came[v])
+    return path[::-1]
+
+
+def walk(instance: CallInstance, path: list[int]) -> float:
+    """Least seconds from the begin of a path's first operator to the end of its last; each is an input of the next."""
+    whole, length = instance.whole, len(path)
+    order = topological_order(whole.after).tolist()
+    below = _spread(path, order, whole.before.lists(), -1, max)
+    above = _spread(path, order[::-1], whole.after.lists(), length, min)
+    stretches = Stretches(instance, length, below, above)
+    tables = [stretches.seconds(group[0]) for group in instance.classes]
+    host, most = instance.host_seconds[path], len(instance.accelerators) * instance.most
+    return cheapest(np.min(tables, axis=0), most, host) if tables else float(host.sum())
+
+
+def _spread(
+    path: list[int], order: list[int], near: list[list[int]], none: int, better: Callable[[Iterable[int]], int]
+) -> IntArray:
+    """Pass positions on the path along the edges. Shape (operators,)."""
+    known = [none] * len(near)
+    for position, v in enumerate(path):
+        known[v] = position
+    on = set(path)
+    for v in order:
+        if v not in on and near[v]:
+            known[v] = better([known[u] for u in near[v]])
+    return np.array(known, dtype=np.int64)
+
+
+def cheapest(table: FloatMatrix, most: int, host: FloatArray) -> float:
+    """Least sum over positions on the host and at most so many stretches, given the seconds of every stretch."""
+    length, counted = len(host), int(most < len(host))
+    least = np.full((most + 1 if counted else 1, length + 1), np.inf)
+    least[0, 0] = 0.0
+    for i in range(1, length + 1):
+        least[:, i] = least[:, i - 1] + host[i - 1]
+        called = (least[: len(least) - counted, :i] + table[:i, i - 1]).min(axis=1)
+        least[counted:, i] = np.minimum(least[counted:, i], called)
+    return float(least[:, length].min())
+
+
+class Stretches:
+    """What stretches of a path take. Entry [i, j] of a table is about the stretch from i to j.
+
+    An operator is between i and j if its ``below`` is at least i and its ``above`` at most j: the last position that
+    comes before it or is its own, and the first that comes behind it or is its own; -1 and the length if there is none.
+    Shape (operators,).
+    """
+
+    def __init__(self, instance: CallInstance, length: int, below: IntArray, above: IntArray) -> None:
+        self.instance, self.length, self.below, self.above = instance, length, below, above
+        self.between = (below >= 0) & (above < length)
+        readers, start = below[instance.readers.items], instance.readers.start[:-1]
+        self.last_read = np.maximum.reduceat(readers, start) if len(start) else start
+        whole = instance.whole
+        users = whole.parameters.reversed(len(whole.parameter_bytes))
+        self.held = self._sums(whole.memory.astype(np.float64))
+        for p in np.flatnonzero(whole.parameter_bytes > 0).tolist():
+            self._from(self.held, self._reach(users[p]), float(whole.parameter_bytes[p]))
+
+    def _reach(self, members: IntArray) -> IntArray:
+        """For every i, the first j whose stretch has one of the operators between i and j; the length if none has."""
+        first = np.full(self.length + 1, self.length, dtype=np.int64)
+        there = members[self.below[members] >= 0]
+        np.minimum.at(first, self.below[there], self.above[there])
+        reach = np.minimum.accumulate(first[::-1])[::-1][: self.length]
+        return np.where(reach < self.length, np.maximum(reach, np.arange(self.length)), self.length)
+
+    def _from(self, table: FloatMatrix, reach: IntArray, value: float, first: int = 0) -> None:
+        """Add a value to every stretch that begins at ``first`` or later and reaches far enough."""
+        for i in (first + np.flatnonzero(reach[first:] < self.length)).tolist():
+            table[i, reach[i] :] += value
+
+    def _sums(self, weights: FloatArray) -> FloatMatrix:
+        """The sum of weights of operators between i and j."""
+        table = np.zeros((self.length, self.length))
+        np.add.at(table, (self.below[self.between], self.above[self.between]), weights[self.between])
+        return np.cumsum(np.cumsum(table[::-1], axis=0)[::-1], axis=1)
+
+    def seconds(self, k: int) -> FloatMatrix:
+        """Least seconds of every stretch on accelerator k; inf if it cannot run it."""
+        instance, seconds = self.instance, self.instance.seconds[:, k]
+        known, makers = np.isfinite(seconds), instance.producer
+        table = self._sums(np.where(known, seconds, 0.0))
+        bring, give = instance.bring[:, k], instance.give[:, k]
+        for t in np.flatnonzero((self.above[makers] < self.last_read) & (bring > 0.0)).tolist():
+            self._from(table, self._reach(instance.readers[t]), bring[t], int(self.above[makers[t]]) + 1)
+        for t in np.flatnonzero(self.between[makers] & (self.above[makers] < self.last_read) & (give > 0.0)).tolist():
+            table[: self.below[makers[t]] + 1, self.above[makers[t]] : self.last_read[t]] += give[t]
+        capacity = int(instance.whole.capacity[instance.accelerators[k]])
+        table[self._sums(np.where(known, 0.0, 1.0)) > 0.0] = np.inf
+        if capacity != NO_LIMIT:
+            table[self.held * (1.0 - SUMMATION) > capacity] = np.inf
+        table[np.tril_indices(self.length, -1)] = np.inf
+        return table
+
 
 READING = "transfers='blocking'"
 
