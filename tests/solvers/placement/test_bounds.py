@@ -12,7 +12,7 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
+from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
 from opweave.solvers.placement.decompose import raising, solve_prices
@@ -155,72 +155,6 @@ def test_prices_stay_below_the_optimum_of_layers() -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     assert _priced(problem) <= optimum * (1 + 1e-9)
-
-
-def test_alike_branches_are_found_and_counted() -> None:
-    _, windows = modules(_net(layered_problem(2, 4)))
-    branches = branches_of(windows[1])
-    assert branches.times[branches.kept].tolist().count(4) == 1
-    assert len({window.key() for window in windows if len(window.inner)}) == 1
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_cut_vertices_are_on_every_path(seed: int) -> None:
-    arrays = _net(small_problem(seed))
-    count = len(arrays.seconds)
-    after = [arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]].tolist() for v in range(count)]
-    before = [arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist() for v in range(count)]
-
-    def avoidable(cut: int) -> bool:
-        """Whether some path from a beginning to an end avoids the operator."""
-        stack = [v for v in range(count) if not before[v] and v != cut]
-        while stack:
-            v = stack.pop()
-            if not after[v]:
-                return True
-            stack += [w for w in after[v] if w != cut]
-        return False
-
-    expected = {v for v in range(count) if not avoidable(v)}
-    assert set(cut_vertices(arrays, order_of_graph(arrays)).tolist()) == expected
-
-
-def test_area_equals_the_linear_program() -> None:
-    seconds = np.asarray([[2.0, 4.0], [3.0, 1.0], [5.0, 5.0]])
-    assert best_area(seconds, np.zeros(2)).value == pytest.approx(4.0)
-    assert quick_area(seconds, np.zeros(2)).value <= 4.0 + 1e-9
-
-
-def test_area_pays_for_memory() -> None:
-    seconds = np.asarray([[1.0, 10.0], [1.0, 10.0]])
-    tight = Memory(np.asarray([6.0, 6.0]), np.asarray([6.0, np.inf]))
-    assert best_area(seconds, np.zeros(2), tight).value >= 9.9
-    assert best_area(seconds, np.zeros(2)).value < 2.0
-
-
-def test_counts_see_memory_that_binds() -> None:
-    free, tight = layered_problem(8, 2), layered_problem(8, 2, room=24)
-    without = bound(lower(free), _net(free), Run())[0]
-    value, source = bound(lower(tight), _net(tight), Run())
-    assert value > 1.05 * without
-    assert source == "counts with memory"
-
-
-def test_counts_stay_below_the_optimum_of_layers() -> None:
-    problem = layered_problem(1, 3, room=4)
-    optimum, _ = best_placement(problem)
-    assert optimum is not None
-    assert max(_all_bounds(problem).values()) <= optimum * (1 + 1e-9)
-
-
-def test_a_time_limit_leaves_a_valid_bound() -> None:
-    problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
-    instance, arrays = lower(problem), _net(problem)
-    value, _ = bound(instance, arrays, run)
-    best = Best(Run())
-    quick_bounds(instance, arrays, best)
-    assert 0.0 < value <= bound(instance, arrays, Run())[0]
-    assert run.bound == value
 
 
 def test_alike_branches_of_unlike_memory_are_charged_the_least() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from opweave.solvers.placement.local import Spell, empty_search, list_plans
@@ -39,7 +40,7 @@ def test_windows_shorten_a_plan_on_one_device() -> None:
     """Layers of branches on the first device only: windows find others for some of them."""
     problem = layered_problem(4, 4)
     search = empty_search(problem, Run(time_limit=20.0))
-    search.consider(search.order + range(search.instance.operators), search.device)
+    search.consider(np.arange(search.instance.operators), search.device)
     before = search.makespan
     reoptimise(search, Spell(search.run, 5.0))
     assert search.run.objective is not None
