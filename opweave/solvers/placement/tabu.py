@@ -23,7 +23,7 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, durations
+from opweave.solvers.placement.arrays import PlacementArrays, durations, reversed_net
 from opweave.solvers.placement.local import LocalSearch, search_from_best
 from opweave.solvers.placement.moves import CountedPlan, counted_plan, overfull, settle
 from opweave.solvers.placement.plans import ended
@@ -41,6 +41,28 @@ TENURE = 10
 
 CLOSE = 1e-9
 """Share of the makespan within which times count as equal."""
+
+
+class Side(NamedTuple):
+    """What operators wait for: predecessors, and flows from ``source`` with their times; or the same, reversed."""
+
+    before_start: IntArray
+    before: IntArray
+    in_start: IntArray
+    incoming: IntArray
+    source: IntArray
+    size: IntArray
+    latency: FloatMatrix
+    per_byte: FloatMatrix
+
+
+def side_of(arrays: PlacementArrays) -> Side:
+    """One side of a problem."""
+    return Side(*(getattr(arrays, name) for name in Side._fields))
+
+
+Sides = tuple[Side, Side, FloatMatrix]
+"""Both sides of a problem, and its run times."""
 
 
 class Paths(NamedTuple):
@@ -85,7 +107,9 @@ class Choice(NamedTuple):
 
 @loop
 def reinsert_many(
-    arrays: PlacementArrays,
+    front: Side,
+    back: Side,
+    seconds: FloatMatrix,
     plan: CountedPlan,
     tabu: IntMatrix,
     moved: IntArray,
@@ -100,23 +124,23 @@ def reinsert_many(
     ``plan`` is changed. The best schedule shorter than ``least`` goes to ``best_order`` and ``best_device``; returns
     its length. ``tabu`` holds the move until which an operator may not go to a device, and ``moved`` the moves so far.
     """
-    count, devices = arrays.seconds.shape
+    count, devices = seconds.shape
     paths = _new_paths(count, devices)
     path, longest = np.empty(count, dtype=np.int64), np.zeros(count + 1)
     waiting, order, fill = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(devices, np.int64)
     choice = Choice(np.empty(3), np.empty(3, dtype=np.int64))
     best = least
-    effort = 1 + (2 * count + len(arrays.before) + len(arrays.source)) // 2
+    effort = 1 + (2 * count + len(front.before) + len(front.source)) // 2
     for move in range(len(draws)):
-        _link(arrays, plan, paths, fill)
-        makespan = _time(arrays, plan, paths, longest)
+        _link(plan, paths, fill)
+        makespan = _time(front, back, seconds, plan, paths, longest)
         if makespan < best * (1.0 - CLOSE):
             best = makespan
             best_order[:] = plan.order
             best_device[:] = plan.device
         moved[0] += 1
         now = moved[0]
-        length = _critical(arrays, plan, paths, makespan, path)
+        length = _critical(seconds, plan, paths, makespan, path)
         judged = max(1, min(length, MOVE_WORK // effort))
         at, step = int(draws[move, 0] * length), max(1, length // judged)
         choice.place[:] = -1
@@ -126,18 +150,18 @@ def reinsert_many(
             v = path[(at + turn * step) % length]
             if plan.members_start[plan.cluster[v] + 1] - plan.members_start[plan.cluster[v]] > 1:
                 continue
-            rest = _without(arrays, plan, paths, v, longest[plan.position[v]])
+            rest = _without(front, back, seconds, plan, paths, v, longest[plan.position[v]])
             for k in range(devices):
-                if _may_run(arrays, plan, v, k):
+                if _may_run(seconds, plan, v, k):
                     least_tabu = np.inf if tabu[v, k] <= now else best * (1.0 - CLOSE)
-                    _judge(arrays, plan, paths, choice, v, k, rest, least_tabu, kicks - move)
+                    _judge(front, back, seconds, plan, paths, choice, v, k, rest, least_tabu, kicks - move)
             paths.end_without[:] = paths.end
             paths.reach_without[:] = paths.reach
         found, goes = choice.place[0], choice.place[1]
         if found < 0:
             continue
         a = plan.device[found]
-        if _carried_out(arrays, plan, paths, choice.place, waiting, order):
+        if _carried_out(front, back, plan, paths, choice.place, waiting, order):
             tabu[found, a] = now + TENURE + int(draws[move, 2] * (length + TENURE))
         else:
             tabu[found, goes] = now + TENURE
@@ -159,9 +183,9 @@ def _new_paths(count: int, devices: int) -> Paths:
 
 
 @helper
-def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
+def _link(plan: CountedPlan, paths: Paths, fill: IntArray) -> None:
     """Write the rows of operators by device, and the neighbours of every operator in its row."""
-    count, devices = arrays.seconds.shape
+    count, devices = len(plan.order), len(fill)
     for k in range(devices + 1):
         paths.row_start[k] = 0
     for v in range(count):
@@ -181,61 +205,63 @@ def _link(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, fill: IntArr
 
 
 @helper
-def _time(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, longest: FloatArray) -> float:
+def _time(front: Side, back: Side, seconds: FloatMatrix, plan: CountedPlan, paths: Paths, longest: FloatArray) -> float:
     """Fill the longest paths; ``longest`` gets the length of every beginning of the order. Returns the makespan."""
     count, makespan = len(plan.order), 0.0
     for i in range(count):
         v = plan.order[i]
         k = plan.device[v]
-        paths.end[v] = _ready(arrays, plan, paths.end, v, k, paths.last_before[v]) + arrays.seconds[v, k]
+        paths.end[v] = _ready(front, plan.device, paths.end, v, k, paths.last_before[v]) + seconds[v, k]
         makespan = max(makespan, paths.end[v])
         longest[i + 1] = makespan
     for i in range(count - 1, -1, -1):
         v = plan.order[i]
         k = plan.device[v]
-        paths.reach[v] = _left(arrays, plan, paths.reach, v, k, paths.first_after[v]) + arrays.seconds[v, k]
+        paths.reach[v] = _ready(back, plan.device, paths.reach, v, k, paths.first_after[v]) + seconds[v, k]
     paths.end_without[:] = paths.end
     paths.reach_without[:] = paths.reach
     return makespan
 
 
 @helper
-def _critical(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, makespan: float, path: IntArray) -> int:
+def _critical(seconds: FloatMatrix, plan: CountedPlan, paths: Paths, makespan: float, path: IntArray) -> int:
     """Write the operators whose longest path is the makespan; return their number."""
     length = 0
     for v in range(len(path)):
-        if paths.end[v] + paths.reach[v] - arrays.seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
+        if paths.end[v] + paths.reach[v] - seconds[v, plan.device[v]] >= makespan * (1.0 - CLOSE):
             path[length] = v
             length += 1
     return length
 
 
 @helper
-def _without(arrays: PlacementArrays, plan: CountedPlan, paths: Paths, v: int, rest: float) -> float:
+def _without(
+    front: Side, back: Side, seconds: FloatMatrix, plan: CountedPlan, paths: Paths, v: int, rest: float
+) -> float:
     """Fill the paths without operator v; return the longest, given the longest of all operators before it."""
     first = plan.position[v]
-    paths.end_without[v] = _ready(arrays, plan, paths.end, v, plan.device[v], -1)
-    paths.reach_without[v] = _left(arrays, plan, paths.reach, v, plan.device[v], -1)
+    paths.end_without[v] = _ready(front, plan.device, paths.end, v, plan.device[v], -1)
+    paths.reach_without[v] = _ready(back, plan.device, paths.reach, v, plan.device[v], -1)
     for i in range(first + 1, len(plan.order)):
         w = plan.order[i]
         u = paths.last_before[v] if paths.last_before[w] == v else paths.last_before[w]
         k = plan.device[w]
-        end = _ready(arrays, plan, paths.end_without, w, k, u) + arrays.seconds[w, k]
+        end = _ready(front, plan.device, paths.end_without, w, k, u) + seconds[w, k]
         paths.end_without[w] = end
         rest = max(rest, end)
     for i in range(first - 1, -1, -1):
         w = plan.order[i]
         u = paths.first_after[v] if paths.first_after[w] == v else paths.first_after[w]
         k = plan.device[w]
-        paths.reach_without[w] = _left(arrays, plan, paths.reach_without, w, k, u) + arrays.seconds[w, k]
+        paths.reach_without[w] = _ready(back, plan.device, paths.reach_without, w, k, u) + seconds[w, k]
     return rest
 
 
 @helper
-def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool:
+def _may_run(seconds: FloatMatrix, plan: CountedPlan, v: int, k: int) -> bool:
     """Whether operator v can run on device k, and fits there."""
     a = plan.device[v]
-    if k == a or arrays.seconds[v, k] == np.inf:
+    if k == a or seconds[v, k] == np.inf:
         return bool(k == a)
     settle(plan.room, plan.device, v, k)
     full = overfull(plan.room)
@@ -245,7 +271,9 @@ def _may_run(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> bool
 
 @helper
 def _judge(
-    arrays: PlacementArrays,
+    front: Side,
+    back: Side,
+    seconds: FloatMatrix,
     plan: CountedPlan,
     paths: Paths,
     choice: Choice,
@@ -259,9 +287,9 @@ def _judge(
 
     They lie between the last operator that ends before v is ready and the first whose tail is shorter.
     """
-    lasts, lengths = arrays.seconds[v, k], choice.lengths
-    ready = _ready(arrays, plan, paths.end, v, k, -1)
-    left = _left(arrays, plan, paths.reach, v, k, -1)
+    lasts, lengths = seconds[v, k], choice.lengths
+    ready = _ready(front, plan.device, paths.end, v, k, -1)
+    left = _ready(back, plan.device, paths.reach, v, k, -1)
     if max(ready, left) == np.inf:
         return
     low, high = -1, -1
@@ -301,7 +329,7 @@ def _judge(
 
 @helper
 def _carried_out(
-    arrays: PlacementArrays, plan: CountedPlan, paths: Paths, place: IntArray, waiting: IntArray, order: IntArray
+    front: Side, back: Side, plan: CountedPlan, paths: Paths, place: IntArray, waiting: IntArray, order: IntArray
 ) -> bool:
     """Move an operator to a place; if the devices' orders then form a cycle, change nothing and return False."""
     v = place[0]
@@ -309,7 +337,7 @@ def _carried_out(
     _take_out(paths, v)
     _put_in(paths, v, place[1], place[2])
     settle(plan.room, plan.device, v, place[1])
-    if not _sorted(arrays, paths, waiting, order):
+    if not _sorted(front, back, paths, waiting, order):
         _take_out(paths, v)
         _put_in(paths, v, a, was)
         settle(plan.room, plan.device, v, a)
@@ -321,37 +349,22 @@ def _carried_out(
 
 
 @helper
-def _ready(arrays: PlacementArrays, plan: CountedPlan, end: FloatArray, w: int, k: int, last: int) -> float:
-    """Earliest start of operator w on device k after operator ``last`` there (-1: none), for given ends."""
+def _ready(side: Side, device: IntArray, end: FloatArray, w: int, k: int, last: int) -> float:
+    """Earliest start of operator w on device k after operator ``last`` there (-1: none), for given ends.
+
+    With the other side and the times left, it is the time from the end of w to the end of the schedule.
+    """
+    before_start, before, in_start, incoming = side.before_start, side.before, side.in_start, side.incoming
+    source, size, latency, per_byte = side.source, side.size, side.latency, side.per_byte
     ready = 0.0 if last < 0 else end[last]
-    for i in range(arrays.before_start[w], arrays.before_start[w + 1]):
-        ready = max(ready, end[arrays.before[i]])
-    for i in range(arrays.in_start[w], arrays.in_start[w + 1]):
-        f = arrays.incoming[i]
-        u = arrays.source[f]
-        if plan.device[u] != k:
-            ready = max(
-                ready,
-                end[u] + (arrays.latency[plan.device[u], k] + arrays.size[f] * arrays.per_byte[plan.device[u], k]),
-            )
-    return ready
-
-
-@helper
-def _left(arrays: PlacementArrays, plan: CountedPlan, reach: FloatArray, u: int, k: int, first: int) -> float:
-    """Time from the end of operator u on device k to the end of the schedule; ``first`` follows it there (-1: none)."""
-    left = 0.0 if first < 0 else reach[first]
-    for i in range(arrays.after_start[u], arrays.after_start[u + 1]):
-        left = max(left, reach[arrays.after[i]])
-    for i in range(arrays.out_start[u], arrays.out_start[u + 1]):
-        f = arrays.outgoing[i]
-        w = arrays.target[f]
-        if plan.device[w] != k:
-            left = max(
-                left,
-                reach[w] + (arrays.latency[k, plan.device[w]] + arrays.size[f] * arrays.per_byte[k, plan.device[w]]),
-            )
-    return left
+    for i in range(before_start[w], before_start[w + 1]):
+        ready = max(ready, end[before[i]])
+    for i in range(in_start[w], in_start[w + 1]):
+        f = incoming[i]
+        u, a = source[f], device[source[f]]
+        if a != k:
+            ready = max(ready, end[u] + latency[a, k] + size[f] * per_byte[a, k])
+    return float(ready)
 
 
 @helper
@@ -383,12 +396,12 @@ def _put_in(paths: Paths, v: int, k: int, before: int) -> None:
 
 
 @helper
-def _sorted(arrays: PlacementArrays, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
+def _sorted(front: Side, back: Side, paths: Paths, waiting: IntArray, order: IntArray) -> bool:
     """Fill ``order`` so that predecessors, also those on the device, come first; False if they form a cycle."""
     count = len(order)
     top = 0
     for v in range(count):
-        waiting[v] = arrays.before_start[v + 1] - arrays.before_start[v] + (1 if paths.last_before[v] >= 0 else 0)
+        waiting[v] = front.before_start[v + 1] - front.before_start[v] + (1 if paths.last_before[v] >= 0 else 0)
         if waiting[v] == 0:
             order[top] = v
             top += 1
@@ -402,8 +415,8 @@ def _sorted(arrays: PlacementArrays, paths: Paths, waiting: IntArray, order: Int
             if waiting[w] == 0:
                 order[top] = w
                 top += 1
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
+        for i in range(back.before_start[v], back.before_start[v + 1]):
+            w = back.before[i]
             waiting[w] -= 1
             if waiting[w] == 0:
                 order[top] = w
@@ -423,27 +436,28 @@ FIRST_PATIENCE, PATIENCE = 500, 3_000
 """Moves without a better plan after which a round ends: the first one, or a later one, which grow longer."""
 
 
-def with_timed_flows(arrays: PlacementArrays) -> PlacementArrays:
-    """The arrays without flows that take no time between any two devices; precedence stays."""
+def sides_of(arrays: PlacementArrays) -> Sides:
+    """Both sides without flows that take no time between any two devices, as precedence stays, and the run times."""
     timed = np.flatnonzero((durations(arrays) > 0.0).any(axis=(1, 2)))
     incoming = Adjacency.from_pairs(len(arrays.seconds), arrays.target[timed], timed)
     outgoing = Adjacency.from_pairs(len(arrays.seconds), arrays.source[timed], timed)
-    return arrays._replace(
+    fewer = arrays._replace(
         in_start=incoming.start, incoming=incoming.items, out_start=outgoing.start, outgoing=outgoing.items
     )
+    return side_of(fewer), side_of(reversed_net(fewer)), arrays.seconds
 
 
-def _round(search: LocalSearch, arrays: PlacementArrays, number: int) -> None:
+def _round(search: LocalSearch, sides: Sides, number: int) -> None:
     """Move operators, from the best plan, until too many moves in a row brought no better plan of the round."""
     search.catch_up()
-    plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
-    tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    plan = counted_plan(search.arrays, search.order, search.device, search.instance.cluster)
+    tabu, moved = np.zeros(search.arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
     rng, best, idle = np.random.default_rng((search.run.seed, number)), math.inf, 0
     patience = PATIENCE * (1 + number // 8) if number else FIRST_PATIENCE
     while idle < patience and not search.run.should_stop():
         kicks = max(0, KICKS - int(moved[0])) if number else 0
         order, device = plan.order.copy(), plan.device.copy()
-        length = reinsert_many(arrays, plan, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
+        length = reinsert_many(*sides, plan, tabu, moved, rng.random((MOVES, DRAWS)), kicks, best, order, device)
         idle += MOVES
         if length < best:
             best, idle = length, 0
@@ -463,9 +477,9 @@ def solve_tabu(problem: Placement, run: Run) -> Outcome:
     Ports do not count while it moves operators, but its plans are timed with them.
     """
     search = search_from_best(problem, run)
-    arrays, rounds, number = with_timed_flows(search.arrays), rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
+    sides, rounds, number = sides_of(search.arrays), rounds_asked(run, "rounds", UNTIMED_ROUNDS), 0
     run.enter("reinsertion")
     while math.isfinite(search.makespan) and search.instance.operators and number != rounds and not run.should_stop():
-        _round(search, arrays, number)
+        _round(search, sides, number)
         number += 1
     return ended(problem, run)
