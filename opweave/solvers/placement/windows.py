@@ -40,8 +40,12 @@ ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
-FIRST_SHARE, LONGER = 0.1, 2.0
-"""Seconds of moves of the first cooling, as a share of the time limit, and how many times longer each next one is."""
+FIRST_SHARE, LONGER = 0.02, 3.0
+"""Seconds of each part of the first round, as a share of the time limit, and how many times longer those of the next
+are. Short rounds show early what this search is worth beside others."""
+
+STARTED = 1.0
+"""Seconds from which windows are worth the start of their child process, which takes most of a second."""
 
 
 @named_solver(
@@ -51,7 +55,7 @@ FIRST_SHARE, LONGER = 0.1, 2.0
     supports=SUPPORTS,
 )
 def solve_local(problem: Placement, run: Run) -> Outcome:
-    """Hub descent, then coolings and windows from the best plan, each longer than the last; solver "local".
+    """Rounds of hub descent, cooling and windows from the best plan, each longer than the last; solver "local".
 
     The cooling at work when the time is up ends cold.
     """
@@ -64,7 +68,8 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
         search.catch_up()
         search.descend_from(search.device, Spell(run, seconds))
         cool_down(search, seconds, number)
-        reoptimise(search, Spell(run, seconds))
+        if seconds is None or seconds >= STARTED:
+            reoptimise(search, Spell(run, seconds))
         if seconds is None:
             break
         number, seconds = number + 1, LONGER * seconds

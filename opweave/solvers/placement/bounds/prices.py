@@ -36,7 +36,7 @@ from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory
 from opweave.solvers.placement.bounds.chain_bound import Milestones, devices_to, shortest
-from opweave.solvers.placement.bounds.priced_block import REFUTED, STEP, PricedBlock
+from opweave.solvers.placement.bounds.priced_block import REFUTED, RELAXED, STEP, PricedBlock
 from opweave.solvers.placement.bounds.priced_child import PricedWork, Raised, equal_before
 from opweave.solvers.rounding import SUMMATION
 
@@ -133,10 +133,13 @@ class Chain:
         _, group = np.unique(self.equal, return_inverse=True)
         return np.asarray((np.bincount(group, weights=price) / np.bincount(group))[group])
 
-    def value(self, price: FloatArray, seconds: Callable[[], float]) -> tuple[Cut | None, bool]:
+    def value(
+        self, price: FloatArray, seconds: Callable[[], float], report: Callable[[float], None], last: int = REFUTED
+    ) -> tuple[Cut | None, bool]:
         """The bound at prices, and the bytes that its path takes too much; None if there is no path.
 
-        Windows are raised along the path. The second result says whether nothing is left to raise on it.
+        Windows are raised along the path, no further than to the stage ``last``, and bounds on the way are reported.
+        The second result says whether nothing is left to raise on it.
         """
         for kind in self.kinds:
             if (kind.price != price).any():  # else it goes on where it stopped
@@ -147,11 +150,13 @@ class Chain:
             path = self._path({kind: kind.values for kind in self.kinds}, own)
             steps = [] if path is None else self._different_steps(path)
             stages = {pair: pair[0].next_stage(*pair[1:]) for pair in dict.fromkeys(steps)}
-            todo = {pair: stage for pair, stage in stages.items() if stage is not None}
+            todo = {pair: stage for pair, stage in stages.items() if stage is not None and stage <= last}
             if path is None:
                 return None, True
+            cut = self._cut(path, price, taken)
+            report(cut.value)
             if not todo or seconds() <= 0.0:
-                return self._cut(path, price, taken), not todo
+                return cut, not todo
             cheap = {pair: stage for pair, stage in todo.items() if stage != REFUTED}
             for (kind, a, b), stage in cheap.items():
                 kind.raise_pair(a, b, stage, seconds(), max(LEAST_PART, self.share[kind]))
@@ -323,6 +328,8 @@ class PriceSearch:
             self._begun = True
             if not self.chain.is_possible():
                 return False
+            cut, _ = self.chain.value(self._first, seconds, report, RELAXED)
+            self.centre = cut if cut is not None and cut.value > self.centre.value else self.centre
             self.chain.search_everywhere(self._first, seconds)
         while seconds() > 0.0:
             if self._price is None:
@@ -330,7 +337,7 @@ class PriceSearch:
             if self._price is None:
                 return False
             before = self.centre.value
-            cut, complete = self.chain.value(self._price, seconds)
+            cut, complete = self.chain.value(self._price, seconds, report)
             if cut is None:
                 return False
             if cut.value > before:
