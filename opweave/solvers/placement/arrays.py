@@ -135,13 +135,8 @@ def run_plan(
     Transfers that are not needed keep their entry of ``begins``. It ends early once an end is above the threshold.
     """
     seconds, latency, per_byte, model = arrays.seconds, arrays.latency, arrays.per_byte, arrays.model
-    source, tensor, size, in_start, incoming = (
-        arrays.source,
-        arrays.tensor,
-        arrays.size,
-        arrays.in_start,
-        arrays.incoming,
-    )
+    source, tensor = arrays.source, arrays.tensor
+    size, in_start, incoming = arrays.size, arrays.in_start, arrays.incoming
     before_start, before = arrays.before_start, arrays.before
     count, devices = seconds.shape
     end, free, makespan = np.zeros(count), np.zeros(3 * devices), 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
-from opweave.solvers.placement.moves import CountedPlan
+from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, CountedPlan, Net
 
 AHEAD, AHEAD_REACH, BACK, BACK_REACH = 0, 1, 2, 3
 """Marks: the first position with wrong times (the number of operators for none) and how far on they may be wrong; the
@@ -89,25 +89,15 @@ def renewed(free: FloatArray, rows: FloatMatrix, at: int) -> bool:
 
 
 @helper
-def time_between(
-    arrays: PlacementArrays, plan: CountedPlan, kept: Kept, first: int, last: int, move: int, threshold: float
-) -> float:
+def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int, move: int, threshold: float) -> float:
     """The longest path through the operators at some positions, or some value above the threshold.
 
     It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in the trial's space.
     """
-    seconds, latency, per_byte, model = arrays.seconds, arrays.latency, arrays.per_byte, arrays.model
-    source, target, tensor, size = arrays.source, arrays.target, arrays.tensor, arrays.size
-    in_start, incoming, out_start, outgoing = arrays.in_start, arrays.incoming, arrays.out_start, arrays.outgoing
-    before_start, before, after_start, after = arrays.before_start, arrays.before, arrays.after_start, arrays.after
-    order, position, device, old, arrived, copy = (
-        plan.order,
-        plan.position,
-        plan.device,
-        kept.end,
-        kept.arrived,
-        kept.copy,
-    )
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    ins, outs = net.ins, net.outs
+    order, position, device = plan.order, plan.position, plan.device
+    old, arrived, copy = kept.end, kept.arrived, kept.copy
     left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
     devices, longest = seconds.shape[1], 0.0
     for i in range(3 * devices):
@@ -116,12 +106,12 @@ def time_between(
         v = order[at]
         k = device[v]
         ready = now[k]
-        for i in range(before_start[v], before_start[v + 1]):
+        for i in range(before[v], before[v + 1]):
             u = before[i]
             ready = max(ready, new[u] if position[u] >= first else old[u])
-        for i in range(in_start[v], in_start[v + 1]):
-            f = incoming[i]
-            u, t, a = source[f], tensor[f], device[source[f]]
+        for i in range(ins[v], ins[v + 1]):
+            f = ins[i]
+            u, t, a = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]]
             if a == k:
                 continue
             if model == PORT_TENSOR:
@@ -129,31 +119,31 @@ def time_between(
                     ready = max(ready, brought[t, k])
                     continue
                 g = copy[t, k]
-                if g >= 0 and position[target[g]] < first:
+                if g >= 0 and position[flows[g, TARGET]] < first:
                     ready = max(ready, arrived[g])
                     continue
             arrive = new[u] if position[u] >= first else old[u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
-            arrive += latency[a, k] + size[f] * per_byte[a, k]
+            arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
             ready = max(ready, arrive)
             if model != DELAY:
                 now[devices + a] = now[2 * devices + k] = arrive
             if model == PORT_TENSOR:
                 sent[t, k], brought[t, k] = move, arrive
-                for j in range(out_start[u], out_start[u + 1]):
-                    w = target[outgoing[j]]
-                    if tensor[outgoing[j]] == t and device[w] == k and position[w] > last:
+                for j in range(outs[u], outs[u + 1]):
+                    w = flows[outs[j], TARGET]
+                    if flows[outs[j], TENSOR] == t and device[w] == k and position[w] > last:
                         longest = max(longest, arrive + left[w])
         end = ready + seconds[v, k]
         new[v] = now[k] = end
         longest = max(longest, end)
-        for i in range(after_start[v], after_start[v + 1]):
+        for i in range(after[v], after[v + 1]):
             if position[after[i]] > last:
                 longest = max(longest, end + left[after[i]])
-        for i in range(out_start[v], out_start[v + 1]):
-            f = outgoing[i]
-            if position[target[f]] > last and device[target[f]] != k:
+        for i in range(outs[v], outs[v + 1]):
+            f = outs[i]
+            if position[flows[f, TARGET]] > last and device[flows[f, TARGET]] != k:
                 longest = max(longest, end + flow_left[f])
         if longest > threshold:
             return float(longest)
@@ -163,32 +153,24 @@ def time_between(
 
 
 @helper
-def forget(arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
+def forget(net: Net, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
     """Forget which flows send tensors to devices for the operators at some positions."""
-    in_start, incoming, tensor, target = arrays.in_start, arrays.incoming, arrays.tensor, arrays.target
+    ins, flows = net.ins, net.flows
     order, position = plan.order, plan.position
-    for at in range(first, last + 1 if arrays.model == PORT_TENSOR else 0):
-        for i in range(in_start[order[at]], in_start[order[at] + 1]):
-            t = tensor[incoming[i]]
+    for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):
+        for i in range(ins[order[at]], ins[order[at] + 1]):
+            t = flows[ins[i], TENSOR]
             for b in range(copy.shape[1]):
                 f = copy[t, b]
-                if f >= 0 and first <= position[target[f]] <= last:
+                if f >= 0 and first <= position[flows[f, TARGET]] <= last:
                     copy[t, b] = -1
 
 
 @helper
-def look_ahead(arrays: PlacementArrays, plan: CountedPlan, kept: Kept, until: int) -> None:
+def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
     """Time the plan up to a position, from where its times are wrong."""
-    seconds, latency, per_byte, model = arrays.seconds, arrays.latency, arrays.per_byte, arrays.model
-    source, tensor, size, in_start, incoming = (
-        arrays.source,
-        arrays.tensor,
-        arrays.size,
-        arrays.in_start,
-        arrays.incoming,
-    )
-    before_start, before, after_start, after = arrays.before_start, arrays.before, arrays.after_start, arrays.after
-    order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
     ends, arrived, free, copy, now = kept.end, kept.arrived, kept.free, kept.copy, kept.now
     devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
     for i in range(3 * devices if first <= until else 0):
@@ -197,34 +179,34 @@ def look_ahead(arrays: PlacementArrays, plan: CountedPlan, kept: Kept, until: in
         v = order[at]
         k = device[v]
         ready = now[k]
-        for i in range(before_start[v], before_start[v + 1]):
+        for i in range(before[v], before[v + 1]):
             ready = max(ready, ends[before[i]])
-        for i in range(in_start[v], in_start[v + 1]):
-            f = incoming[i]
-            u, a = source[f], device[source[f]]
+        for i in range(ins[v], ins[v + 1]):
+            f = ins[i]
+            u, a = flows[f, SOURCE], device[flows[f, SOURCE]]
             if a == k:
                 continue
             if model == PORT_TENSOR:
-                g = copy[tensor[f], k]
+                g = copy[flows[f, TENSOR], k]
                 if g >= 0 and g != f:
                     ready = max(ready, arrived[g])
                     continue
-                copy[tensor[f], k] = f
+                copy[flows[f, TENSOR], k] = f
             arrive = ends[u]
             if model != DELAY:
                 arrive = max(arrive, now[devices + a], now[2 * devices + k])
-            arrive += latency[a, k] + size[f] * per_byte[a, k]
+            arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
             if model != DELAY:
                 now[devices + a] = now[2 * devices + k] = arrive
             ready = max(ready, arrive)
             if arrive != arrived[f]:
                 arrived[f] = arrive
-                for j in range(after_start[u], after_start[u + 1]):
+                for j in range(after[u], after[u + 1]):
                     reach = max(reach, position[after[j]])
         now[k] = ready + seconds[v, k]
         if now[k] != ends[v]:
             ends[v] = now[k]
-            for i in range(after_start[v], after_start[v + 1]):
+            for i in range(after[v], after[v + 1]):
                 reach = max(reach, position[after[i]])
         if not renewed(now, free, at + 1) and at >= reach:
             marks[AHEAD], marks[AHEAD_REACH] = len(order), -1
@@ -234,12 +216,10 @@ def look_ahead(arrays: PlacementArrays, plan: CountedPlan, kept: Kept, until: in
 
 
 @helper
-def look_back(arrays: PlacementArrays, plan: CountedPlan, kept: Kept, until: int) -> None:
+def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
     """Work out the paths to the end back to a position, from where they are wrong."""
-    seconds, latency, per_byte, model = arrays.seconds, arrays.latency, arrays.per_byte, arrays.model
-    source, target, tensor, size = arrays.source, arrays.target, arrays.tensor, arrays.size
-    in_start, incoming, out_start, outgoing = arrays.in_start, arrays.incoming, arrays.out_start, arrays.outgoing
-    before_start, before, after_start, after = arrays.before_start, arrays.before, arrays.after_start, arrays.after
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    ins, outs = net.ins, net.outs
     order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
     left, flow_left, free, copy, now = kept.left, kept.flow_left, kept.free_left, kept.copy, kept.now
     devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
@@ -249,33 +229,33 @@ def look_back(arrays: PlacementArrays, plan: CountedPlan, kept: Kept, until: int
         v = order[at]
         k = device[v]
         rest, changed = now[k], False
-        for i in range(after_start[v], after_start[v + 1]):
+        for i in range(after[v], after[v + 1]):
             rest = max(rest, left[after[i]])
-        for i in range(out_start[v], out_start[v + 1]):
-            if device[target[outgoing[i]]] != k:
-                rest = max(rest, flow_left[outgoing[i]])
+        for i in range(outs[v], outs[v + 1]):
+            if device[flows[outs[i], TARGET]] != k:
+                rest = max(rest, flow_left[outs[i]])
         now[k] = rest + seconds[v, k]
         if now[k] != left[v]:
             left[v], changed = now[k], True
-        for i in range(in_start[v + 1] - 1, in_start[v] - 1, -1):
-            f = incoming[i]
-            u, t, a, rest = source[f], tensor[f], device[source[f]], 0.0
+        for i in range(ins[v + 1] - 1, ins[v] - 1, -1):
+            f = ins[i]
+            u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
             if model != PORT_TENSOR or copy[t, k] == f:
                 rest = left[v]
-                for j in range(out_start[u], out_start[u + 1] if model == PORT_TENSOR else 0):
-                    w = target[outgoing[j]]
-                    if tensor[outgoing[j]] == t and device[w] == k:
+                for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
+                    w = flows[outs[j], TARGET]
+                    if flows[outs[j], TENSOR] == t and device[w] == k:
                         rest = max(rest, left[w])
                 if model != DELAY:
                     rest = max(rest, now[devices + a], now[2 * devices + k])
-                rest += latency[a, k] + size[f] * per_byte[a, k]
+                rest += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
                 if model != DELAY:
                     now[devices + a] = now[2 * devices + k] = rest
             if rest != flow_left[f]:
                 flow_left[f], changed = rest, True
-        for i in range(before_start[v], before_start[v + 1] if changed else 0):
+        for i in range(before[v], before[v + 1] if changed else 0):
             reach = min(reach, position[before[i]])
         if not renewed(now, free, at) and at <= reach:
             marks[BACK], marks[BACK_REACH] = -1, len(order)

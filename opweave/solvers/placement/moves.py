@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.kernels.sorting import exceeds
 from opweave.solvers.loops import helper
@@ -33,6 +33,51 @@ all operators between have to be timed again."""
 
 LARGEST_GROUP, LONGEST_STRETCH = 60, 256
 """Most operators of a group and of a stretch. Sizes are drawn evenly on a logarithmic scale."""
+
+
+SOURCE, TARGET, TENSOR, SIZE = 0, 1, 2, 3
+"""Columns of :attr:`Net.flows`."""
+
+
+class Net(NamedTuple):
+    """A problem in few arrays, which loops pass on faster than many.
+
+    Attributes
+    ----------
+    seconds, flows, model
+        Run times; source, target, tensor and size of every flow. Shape (operators, devices), (flows, 4).
+    links
+        Latency and seconds per byte. Shape (2, devices, devices).
+    ins, outs, before, after
+        Adjacencies: row v lies between the entries v and v + 1 of the array itself.
+    """
+
+    seconds: FloatMatrix
+    links: FloatCube
+    flows: IntMatrix
+    ins: IntArray
+    outs: IntArray
+    before: IntArray
+    after: IntArray
+    model: int
+
+
+def net_of(arrays: PlacementArrays) -> Net:
+    """The arrays of annealing."""
+
+    def packed(start: IntArray, items: IntArray) -> IntArray:
+        return np.concatenate([start + len(start), items])
+
+    return Net(
+        arrays.seconds,
+        np.ascontiguousarray(np.stack([arrays.latency, arrays.per_byte])),
+        np.ascontiguousarray(np.column_stack([arrays.source, arrays.target, arrays.tensor, arrays.size])),
+        packed(arrays.in_start, arrays.incoming),
+        packed(arrays.out_start, arrays.outgoing),
+        packed(arrays.before_start, arrays.before),
+        packed(arrays.after_start, arrays.after),
+        arrays.model,
+    )
 
 
 class Room(NamedTuple):
@@ -125,39 +170,37 @@ def slide(order: IntArray, position: IntArray, at: int, to: int) -> None:
 
 
 @helper
-def shifted(arrays: PlacementArrays, position: IntArray, v: int, draw: float, longest: int) -> int:
+def shifted(net: Net, position: IntArray, v: int, draw: float, longest: int) -> int:
     """A position for an operator that its neighbours allow, at most ``longest`` positions away."""
-    before_start, before, after_start, after = arrays.before_start, arrays.before, arrays.after_start, arrays.after
+    before, after = net.before, net.after
     low, high = max(0, position[v] - longest), min(len(position) - 1, position[v] + longest)
-    for i in range(before_start[v], before_start[v + 1]):
+    for i in range(before[v], before[v + 1]):
         low = max(low, position[before[i]] + 1)
-    for i in range(after_start[v], after_start[v + 1]):
+    for i in range(after[v], after[v + 1]):
         high = min(high, position[after[i]] - 1)
     return int(low + int(draw * (high - low + 1)))
 
 
 @helper
-def last_touched(arrays: PlacementArrays, plan: CountedPlan, v: int, a: int, k: int) -> int:
+def last_touched(net: Net, plan: CountedPlan, v: int, a: int, k: int) -> int:
     """The last position at which anything is sent otherwise when v moves from device a to k."""
-    position, device, target, tensor = plan.position, plan.device, arrays.target, arrays.tensor
-    after_start, after, source, outgoing = arrays.after_start, arrays.after, arrays.source, arrays.outgoing
-    in_start, incoming, out_start, shared = arrays.in_start, arrays.incoming, arrays.out_start, arrays.model
+    position, device, flows, ins, outs, after = plan.position, plan.device, net.flows, net.ins, net.outs, net.after
     last = position[v]
-    for i in range(after_start[v], after_start[v + 1]):
+    for i in range(after[v], after[v + 1]):
         last = max(last, position[after[i]])
-    for i in range(in_start[v], in_start[v + 1] if shared == PORT_TENSOR else 0):
-        f = incoming[i]
-        u = source[f]
-        for j in range(out_start[u], out_start[u + 1]):
-            w = target[outgoing[j]]
-            if tensor[outgoing[j]] == tensor[f] and (device[w] == a or device[w] == k):
+    for i in range(ins[v], ins[v + 1] if net.model == PORT_TENSOR else 0):
+        f = ins[i]
+        u = flows[f, SOURCE]
+        for j in range(outs[u], outs[u + 1]):
+            w = flows[outs[j], TARGET]
+            if flows[outs[j], TENSOR] == flows[f, TENSOR] and (device[w] == a or device[w] == k):
                 last = max(last, position[w])
     return int(last)
 
 
 @helper
 def gather(
-    arrays: PlacementArrays,
+    net: Net,
     plan: CountedPlan,
     v: int,
     kind: int,
@@ -170,14 +213,9 @@ def gather(
 
     Returns their number. ``taken`` holds ``mark`` for each of them.
     """
-    order, device, cluster, members_start, members = (
-        plan.order,
-        plan.device,
-        plan.cluster,
-        plan.members_start,
-        plan.members,
-    )
-    before_start, before, after_start, after = arrays.before_start, arrays.before, arrays.after_start, arrays.after
+    order, device = plan.order, plan.device
+    cluster, members_start, members = plan.cluster, plan.members_start, plan.members
+    before, after = net.before, net.after
     count, size, a, done, first = len(order), 1, device[v], 0, plan.position[v]
     group[0], taken[v] = v, mark
     if kind == STRETCH:
@@ -189,9 +227,9 @@ def gather(
     while done < size < most:
         u = group[done]
         done += 1
-        early = before_start[u + 1] - before_start[u]
-        for i in range(early + after_start[u + 1] - after_start[u]):
-            w = before[before_start[u] + i] if i < early else after[after_start[u] + i - early]
+        early = before[u + 1] - before[u]
+        for i in range(early + after[u + 1] - after[u]):
+            w = before[before[u] + i] if i < early else after[after[u] + i - early]
             if size < most and taken[w] != mark and device[w] == a:
                 group[size], taken[w] = w, mark
                 size += 1
@@ -207,7 +245,7 @@ def gather(
 
 @helper
 def make_room(
-    arrays: PlacementArrays,
+    net: Net,
     plan: CountedPlan,
     at: int,
     k: int,
@@ -233,7 +271,7 @@ def make_room(
             continue
         w = order[p]
         alone = members_start[cluster[w] + 1] - members_start[cluster[w]] == 1
-        if device[w] == k and taken[w] != mark and alone and arrays.seconds[w, a] < np.inf:
+        if device[w] == k and taken[w] != mark and alone and net.seconds[w, a] < np.inf:
             taken[w] = mark
             group[size], old[size] = w, k
             size += 1
@@ -242,21 +280,21 @@ def make_room(
 
 
 @helper
-def other_device(arrays: PlacementArrays, device: IntArray, v: int, draw: float, near: bool) -> int:
+def other_device(net: Net, device: IntArray, v: int, draw: float, near: bool) -> int:
     """A random device, or that of a random direct predecessor or successor."""
-    first = arrays.before_start[v + 1] - arrays.before_start[v]
-    second = arrays.after_start[v + 1] - arrays.after_start[v]
+    first = net.before[v + 1] - net.before[v]
+    second = net.after[v + 1] - net.after[v]
     if not near or first + second == 0:
-        return int(draw * arrays.seconds.shape[1])
+        return int(draw * net.seconds.shape[1])
     pick = int(draw * (first + second))
     if pick < first:
-        return int(device[arrays.before[arrays.before_start[v] + pick]])
-    return int(device[arrays.after[arrays.after_start[v] + pick - first]])
+        return int(device[net.before[net.before[v] + pick]])
+    return int(device[net.after[net.after[v] + pick - first]])
 
 
 @helper
 def make_move(
-    arrays: PlacementArrays,
+    net: Net,
     plan: CountedPlan,
     v: int,
     draws: FloatMatrix,
@@ -271,17 +309,17 @@ def make_move(
     position of v before, and how many operators it takes along. These are written to ``group``, their devices before to
     ``old``.
     """
-    order, position, device, room, seconds = plan.order, plan.position, plan.device, plan.room, arrays.seconds
+    order, position, device, room, seconds = plan.order, plan.position, plan.device, plan.room, net.seconds
     count, at = len(order), position[v]
     kind = KINDS[int(draws[row, 1] * len(KINDS))] if seconds.shape[1] > 1 else SHIFT
     if kind == SHIFT:
-        to = shifted(arrays, position, v, draws[row, 3], LONGEST_SHIFT if draws[row, 5] < NEAR else count)
+        to = shifted(net, position, v, draws[row, 3], LONGEST_SHIFT if draws[row, 5] < NEAR else count)
         slide(order, position, at, to)
         return (count, -1, at, 0) if to == at else (min(at, to), max(at, to), at, 0)
-    k = other_device(arrays, device, v, draws[row, 2], draws[row, 5] < 0.5)
+    k = other_device(net, device, v, draws[row, 2], draws[row, 5] < 0.5)
     if kind != STRETCH and device[v] == k:
         return count, -1, at, 0
-    size, first = gather(arrays, plan, v, kind, draws[row, 3], group, taken, row), count
+    size, first = gather(net, plan, v, kind, draws[row, 3], group, taken, row), count
     for i in range(size):
         if seconds[group[i], k] == np.inf:
             return count, -1, at, 0
@@ -294,17 +332,17 @@ def make_move(
         if old[i] != k:
             settle(room, device, group[i], k)
     if room.used[k] > room.capacity[k]:
-        size = make_room(arrays, plan, at, k, group, old, size, taken, row)
+        size = make_room(net, plan, at, k, group, old, size, taken, row)
     last = first
     if kind == ALONE and draws[row, 3] < SHIFTED:
-        to = shifted(arrays, position, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
+        to = shifted(net, position, v, draws[row, 3] / SHIFTED, LONGEST_SHIFT)
         slide(order, position, at, to)
         first, last = min(first, to), max(at, to)
     for i in range(size):
         w = group[i]
         if old[i] != device[w]:
             first = min(first, position[w])
-            last = max(last, last_touched(arrays, plan, w, old[i], device[w]))
+            last = max(last, last_touched(net, plan, w, old[i], device[w]))
     return first, last, at, size
 
 

@@ -77,13 +77,8 @@ def order_for(arrays: PlacementArrays, device: IntArray, order: IntArray | None 
 @loop
 def fill_ranks(arrays: PlacementArrays, order: IntArray, device: IntArray, rank: FloatArray) -> None:
     """Longest path from every operator to an end, itself included, in the times of an assignment."""
-    seconds, latency, per_byte, target, size = (
-        arrays.seconds,
-        arrays.latency,
-        arrays.per_byte,
-        arrays.target,
-        arrays.size,
-    )
+    seconds, latency = arrays.seconds, arrays.latency
+    per_byte, target, size = arrays.per_byte, arrays.target, arrays.size
     out_start, outgoing, after_start, after = arrays.out_start, arrays.outgoing, arrays.after_start, arrays.after
     for at in range(len(order) - 1, -1, -1):
         v = order[at]

@@ -14,7 +14,7 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.annealing import NEARBY, anneal
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.moves import CONNECTED, DRAWS, STRETCH, counted_plan, gather
+from opweave.solvers.placement.moves import CONNECTED, DRAWS, STRETCH, counted_plan, gather, net_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.placement.ranks import order_for
 from tests.oracles.placement import best_placement
@@ -130,7 +130,7 @@ def test_a_move_takes_along_operators_once_and_what_is_tied_to_them(kind: int, s
     cluster = rng.integers(0, 3, count)
     device, ties = np.zeros(count, dtype=np.int64), np.unique(cluster, return_inverse=True)[1]
     plan = counted_plan(arrays, np.arange(count), device, ties)
-    size = gather(arrays, plan, 0, kind, 0.7, group, np.full(count, -1, dtype=np.int64), 0)
+    size = gather(net_of(arrays), plan, 0, kind, 0.7, group, np.full(count, -1, dtype=np.int64), 0)
     found = group[:size].tolist()
     assert len(found) == len(set(found)) and 0 in found
     assert all((v in found) == (cluster[v] in cluster[found]) for v in range(count))
