@@ -1,17 +1,14 @@
-"""The best plan of a problem, which searches share, and hub descent: groups of operators change device together."""
+"""The best plan of a problem, which searches share, and HEFT with other ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import tee
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
 from opweave.solvers.loops import clock
@@ -75,11 +72,6 @@ class LocalSearch:
     def moves(self, arrays: PlacementArrays) -> int:
         """Moves of a chunk, which takes a few hundredths of a second."""
         return max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * len(arrays.seconds)))
-
-    def descend_from(self, device: IntArray, spell: Spell) -> None:
-        """Hub descent from an assignment."""
-        self.run.enter("hub descent")
-        self.consider(*descend(self.arrays, self.instance.cluster, device, spell.is_over)[:2])
 
 
 class Spell:
@@ -158,85 +150,3 @@ def solve_ranks(problem: Placement, run: Run) -> Outcome:
             seconds, best, fruitless = trial, plan.makespan, 0
             report(search.instance, arrays, plan, run)
     return ended(problem, run)
-
-
-MOST_HUBS = 400
-LARGEST_GROUP = 4_000
-
-
-def groups_around_hubs(before: Adjacency, after: Adjacency) -> Iterator[IntArray]:
-    """Operators that should move together: each hub with its private successors and every operator fed only by these.
-
-    Hubs are yielded by decreasing number of readers.
-    """
-    readers = np.diff(after.start)
-    for hub in np.argsort(-readers, kind="stable")[:MOST_HUBS].tolist():
-        if readers[hub] < 2:
-            return
-        private = [int(w) for w in after[hub] if len(before[w]) == 1]
-        yield np.asarray([hub, *private], dtype=np.int64)
-        owned = _fed_only_by(before, after, {hub, *private})
-        if len(owned) > 1 + len(private):
-            yield np.asarray(sorted(owned), dtype=np.int64)
-        if len(private) <= 32:
-            for child in private:
-                branch = _fed_only_by(before, after, {child})
-                if len(branch) > 1:
-                    yield np.asarray(sorted(branch), dtype=np.int64)
-
-
-def _fed_only_by(before: Adjacency, after: Adjacency, seeds: set[int]) -> set[int]:
-    """The seeds, and repeatedly every operator whose predecessors are all in the set, up to a maximum size."""
-    inside = set(seeds)
-    stack = list(seeds)
-    while stack and len(inside) < LARGEST_GROUP:
-        for w in after[stack.pop()].tolist():
-            if w not in inside and inside.issuperset(before[w].tolist()):
-                inside.add(w)
-                stack.append(w)
-    return inside
-
-
-def descend(
-    arrays: PlacementArrays,
-    cluster: IntArray,
-    device: IntArray,
-    should_stop: Callable[[], bool],
-) -> tuple[IntArray, IntArray, float]:
-    """Move groups around hubs to other devices as long as that shortens the schedule.
-
-    One move can save a transfer for each of a hub's readers, yet a local search of single steps does not find it. Here
-    the hub and its private successors change device together, and the order is derived again from the new assignment.
-    Operators with equal ``cluster`` move together (Colocate).
-
-    Returns
-    -------
-    order, device, makespan
-        The best plan found; it fits into memory if the assignment ``device`` did.
-    """
-    device, first = device.copy(), order_of_graph(arrays)
-    best_order = order_for(arrays, device, first)
-    best = length_within(arrays, best_order, device)
-    before, after = Adjacency(arrays.before_start, arrays.before), Adjacency(arrays.after_start, arrays.after)
-    groups: Iterator[IntArray] = (
-        np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)
-    )
-    improved = True
-    while improved and not should_stop():
-        improved = False
-        groups, now = tee(groups)  # groups of thousands of operators take a while, so each is made when it is needed
-        for group in now:
-            if should_stop():
-                break
-            for k in range(arrays.seconds.shape[1]):
-                if (device[group] == k).all() or not np.isfinite(arrays.seconds[group, k]).all():
-                    continue
-                candidate = device.copy()
-                candidate[group] = k
-                if not fits(arrays, candidate):
-                    continue
-                order = order_for(arrays, candidate, first)
-                value = length_within(arrays, order, candidate, best)
-                if value < best * (1 - 1e-12):
-                    device, best, best_order, improved = candidate, value, order, True
-    return best_order, device, best

@@ -51,11 +51,11 @@ STARTED = 1.0
 @named_solver(
     Placement,
     "local",
-    "hub descent, slow simulated annealing, and windows of the plan by constraint programming, in turn",
+    "slow simulated annealing, and windows of the plan by constraint programming, in turn",
     supports=SUPPORTS,
 )
 def solve_local(problem: Placement, run: Run) -> Outcome:
-    """Rounds of hub descent, cooling and windows from the best plan, each longer than the last; solver "local".
+    """Rounds of cooling and windows from the best plan, each longer than the last; solver "local".
 
     The cooling at work when the time is up ends cold.
     """
@@ -66,7 +66,6 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     number = 0
     while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
         search.catch_up()
-        search.descend_from(search.device, Spell(run, seconds))
         cool_down(search, seconds, number)
         if seconds is None or seconds >= STARTED:
             reoptimise(search, Spell(run, seconds))

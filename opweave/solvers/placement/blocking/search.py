@@ -8,8 +8,7 @@ transfers of tensors made between them and read behind j. It needs the memory of
 of the path that run on the host take their time there. Calls and host operators of the path follow each other, so
 a shortest walk over stretches is a lower bound of the makespan.
 
-A long path is cut into pieces, whose bounds add up. Where the host has a limited number of cores, no accelerator and no
-core is at work for longer than the makespan; a linear program shares operators out among them.
+A long path is cut into pieces, whose bounds add up.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
-from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.blocking.arrays import DRAWS, Units, anneal_calls, arrays_of
 from opweave.solvers.placement.plans import no_plan_found
@@ -42,7 +40,7 @@ SOURCE = "paths"
 
 
 def prove(instance: CallInstance, run: Run) -> None:
-    """Report the best bound over two heavy paths, and what the devices' work requires."""
+    """Report the best bound over two heavy paths."""
     best, compute = Best(run), np.asarray(instance.whole.seconds.min(axis=1), dtype=np.float64)
     if not instance.operators:
         best.report(0.0, SOURCE)
@@ -55,28 +53,6 @@ def prove(instance: CallInstance, run: Run) -> None:
             total += float(compute[piece].sum()) if run.should_stop() else walk(instance, piece)
         if math.isfinite(total):
             best.report(total, SOURCE)
-    if instance.cores < instance.operators and not run.should_stop():
-        best.report(shared_out(instance, run.remaining()), "work of all devices")
-
-
-def shared_out(instance: CallInstance, seconds: float | None) -> float:
-    """Seconds in which accelerators and cores can do all work if operators may be divided; 0 if the time is short."""
-    spent = np.column_stack([instance.seconds, instance.host_seconds / instance.cores])
-    able = np.isfinite(spent)
-    spent = np.where(able, spent, 0.0)
-    unit = float(spent.max(axis=1).sum())
-    if not unit:
-        return 0.0
-    count, devices = spent.shape
-    column = np.arange(count * devices).reshape(count, devices)
-    most, equal = SparseRows(), SparseRows()
-    equal.put(equal.open(np.ones(count))[:, None], column, 1.0)
-    rows = most.open(np.zeros(devices))
-    most.put(rows, column, spent / unit)
-    most.put(rows, np.full(devices, count * devices), -1.0)
-    upper = np.append(able.ravel().astype(np.float64), 1.0)
-    least = proved_minimum(LinearProgram.of(column_alone(count * devices, len(upper)), upper, most, equal), seconds)
-    return 0.0 if least is None else max(0.0, least * unit)
 
 
 def heaviest(instance: CallInstance, weights: FloatArray) -> list[int]:
