@@ -30,9 +30,10 @@ from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.bounds.critical_path import Reach, operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import Reach, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Run
 
@@ -116,7 +117,7 @@ def plan_in(
 
 def shortest_alone(arrays: PlacementArrays) -> float:
     """Length of the shortest plan with all operators that can share a device on one; inf if there is none."""
-    order, best = operator_order(arrays), np.inf
+    order, best = order_of_graph(arrays), np.inf
     for k in range(arrays.seconds.shape[1]):
         # an end that is fixed to another device stays there
         device = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)

@@ -54,7 +54,7 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
         ends = np.cumsum(lasts)
         start[order] = ends - lasts
         return Plan(order, device, start, begins, float(ends[-1]))
-    makespan = run_plan(arrays, order, device, start, begins)
+    makespan = run_plan(arrays, order, device, start, begins, np.inf)
     return Plan(order, device, start, begins, float(makespan))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import opweave as ow
 from opweave.adapters.graphs.device_placement import latency_from_device_placement
 from opweave.formulations.placement.calls import lower_calls
-from opweave.solvers.placement.blocking.bounds import prove
-from opweave.solvers.placement.blocking.search import anneal_calls
+from opweave.solvers.placement.blocking.arrays import DRAWS, anneal_calls
+from opweave.solvers.placement.blocking.search import CallSearch, prove
 from opweave.solvers.run import Run
 from tests.oracles.calls import best_calls, makespan
 from tests.strategies.calls import call_placements
@@ -119,21 +120,17 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 def test_annealing_is_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opweave.solvers.placement.blocking import auto
-
-    problem = latency_from_device_placement(instance(7))
     found = []
     for choice in ("never", ""):
         monkeypatch.setenv("OPWEAVE_COMPILE", choice)
-        monkeypatch.setattr(auto, "CHUNK_SECONDS", 0.0)
-        search = auto.CallSearch(problem, Run())
-        search.consider(auto.one_place(search))
-        monkeypatch.setattr(auto, "LEAST_MOVES", 300)
-        monkeypatch.setattr(auto, "MOVES", 0)
-        search.anneal(0)
-        found.append(search.value)
+        search = CallSearch(latency_from_device_placement(instance(7)), Run())
+        search.in_one_place()
+        where, best = search.best.copy(), search.best.copy()
+        draws, begin = np.random.default_rng(0).random((300, DRAWS)), np.zeros(len(where) + search.host)
+        found.append(anneal_calls(search.arrays, search.units, where, best, begin, 1.0, 0.1, draws))
+        search.consider(best)
+        assert search.value == found[-1]
     assert found[0] == found[1]
-    assert anneal_calls.name.endswith("anneal_calls")
 
 
 HOSTILE = (0.0, 1e-12, 1.0, 1e12)
