@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.files import PathLike, place, read_bytes
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.openvino.document import read_document
 from opweave.adapters.openvino.flops import COMMON, layer_flops

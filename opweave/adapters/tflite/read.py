@@ -7,8 +7,8 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
+from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.files import PathLike, mapped, place
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.tflite.flops import operator_flops
 from opweave.adapters.tflite.measured import Shapes, input_shapes, measured
