@@ -220,7 +220,7 @@ def geometry(
     if family not in ("onnx", "torch", "keras"):
         return {}
     if family == "onnx":
-        from opweave.adapters.onnx.geometry import onnx_geometry
+        from opweave.adapters.onnx.kinds import onnx_geometry
 
         return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":

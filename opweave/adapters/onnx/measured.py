@@ -1,7 +1,7 @@
-"""Shapes that depend on values: one run of the model by ONNX Runtime measures them.
+"""What ONNX Runtime knows about a model: types by its rules, and shapes that depend on values by one run.
 
-The run happens in a process of its own, with limits on its time and memory. So a model that never ends, or that crashes
-the runtime, is refused in a sentence.
+It works in a process of its own, with limits on its time and memory. So a model that never ends, or that crashes the
+runtime, is refused in a sentence.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.onnx.model import OnnxFile
+from opweave.adapters.onnx.model import OnnxFile, save_model
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
-from opweave.adapters.onnx.sizes import Sized, element_type, sized
-from opweave.adapters.onnx.write import save_model
+from opweave.adapters.onnx.sizes import ELEMENT_BITS, Sized, element_type, sized
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto, TypeProto, ValueInfoProto
     from onnxruntime import InferenceSession
 
 Given = Any
@@ -101,6 +100,73 @@ def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], l
         return True
 
 
+def runtime_types(file: OnnxFile, model: ModelProto, limits: Limits) -> dict[str, TypeProto]:
+    """Types of tensors by the rules of ONNX Runtime, which has them for the operators that it fuses, too.
+
+    Weights are not needed: large ones are inputs of the model that it opens. Nothing is run.
+
+    Returns
+    -------
+    dict
+        Types by name, as far as they are known; empty if the runtime refuses the model or is not installed.
+    """
+    from onnx import TensorProto, helper
+
+    copy = _without_weights(model)
+    outputs = {value.name for value in copy.graph.output}
+    made = dict.fromkeys(name for node in copy.graph.node for name in node.output if name and name not in outputs)
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
+    found = _opened("types", file, copy, limits)
+    return {
+        name: helper.make_tensor_type_proto(TensorProto.DataType.Value(kind), shape)
+        for name, (kind, shape, _) in (found or {}).items()
+        if kind in ELEMENT_BITS
+    }
+
+
+def openable(file: OnnxFile, model: ModelProto, limits: Limits) -> ModelProto:
+    """A model without the shapes that the rules of ONNX Runtime contradict, as it refuses a file with such shapes."""
+    from onnx import helper
+
+    if not model.graph.value_info or _opened("opens", file, _without_weights(model), limits) is not None:
+        return model
+    bare = type(model)()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.CopyFrom(helper.make_empty_tensor_value_info(value.name))
+    known = runtime_types(file, bare, limits)
+    bare.graph.value_info.extend(value for value in model.graph.value_info if known.get(value.name) == value.type)
+    return bare if known else model
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """A model that reads large weights as inputs."""
+    from onnx import TensorProto, helper
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    large = [tensor for tensor in graph.initializer if tensor.data_location == TensorProto.EXTERNAL]
+    small = [tensor for tensor in graph.initializer if tensor.data_location != TensorProto.EXTERNAL]
+    weights = type(graph)(initializer=small).initializer
+    graph.ClearField("initializer")
+    graph.initializer.extend(weights)
+    graph.input.extend(helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in large)
+    return copy
+
+
+def _opened(function: str, file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
+    """Let the runtime open a model; None if it refuses that, or cannot be asked."""
+    if not limits.run_seconds or find_spec("onnxruntime") is None:
+        return None
+    try:
+        found = _child(function, file, model, {}, (), limits)
+    except (EngineError, InvalidInputError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _in_child(
     function: str,
     file: OnnxFile,
@@ -121,14 +187,38 @@ def _in_child(
     weights = {tensor.name for tensor in copy.graph.initializer}
     needed = [value for value in copy.graph.input if value.name not in weights]
     feeds = {value.name: inputs[value.name] if value.name in inputs else _zeros(value) for value in needed}
+    return _child(function, file, copy, feeds, wanted, limits)
+
+
+def _child(
+    function: str,
+    file: OnnxFile,
+    model: ModelProto,
+    feeds: Mapping[str, _Feed | Given],
+    wanted: Sequence[str],
+    limits: Limits,
+) -> Found | str | None:
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        path = save_model(file, copy, Path(folder) / "measured.onnx")
-        task = _Task(str(path), feeds, tuple(wanted))
+        path = save_model(file, model, Path(folder) / "measured.onnx")
         caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
-        found: Found | str | None = run_in_child(
-            "ONNX Runtime", f"opweave.adapters.onnx.measured:{function}", task, caps
-        )
+        work = f"opweave.adapters.onnx.measured:{function}"
+        found: Found | str | None = run_in_child("ONNX Runtime", work, _Task(str(path), feeds, tuple(wanted)), caps)
     return found
+
+
+def types(task: _Task, _: Callable[[object], None]) -> Found:
+    """In the child: open the model, and describe its outputs; an unknown shape looks like that of a number."""
+    return {
+        value.name: (_element(value.type), tuple(value.shape), 0)
+        for value in _session(task).get_outputs()
+        if value.type.startswith("tensor") and value.shape and all(isinstance(size, int) for size in value.shape)
+    }
+
+
+def opens(task: _Task, _: Callable[[object], None]) -> Found:
+    """In the child: open the model."""
+    _session(task)
+    return {}
 
 
 def _zeros(value: ValueInfoProto) -> _Feed:

@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from opweave.adapters.load import load  # noqa: E402
-from opweave.adapters.onnx.flops import node_flops  # noqa: E402
+from opweave.adapters.onnx.kinds import node_flops  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
