@@ -206,7 +206,8 @@ def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> 
 
     for place, node in enumerate(nodes):
         for key in _once([*node.looks, *node.changes]):
-            for before in [changed[key]] * (key in changed) + readers.get(key, []) * (key in node.changes):
+            earlier = [changed[key]] if key in changed else []
+            for before in earlier + readers.get(key, []) * (key in node.changes):
                 follow(before, place)
             if key in node.changes:
                 changed[key], readers[key] = place, []
