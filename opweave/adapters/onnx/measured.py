@@ -116,7 +116,7 @@ def runtime_types(file: OnnxFile, model: ModelProto, limits: Limits) -> dict[str
     outputs = {value.name for value in copy.graph.output}
     made = dict.fromkeys(name for node in copy.graph.node for name in node.output if name and name not in outputs)
     copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
-    found = _opened("types", file, copy, limits)
+    found = _opened(file, copy, limits)
     return {
         name: helper.make_tensor_type_proto(TensorProto.DataType.Value(kind), shape)
         for name, (kind, shape, _) in (found or {}).items()
@@ -128,7 +128,7 @@ def openable(file: OnnxFile, model: ModelProto, limits: Limits) -> ModelProto:
     """A model without the shapes that the rules of ONNX Runtime contradict, as it refuses a file with such shapes."""
     from onnx import helper
 
-    if not model.graph.value_info or _opened("opens", file, _without_weights(model), limits) is not None:
+    if not model.graph.value_info or _opened(file, _without_weights(model), limits) is not None:
         return model
     bare = type(model)()
     bare.CopyFrom(model)
@@ -156,12 +156,12 @@ def _without_weights(model: ModelProto) -> ModelProto:
     return copy
 
 
-def _opened(function: str, file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
-    """Let the runtime open a model; None if it refuses that, or cannot be asked."""
+def _opened(file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
+    """Let the runtime open a model and say what it returns; None if it refuses that, or cannot be asked."""
     if not limits.run_seconds or find_spec("onnxruntime") is None:
         return None
     try:
-        found = _child(function, file, model, {}, (), limits)
+        found = _child("types", file, model, {}, (), limits)
     except (EngineError, InvalidInputError):
         return None
     return found if isinstance(found, dict) else None
@@ -213,12 +213,6 @@ def types(task: _Task, _: Callable[[object], None]) -> Found:
         for value in _session(task).get_outputs()
         if value.type.startswith("tensor") and value.shape and all(isinstance(size, int) for size in value.shape)
     }
-
-
-def opens(task: _Task, _: Callable[[object], None]) -> Found:
-    """In the child: open the model."""
-    _session(task)
-    return {}
 
 
 def _zeros(value: ValueInfoProto) -> _Feed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opweave.adapters.assemble import Node, Parts, Value, assemble
@@ -122,17 +123,18 @@ def _adds_to_input(node: NodeProto) -> bool:
 
 
 class _Reader:
-    """Lists the nodes and values of a prepared model."""
+    """Lists the nodes and values of a prepared model, perhaps with what the kernels of ONNX Runtime need."""
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared, self._graph = prepared, prepared.graph
+    def __init__(self, prepared: Prepared, *, counts_as_runtime: bool = False) -> None:
+        self._prepared, self._graph, self._runtime = prepared, prepared.graph, counts_as_runtime
+        self._results = {value.name for value in prepared.graph.output}
         self._values: dict[Hashable, Value] = {name: _value(name, size) for name, size in prepared.constants.items()}
         self._inner_names, self._inside = UniqueNames(prepared.constants), set[Hashable]()
         casts = [node for node in self._graph.node if node.op_type == "Cast" and node.input and node.output]
         self._converted = {node.output[0] for node in casts}
         self._to_convert = {node.input[0] for node in casts}
         self._wanted = {name for node in self._graph.node for name in reads_of(node)}
-        self._wanted |= {value.name for value in self._graph.output}
+        self._wanted |= self._results
 
     def parts(self) -> Parts:
         given = [value.name for value in self._graph.input if value.name not in self._prepared.constants]
@@ -153,15 +155,19 @@ class _Reader:
         reads, title_ = reads_of(node), title(node)
         writes = [made for made in node.output if made and (made in self._wanted or self._is_sized(made))]
         self._values |= {made: self._value(made, title_) for made in writes}
+        if self._runtime and node.op_type == "ZipMap":  # maps are not in the arena
+            self._values |= {made: replace(self._values[made], bytes=0) for made in writes}
         shapes = [self._shape(read) for read in node.input]
+        copied = self._runtime and not self._results.isdisjoint(writes)  # a result is never a view
         return Node(
             name=name,
             kind=_kind(node),
             inputs=reads,
             outputs=writes,
-            view=bool(reads) and (node.op_type in VIEW_KINDS or self._keeps_type(node)),
+            view=bool(reads) and not copied and (node.op_type in VIEW_KINDS or self._keeps_type(node)),
             folds=_folds(node),
             flops=node_flops(node, shapes, self._shape(writes[0]) if writes else ()),
+            workspace_bytes=self._scratch(node) if self._runtime else 0,
             word=node.op_type,
             over=node.input[3] if _adds_to_input(node) else None,
             weights=self._inner_weights(name, node),
@@ -193,6 +199,14 @@ class _Reader:
 
     def _value(self, name: str, maker: str) -> Value:
         return _value(name, self._prepared.size(name, maker))
+
+    def _scratch(self, node: NodeProto) -> int:
+        made = self._size(node.output[0]) if node.output else None
+        return 0 if made is None else kernel_scratch(node, [self._size(name) for name in node.input], made)
+
+    def _size(self, name: str) -> Sized | None:
+        known = self._prepared.constants.get(name)
+        return self._prepared.size(name, "a node") if known is None and self._is_sized(name) else known
 
     def _shape(self, name: str) -> tuple[int, ...]:
         value = self._values.get(name)
@@ -238,52 +252,21 @@ def onnx_runtime_problem(
 
 def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     """The problem of a prepared model; see :func:`onnx_runtime_problem`."""
-    graph = graph_of(prepared, RUNTIME_INPLACE_KINDS)
-    outputs = frozenset(graph.outputs)
+    parts = _Reader(prepared, counts_as_runtime=True).parts()
+    graph = assemble(parts, prepared.file.where, RUNTIME_INPLACE_KINDS)
     read = {name for op in graph.operators for name in op.inputs}
     unread = [name for op in graph.operators for name in op.outputs if name not in read]
-    maps = {name for op in graph.operators if op.kind == "ZipMap" for name in op.outputs}
-    tensors = (
-        each.model_copy(update={"alias_of": None, "bytes": 0 if each.id in maps else each.bytes})
-        if each.id in outputs
-        else each
-        for each in graph.tensors
-    )
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
-    fresh = outputs | prepared.measured.keys()
-    scratch = scratch_of(prepared)
-    operators = (
-        op.model_copy(
-            update={
-                "inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs)),
-                "workspace_bytes": scratch.get(op.id, 0),
-            }
-        )
+    fresh = {*graph.outputs, *prepared.measured}
+    operators = tuple(
+        op.model_copy(update={"inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs))})
         for op in graph.operators
     )
     counted = OpGraph(
         name=graph.name,
-        operators=tuple(operators),
-        tensors=tuple(tensors),
+        operators=operators,
+        tensors=graph.tensors,
         parameters=graph.parameters,
         outputs=tuple(dict.fromkeys((*graph.outputs, *unread))),
     )
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")
-
-
-def scratch_of(prepared: Prepared) -> dict[str, int]:
-    """Bytes of scratch memory of the kernels, by operator."""
-    found = {}
-    for name, node in operator_nodes(prepared.graph).items():
-        sizes = [_size(prepared, value) if value else None for value in node.input]
-        made = _size(prepared, node.output[0]) if node.output and node.output[0] else None
-        if made is not None:
-            found[name] = kernel_scratch(node, sizes, made)
-    return found
-
-
-def _size(prepared: Prepared, name: str) -> Sized | None:
-    if name in prepared.constants:
-        return prepared.constants[name]
-    known = name in prepared.measured or complete(prepared.shaped.types.get(name))
-    return prepared.size(name, "a node") if known else None

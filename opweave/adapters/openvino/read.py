@@ -34,8 +34,8 @@ def from_openvino(
     * Constants become parameters, with the bytes that they have in the ``.bin`` file, and so do values that follow from
       constants alone, because OpenVINO computes these when it compiles the model.
     * :data:`~opweave.adapters.openvino.kinds.VIEWS` make aliases. What reads and assigns a variable stays in order.
-    * A Loop, a TensorIterator and an If are single operators: they read the constants inside them, their workspace is what their largest inner graph needs in the order of the file, and the operations
-      of each inner graph count once.
+    * A Loop, a TensorIterator and an If are single operators: they read the constants inside them, their workspace is
+      what their largest inner graph needs in the order of the file, and the operations of each inner graph count once.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opweave.adapters.runtimes.groups import Group, schedule_groups
-from opweave.adapters.runtimes.pipeline_exports import stage_groups
+from opweave.adapters.runtimes.plan_exports import stage_groups
 from opweave.adapters.verify.report import CLOSE, OperatorTime
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
