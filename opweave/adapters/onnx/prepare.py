@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opweave.adapters.dims import advice
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.dims import advice, guesses, open_dimensions, sizes_of_inputs
+from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
 from opweave.adapters.onnx.model import OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import Sized, constant_size, element_type, initializer_size, sized, sparse_size
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
