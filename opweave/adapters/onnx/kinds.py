@@ -243,10 +243,6 @@ def _kernel(node: _Node) -> list[int]:
     return [] if weights is None else list(weights.dims)[2:]
 
 
-def _pool(node: _Node) -> Geometry | None:
-    return _window(node, node.numbers("kernel_shape"), pooling=True)
-
-
 def _window(node: _Node, kernel: list[int], *, groups: int = 1, pooling: bool = False) -> Geometry | None:
     if len(kernel) != 2 or len(node.shape) != 4:
         return None
@@ -261,10 +257,6 @@ def _window(node: _Node, kernel: list[int], *, groups: int = 1, pooling: bool = 
         case _:
             padding = (node.numbers("pads") or [0])[0]
     return fit.window(kernel[0], stride, padding, dilation=dilation, groups=groups, pooling=pooling)
-
-
-def _global_pool(node: _Node) -> Geometry | None:
-    return fit.GLOBAL_POOL if len(node.shape) == 4 else None
 
 
 def _reduction(node: _Node) -> Geometry | None:
@@ -284,27 +276,28 @@ def _integers(tensor: TensorProto) -> list[int]:
     return [int(number) for number in numpy_helper.to_array(tensor).flat]
 
 
-def _dense(node: _Node) -> Geometry | None:
-    return fit.dense_on(node.shape, LAYOUT) if node.reads_only(0) else None
-
-
-def _concat(node: _Node) -> Geometry | None:
-    axis = (node.numbers("axis") or [1])[0]
+def _joined(node: _Node) -> Geometry | None:
     whole = len(node.op.inputs) == len(node.node.input)
-    return fit.JOINED if whole and fit.along_channels(axis, len(node.shape), LAYOUT) else None
+    return (
+        fit.JOINED if whole and fit.along_channels((node.numbers("axis") or [1])[0], len(node.shape), LAYOUT) else None
+    )
 
 
 def _split(node: _Node) -> Geometry | None:
-    axis = (node.numbers("axis") or [0])[0]
-    return fit.SPLIT if fit.along_channels(axis, len(node.shape), LAYOUT) else None
+    return fit.SPLIT if fit.along_channels((node.numbers("axis") or [0])[0], len(node.shape), LAYOUT) else None
 
 
 _READERS: dict[str, Callable[[_Node], Geometry | None]] = {
-    **dict.fromkeys(WEIGHTS, _conv),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _global_pool),
-    **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"), _reduction),
-    **dict.fromkeys(("Gemm", "MatMul"), _dense),
-    "Concat": _concat,
+    "Concat": _joined,
     "Split": _split,
+    **dict.fromkeys(WEIGHTS, _conv),
+    **dict.fromkeys(
+        ("MaxPool", "AveragePool", "LpPool"), lambda node: _window(node, node.numbers("kernel_shape"), pooling=True)
+    ),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
+        lambda node: fit.GLOBAL_POOL if len(node.shape) == 4 else None,
+    ),
+    **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"), _reduction),
+    **dict.fromkeys(("Gemm", "MatMul"), lambda node: fit.dense_on(node.shape, LAYOUT) if node.reads_only(0) else None),
 }

@@ -79,7 +79,7 @@ def measured(
     EngineError
         When the runtime refuses the model or fails, or its time or memory is up.
     """
-    found = _in_child("record", file, model, wanted, inputs, limits)
+    found = _in_child(file, model, wanted, inputs, limits)
     if found is None:
         raise EngineError(f"the run took more than {limits.run_seconds:g} s")
     if isinstance(found, str):
@@ -91,11 +91,11 @@ def measured(
 
 
 def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> bool:
-    """Whether ONNX Runtime fails to run a model; False if that takes too long to find out, or cannot be found out."""
+    """Whether a model cannot be run; False if that takes too long to find out, or cannot be found out."""
     if not limits.run_seconds or find_spec("onnxruntime") is None:
         return False
     try:
-        return isinstance(_in_child("attempt", file, model, (), inputs, limits), str)
+        return isinstance(_in_child(file, model, (), inputs, limits), str)
     except EngineError:
         return True
 
@@ -168,12 +168,7 @@ def _opened(file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
 
 
 def _in_child(
-    function: str,
-    file: OnnxFile,
-    model: ModelProto,
-    wanted: Sequence[str],
-    inputs: Mapping[str, Given],
-    limits: Limits,
+    file: OnnxFile, model: ModelProto, wanted: Sequence[str], inputs: Mapping[str, Given], limits: Limits
 ) -> Found | str | None:
     """Run a model in a process of its own; a text says why it cannot be run, None that its time is up."""
     from onnx import helper
@@ -187,7 +182,7 @@ def _in_child(
     weights = {tensor.name for tensor in copy.graph.initializer}
     needed = [value for value in copy.graph.input if value.name not in weights]
     feeds = {value.name: inputs[value.name] if value.name in inputs else _zeros(value) for value in needed}
-    return _child(function, file, copy, feeds, wanted, limits)
+    return _child("record", file, copy, feeds, wanted, limits)
 
 
 def _child(
@@ -234,19 +229,6 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
             return _by_reference(task)
         except Exception:  # the runtime's error tells more
             return str(error)
-
-
-def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:
-    """In the child: run the model, or say why the run failed; a runtime that cannot even open it tells nothing."""
-    try:
-        session = _session(task)
-    except (EngineError, InvalidInputError):
-        return {}
-    try:
-        session.run(None, {name: _array(given) for name, given in task.feeds.items()})
-    except Exception as error:  # the runtime has its own exception tree
-        return str(error)
-    return {}
 
 
 def _session(task: _Task) -> InferenceSession:
