@@ -225,6 +225,8 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
     try:
         return _by_runtime(task)
     except (EngineError, InvalidInputError) as error:
+        if not task.wanted:
+            return str(error)
         try:
             return _by_reference(task)
         except Exception:  # the runtime's error tells more
@@ -254,8 +256,9 @@ def _by_runtime(task: _Task) -> Found:
             given = {name: runtime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
             for name, value in zip(tensors, session.run_with_ort_values(tensors, given), strict=True):
                 found[name] = (_element(value.data_type()), tuple(value.shape()), 0)
-        if others:
-            found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
+        if others or not task.wanted:
+            values = session.run(others or None, feeds)
+            found |= {name: _described(value) for name, value in zip(others, values, strict=False)}
     except Exception as error:  # the runtime has its own exception tree
         raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
     return found
