@@ -54,11 +54,10 @@ def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limit
     begin: dict[int, int] = dict.fromkeys(subgraph.inputs, 0)
     end = dict(begin)
     for step, op in enumerate(subgraph.operators, start=1):
-        for tensor in op.outputs:
-            begin.setdefault(tensor, step)
-            end[tensor] = max(end.get(tensor, 0), step)
-        for tensor in op.inputs:
-            end[tensor] = step
+        for made in op.outputs:
+            begin.setdefault(made, step)
+            end[made] = max(end.get(made, 0), step)
+        end |= dict.fromkeys(op.inputs, step)
     end |= dict.fromkeys(subgraph.outputs, len(subgraph.operators))
     lifetimes = []
     for number, tensor in enumerate(subgraph.tensors):
