@@ -13,7 +13,7 @@ from opweave.adapters.report.timeline_tables import Cells
 from opweave.adapters.report.view import Row, Section, View
 from opweave.adapters.report.wording import LITTLE, SAME, memory_binds
 from opweave.adapters.report.workbench.panels import Box, Chain, Panel
-from opweave.adapters.runtimes.pipeline_exports import exports_of
+from opweave.adapters.runtimes.plan_exports import stage_exports
 from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.pipeline.order import cut_points
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
@@ -137,7 +137,7 @@ class PipelineView(View[Pipeline, Stages, PipelineDetails]):
 
     def exports(self) -> Mapping[str, object]:
         """Add the stage boundaries and the settings of runtimes."""
-        return exports_of(self.problem, self.solution, self.details)
+        return stage_exports(self.problem, self.solution, self.details)
 
     def plan(self) -> dict[str, object]:
         """Write every stage with its operators, times and transfers."""

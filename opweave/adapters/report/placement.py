@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from opweave.adapters.report.view import View
-from opweave.adapters.runtimes.device_map import device_map
+from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.formulations.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
 

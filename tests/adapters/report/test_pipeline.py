@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 import opweave as ow
 from opweave.adapters.report.figures import CRITICAL, png
 from opweave.adapters.report.views import explain, show
-from opweave.adapters.runtimes.pipeline_exports import layer_number
+from opweave.adapters.runtimes.plan_exports import layer_number
 from opweave.problems.pipeline.spec import Pipeline
 from tests.problems.pipeline.test_spec import SPLIT, four
 

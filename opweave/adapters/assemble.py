@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -44,8 +44,13 @@ class Node:
         As in :class:`~opweave.problems.graph.Operator`.
     word
         A word for the kind that :func:`~opweave.adapters.graphs.in_place.runs_in_place` knows.
+    over
+        The input over which the runtime writes the output in any case.
     weights
         Further constants that the node reads, such as those of a graph inside it.
+    looks, changes
+        Keys of the state (variables, tables) that the node reads, and of the state that it changes: it runs after
+        earlier changes, and a change also after earlier reads.
     """
 
     name: str
@@ -57,19 +62,37 @@ class Node:
     flops: float = 0.0
     workspace_bytes: int = 0
     word: str = ""
+    over: Hashable = None
     module: str = ""
     weights: Sequence[Hashable] = ()
+    looks: Sequence[Hashable] = ()
+    changes: Sequence[Hashable] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A graph as a file lists it; ``constants`` are the values that no node makes and the caller does not pass."""
+    """A graph as a file lists it.
+
+    Attributes
+    ----------
+    name, nodes
+        Its name, and its nodes in order.
+    values
+        What nodes read or make, by key.
+    constants
+        Keys of the values that no node makes and the caller does not pass.
+    outputs
+        Keys of the results.
+    inputs
+        Keys of what the caller passes, read or not; what is missing here is added where it is read.
+    """
 
     name: str
     nodes: Sequence[Node]
     values: Mapping[Hashable, Value]
     constants: Set[Hashable]
     outputs: Sequence[Hashable]
+    inputs: Sequence[Hashable] = ()
 
 
 def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
@@ -92,40 +115,26 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
     InvalidInputError, LimitExceededError
         When the parts are no graph, for example because two nodes make the same tensor.
     """
-    values, fixed = parts.values, set(parts.constants)
+    values, fixed, source = dict(parts.values), set(parts.constants), dict[Hashable, Hashable]()
     planned: list[Node] = []
     for node in parts.nodes:
-        if node.folds and node.inputs and fixed.issuperset(node.inputs):
+        first = node.inputs[0] if node.inputs else None
+        if node.view and first in fixed:  # another name for a constant
+            source |= dict.fromkeys(node.outputs, source.get(first, first))
+            fixed.update(node.outputs)
+        elif node.folds and fixed.issuperset(node.inputs):
             fixed.update(node.outputs)
         else:
             planned.append(node)
-    read = _once(key for node in planned for key in (*node.inputs, *node.weights))
-    used = _once([*read, *(key for node in planned for key in node.outputs), *parts.outputs])
-    names = UniqueNames()
+    planned = _in_order_of_state(planned, values)
+    read = _once(source.get(key, key) for node in planned for key in (*node.inputs, *node.weights))
+    made = (key for node in planned for key in node.outputs)
+    used = _once([*parts.inputs, *read, *made, *(key for key in parts.outputs if key not in fixed)])
+    names, ids = UniqueNames(), UniqueNames()
     name = {key: names.take(values[key].name) for key in used}
-    ids = UniqueNames()
-    owner: dict[Hashable, Hashable] = {}
-    operators = []
     try:
-        for node in planned:
-            dynamic = [key for key in node.inputs if key not in fixed]
-            weights = _once(key for key in (*node.inputs, *node.weights) if key in fixed)
-            alias = node.view and bool(dynamic) and dynamic[0] == node.inputs[0] and len(node.outputs) == 1
-            if alias and values[node.outputs[0]].bytes == values[dynamic[0]].bytes:
-                owner[node.outputs[0]] = dynamic[0]
-            operators.append(
-                Operator(
-                    id=ids.take(node.name),
-                    kind=node.kind,
-                    inputs=tuple(name[key] for key in dynamic),
-                    outputs=tuple(name[key] for key in node.outputs),
-                    parameters=tuple(name[key] for key in weights),
-                    flops=node.flops,
-                    workspace_bytes=node.workspace_bytes,
-                    inplace_ok=not node.view and runs_in_place(node.word or node.kind, inplace_kinds),
-                    module=node.module,
-                )
-            )
+        operators = [_operator(node, ids.take(node.name), name, fixed, source, inplace_kinds) for node in planned]
+        owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
         tensors = [
             Tensor(
                 id=name[key],
@@ -148,6 +157,63 @@ def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
         "outputs": [name[key] for key in _once(parts.outputs) if key not in fixed],
     }
     return validated(OpGraph, content, where)
+
+
+def _operator(
+    node: Node,
+    name: str,
+    names: Mapping[Hashable, str],
+    fixed: Set[Hashable],
+    source: Mapping[Hashable, Hashable],
+    inplace_kinds: Set[str],
+) -> Operator:
+    dynamic = sorted((key for key in node.inputs if key not in fixed), key=lambda key: key != node.over)
+    weights = _once(source.get(key, key) for key in (*node.inputs, *node.weights) if key in fixed)
+    over = bool(inplace_kinds) and node.over is not None and node.over in dynamic
+    return Operator(
+        id=name,
+        kind=node.kind,
+        inputs=tuple(names[key] for key in dynamic),
+        outputs=tuple(names[key] for key in node.outputs),
+        parameters=tuple(names[key] for key in weights),
+        flops=node.flops,
+        workspace_bytes=node.workspace_bytes,
+        inplace_ok=not node.view and (over or runs_in_place(node.word or node.kind, inplace_kinds)),
+        module=node.module,
+    )
+
+
+def _is_alias(node: Node, values: Mapping[Hashable, Value]) -> bool:
+    """Whether the output of a view is as large as its input; a view of a constant is not planned."""
+    if not node.view or not node.inputs or len(node.outputs) != 1:
+        return False
+    return values[node.outputs[0]].bytes == values[node.inputs[0]].bytes
+
+
+def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> list[Node]:
+    """Nodes with tensors of 0 bytes from each change of a state to its readers, and from these to the next change."""
+    changed: dict[Hashable, int] = {}
+    readers: dict[Hashable, list[int]] = {}
+    found = list(nodes)
+
+    def follow(before: int, after: int) -> None:
+        token = ("state", before)
+        if token not in found[before].outputs:
+            values[token] = Value(f"{nodes[before].name}.state", 0, None, "")
+            found[before] = replace(found[before], outputs=(*found[before].outputs, token))
+        if token not in found[after].inputs and before != after:
+            found[after] = replace(found[after], inputs=(*found[after].inputs, token))
+
+    for place, node in enumerate(nodes):
+        for key in _once([*node.looks, *node.changes]):
+            earlier = [changed[key]] if key in changed else []
+            for before in earlier + readers.get(key, []) * (key in node.changes):
+                follow(before, place)
+            if key in node.changes:
+                changed[key], readers[key] = place, []
+            else:
+                readers.setdefault(key, []).append(place)
+    return found
 
 
 def packed_bytes(shape: Sequence[int], bits: int | None, dtype: str, what: str) -> int:

@@ -1,13 +1,34 @@
-"""Floating-point operations of OpenVINO's operators, from shapes alone."""
+"""What OpenVINO's layers do: views, element types, and floating-point operations, from shapes alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from opweave.adapters.graphs.element_flops import formula_flops
+from opweave.adapters.graphs.element_flops import Formula, formula_flops
 
 Shape = tuple[int, ...]
+
+VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
+"""Layers whose output shares the storage of their first input."""
+
+NOT_FOLDED = frozenset({"Multinomial", "RandomUniform", "ReadValue"})
+"""Layers that are not computed in advance although their inputs are constant."""
+
+_BITS = {
+    1: "BIN BIT1 U1",
+    2: "U2",
+    3: "U3",
+    4: "F4E2M1 I4 NF4 U4",
+    6: "U6",
+    8: "BOOL F8E4M3 F8E5M2 F8E8M0 I8 U8",
+    16: "BF16 FP16 I16 U16",
+    32: "FP32 I32 U32",
+    64: "FP64 I64 U64",
+}
+BITS = {name: bits for bits, names in _BITS.items() for name in names.split()}
+"""Bits of one element; elements smaller than a byte are packed."""
+
 
 _COMMON = """
     AvgPool=average Clamp=clamp Elu=elu Gather=gather HSigmoid=hardsigmoid HSwish=hardswish LogicalAnd=and
@@ -45,33 +66,20 @@ def layer_flops(kind: str, shapes: Sequence[Shape], made: Shape) -> float:
     return formula_flops(_FORMULAS.get(kind), COMMON.get(kind, kind), shapes, made)
 
 
-Formula = Callable[[Sequence[Shape], Shape], float]
-
-
-def _forwards(first: int) -> Formula:
-    """Weights are (groups, output channels, input channels, window), with groups or without them."""
-    return lambda shapes, made: 2.0 * math.prod(made) * math.prod(shapes[1][first:])
-
-
-def _backwards(first: int) -> Formula:
-    """Weights are (groups, input channels, output channels, window), with groups or without them."""
-    return lambda shapes, _: 2.0 * math.prod(shapes[0]) * math.prod(shapes[1][first:])
-
-
 def _product(shapes: Sequence[Shape], made: Shape) -> float:
     if len(shapes[0]) < 2 or len(made) < 2:
         return 2.0 * math.prod(made) * shapes[0][-1]
     return 2.0 * math.prod(made) * (math.prod(shapes[0][-2:]) // made[-2] if made[-2] else 0)
 
 
-def _sequence(weights: int) -> Formula:
+def _sequence(weights: int) -> Callable[[Sequence[Shape], Shape], float]:
     """Both weight matrices of every direction, once for each step of each sequence."""
     return lambda shapes, _: (
         2.0 * math.prod(shapes[0][:2]) * (math.prod(shapes[weights]) + math.prod(shapes[weights + 1]))
     )
 
 
-def _cell(weights: int) -> Formula:
+def _cell(weights: int) -> Callable[[Sequence[Shape], Shape], float]:
     return lambda shapes, _: 2.0 * shapes[0][0] * (math.prod(shapes[weights]) + math.prod(shapes[weights + 1]))
 
 
@@ -81,13 +89,13 @@ def _attention(shapes: Sequence[Shape], made: Shape) -> float:
 
 
 _FORMULAS: Mapping[str, Formula] = {
-    "Convolution": _forwards(1),
-    "ConvolutionBackpropData": _backwards(1),
-    "DeformableConvolution": lambda shapes, made: 2.0 * math.prod(made) * math.prod(shapes[2][1:]),
+    "Convolution": (None, 1, 1, None),  # weights are (groups, output channels, input channels, window)
+    "ConvolutionBackpropData": (0, 1, 1, None),
+    "DeformableConvolution": (None, 2, 1, None),
     "GRUCell": _cell(2),
     "GRUSequence": _sequence(3),
-    "GroupConvolution": _forwards(2),
-    "GroupConvolutionBackpropData": _backwards(2),
+    "GroupConvolution": (None, 1, 2, None),
+    "GroupConvolutionBackpropData": (0, 1, 2, None),
     "LSTMCell": _cell(3),
     "LSTMSequence": _sequence(4),
     "MatMul": _product,
