@@ -161,7 +161,7 @@ def test_swapping_like_devices_changes_nothing_and_faster_links_never_hurt() -> 
             {"geometry": {"p": ow.Geometry(channels="joined"), "q": ow.Geometry(channels="joined")}, "order": ["p"]},
             "exactly once",
         ),
-        ({"input_device": "c"}, "input_device is 'c'"),
+        ({"input_device": "c"}, "input_device names device 'c'"),
         ({"order": ["q", "p"]}, "before 'p'"),
         ({"costs": ow.Costs.from_table({"p": {"a": 1.0}})}, "no known time"),
         ({"constraints": [ow.Pin(op="p", device="z")]}, "names device 'z'"),
