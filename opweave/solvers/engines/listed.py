@@ -97,7 +97,7 @@ def list_formulations(
     Examples
     --------
     >>> [row.name for row in list_formulations("pipeline")]
-    ['flow', 'circuit']
+    ['flow']
     >>> list_formulations("placement")[0].handles
     ('on', 'start', 'end', 'uses', 'held')
     """
