@@ -78,6 +78,13 @@ def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
     assert shared.evaluate(plan(CHANNELS, CHANNELS)).objective == pytest.approx(4 + 4 + 4)
 
 
+def test_what_does_not_shrink_is_the_device_s_launch() -> None:
+    cluster = chain().cluster
+    devices = [cluster.devices[0].model_copy(update={"launch_seconds": 2.0}), cluster.devices[1]]
+    problem = chain(cluster=cluster.model_copy(update={"devices": tuple(devices)}))
+    assert problem.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(5 + 1 + 5)
+
+
 def test_latency_counts_for_every_tensor_that_is_received() -> None:
     cluster = chain().cluster.model_copy(update={"latency": 0.5})
     assert chain(cluster=cluster).evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.5)
