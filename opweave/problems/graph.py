@@ -267,10 +267,6 @@ class OpGraph(ShownInNotebooks, Spec):
             return np.arange(len(names))
         return np.asarray(list(map(self.operator_index.__getitem__, names)), dtype=np.int64)
 
-    def predecessors(self) -> Adjacency:
-        """Indices of the operators that each operator waits for."""
-        return self.arrays.predecessors
-
 
 def _refuse_duplicates(what: str, ids: Iterable[str]) -> None:
     twice = repeated(ids)
@@ -318,10 +314,9 @@ def _check_references(graph: OpGraph) -> None:
         if name not in tensors:
             raise ValueError(f"graph output {name!r} is not among the tensors")
     for tensor in graph.tensors:
-        if tensor.alias_of is not None and tensor.alias_of not in tensors:
-            raise ValueError(
-                f"tensor {tensor.id!r} is an alias of {tensor.alias_of!r}, which the graph does not define"
-            )
+        whole = tensor.alias_of
+        if whole is not None and whole not in tensors:
+            raise ValueError(f"tensor {tensor.id!r} is an alias of {whole!r}, which the graph does not define")
 
 
 def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import isnan
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
+from opweave.problems.solution import Evaluation
+from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names, Timeline
 from opweave.problems.words import refuse_unknown
 
 MemoryModel = Literal["additive", "parameters"]
@@ -28,6 +29,11 @@ class OnCluster:
     if TYPE_CHECKING:
         cluster: Cluster
         constraints: tuple[Constraint, ...]
+        _replay: Callable[[Any], Evaluation[Any]]
+
+    def play(self, solution: Any) -> Timeline | None:
+        """Carry out a solution, valid or not, and record what happens when; None if that is not possible."""
+        return self._replay(solution).timeline
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:

@@ -47,7 +47,7 @@ def test_by_hand():
     assert net.inputs == ("x", "unread")
     assert net.producer == {"a": "split", "b": "split", "c": "left", "d": "right", "y": "join"}
     assert net.operator_index == {"split": 0, "left": 1, "right": 2, "join": 3}
-    assert [net.predecessors()[k].tolist() for k in range(4)] == [[], [0], [0], [1, 2]]
+    assert [net.arrays.predecessors[k].tolist() for k in range(4)] == [[], [0], [0], [1, 2]]
     assert net.arrays.reads[2].tolist() == [net.tensor_index["b"]]
     assert net.arrays.writes[0].tolist() == [1, 2]
     assert net.arrays.consumers[net.tensor_index["x"]].tolist() == [0, 3]

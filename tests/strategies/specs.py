@@ -124,7 +124,7 @@ def _precedes(draw: DrawFn, graph: OpGraph, *, contradictory: bool) -> list[Prec
 def topological_orders(draw: DrawFn, graph: OpGraph) -> tuple[str, ...]:
     """Orders in which the graph's operators can run."""
     names = [op.id for op in graph.operators]
-    waiting = {name: {graph.operators[int(i)].id for i in graph.predecessors()[k]} for k, name in enumerate(names)}
+    waiting = {name: {graph.operators[int(i)].id for i in graph.arrays.predecessors[k]} for k, name in enumerate(names)}
     order: list[str] = []
     while waiting:
         ready = [name for name, before in waiting.items() if not before]

@@ -23,7 +23,6 @@ from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
@@ -324,9 +323,6 @@ class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def _unlinked(self) -> FrozenDict[tuple[str, str], bool]:
         return FrozenDict(dict.fromkeys(self.cluster.unreachable_pairs, True))
-
-    def play(self, solution: BatchedSchedule) -> Timeline | None:
-        return self._replay(solution).timeline
 
     def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
         return judge(self, solution)

@@ -220,7 +220,6 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     """
 
     solution_type: ClassVar[type[Solution]] = Layout
-    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     schema_version: Literal[1] = SCHEMA_VERSION
     graph: OpGraph = OpGraph.model_construct(name="", operators=(), tensors=())  # no validator is built by an import

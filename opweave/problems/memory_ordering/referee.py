@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.on_cluster import too_early
 from opweave.problems.solution import Details, Evaluation, Violation, broken
 from opweave.problems.spec import Many, Name
@@ -47,35 +47,11 @@ class MemoryProfile(Details):
     peak_tensors: Many[Name]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Played:
-    """What an order does.
+def play(problem: MemoryOrdering, solution: Ordering) -> Timeline:
+    """Run the operators one after the other: a storage lives from its producer's step to its last reader's step.
 
-    Attributes
-    ----------
-    timeline
-        One resource, the memory; one activity per operator, as long as its step.
-    storages
-        Tensors that own the storages, by position in the graph. Shape (storages,).
-    begin, end
-        First and last step of each storage, both included; -1 for storages that exist before the first step, and the
-        number of steps for storages that stay. Shape (storages,).
-    bytes
-        Bytes that each storage counts for. Shape (storages,).
-    saved
-        Bytes that every step writes over inputs that die in it. Shape (steps,).
+    There is one resource, the memory. An input that a result is written over gives way in the middle of its last step.
     """
-
-    timeline: Timeline
-    storages: IntArray
-    begin: IntArray
-    end: IntArray
-    bytes: IntArray
-    saved: IntArray
-
-
-def play(problem: MemoryOrdering, solution: Ordering) -> Played:
-    """Run the operators one after the other: a storage lives from its producer's step to its last reader's step."""
     graph, arrays = problem.graph, problem.graph.arrays
     steps = len(graph.operators)
     step = np.empty(steps, dtype=np.int64)
@@ -85,30 +61,21 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
     last = np.full(len(size), -1, dtype=np.int64)
     np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
     owner = arrays.storage == np.arange(len(size))
-    there = owner & ((producer >= 0) | (last >= 0) | kept)
-    storages = np.flatnonzero(there)
-    begin = producer[storages]
-    end = np.where(kept[storages], steps, np.maximum(last[storages], begin))
-    replaced = _overwritten(problem, step, size, kept, last)
-    saved = np.zeros(steps, dtype=np.int64)
-    from_half, to_half = np.zeros(len(size), dtype=bool), np.zeros(len(size), dtype=bool)
-    for root, written in replaced.items():
-        saved[last[root]] += size[root]
-        to_half[root] = from_half[written] = True
-    names = Names.of(graph)
-    works = np.flatnonzero(graph.workspace_sizes)
-    opens = begin + np.where(from_half[storages], 0.5, 0.0)
-    closes = np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0))
+    storages = np.flatnonzero(owner & ((producer >= 0) | (last >= 0) | kept))
+    begin, end = producer.astype(np.float64), np.where(kept, NEVER, np.maximum(last, producer) + 1.0)
+    for root, written in _overwritten(problem, step, size, kept, last).items():
+        end[root] -= 0.5
+        begin[written] += 0.5
+    names, works = Names.of(graph), np.flatnonzero(graph.workspace_sizes)
     lifetimes = Lifetimes(
         storage=np.concatenate([names.tensor(storages), works]),
         resource=np.zeros(len(storages) + len(works), dtype=np.int64),
-        begin=np.concatenate([opens, step[works].astype(np.float64)]),
-        end=np.concatenate([closes, step[works] + 1.0]),
+        begin=np.concatenate([begin[storages], step[works].astype(np.float64)]),
+        end=np.concatenate([end[storages], step[works] + 1.0]),
         bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
     )
     memory = (Resource("memory", "device"),)
-    timeline = Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
-    return Played(timeline, storages, begin, end, size[storages], saved)
+    return Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
 
 
 def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
@@ -181,8 +148,8 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
     wrong = tuple(_membership(problem, solution))
     if wrong:
         return Evaluation(objective=None, violations=wrong)
-    played = play(problem, solution)
-    profile = _profile(problem, solution, played)
+    timeline = play(problem, solution)
+    profile = _profile(solution, timeline)
     found = [
         broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
         for early, late, tensor in too_early(problem.graph, solution.order)
@@ -194,7 +161,7 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
         found.append(broken("limit", message, float(most - limit)))
     objective = most if problem.objective == "peak" else profile.total_bytes
     judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
-    return judged.with_timeline(played.timeline)
+    return judged.with_timeline(timeline)
 
 
 def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
@@ -214,26 +181,20 @@ def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violati
             yield broken("repeated", f"{name!r} runs {count} times")
 
 
-def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> MemoryProfile:
+def _profile(solution: Ordering, timeline: Timeline) -> MemoryProfile:
     """Everything that can be measured."""
-    graph, steps = problem.graph, len(solution.order)
-    made, freed = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1, dtype=np.int64)
-    np.add.at(made, played.begin + 1, played.bytes)
-    ending = played.end < steps
-    np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
-    after = np.cumsum(made - freed)
-    stable = (after + freed)[1:] - played.saved + graph.workspace_sizes[graph.positions(solution.order)]
-    before, most = int(after[0]), int(np.max(stable, initial=-1))
-    peak_step = int(np.argmax(stable)) if steps and most >= before else None
+    lives, stable = timeline.lifetimes, bytes_over_time(timeline, 0)[1].tolist()
+    before, most = int(lives.bytes[lives.begin < 0.0].sum()), max(stable, default=-1)
+    peak_step = stable.index(most) if stable and most >= before else None
     at = -1 if peak_step is None else peak_step
-    live = np.flatnonzero((played.begin <= at) & (played.end >= at))
-    largest = sorted((-int(played.bytes[row]), graph.tensors[int(played.storages[row])].id) for row in live.tolist())
+    live = np.flatnonzero((np.floor(lives.begin) <= at) & (lives.end > at) & (lives.storage >= len(stable)))
+    largest = sorted((-int(lives.bytes[row]), timeline.name(int(lives.storage[row]))) for row in live.tolist())
     return MemoryProfile(
         peak_bytes=max(before, most),
         peak_step=peak_step,
         peak_operator=None if peak_step is None else solution.order[peak_step],
-        total_bytes=sum(stable.tolist()),
-        stable=tuple(stable.tolist()),
-        transient=tuple(after[1:].tolist()),
+        total_bytes=sum(stable),
+        stable=tuple(stable),
+        transient=tuple(bytes_after_steps(timeline, 0).tolist()),
         peak_tensors=tuple(name for _, name in largest),
     )

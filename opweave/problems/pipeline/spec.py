@@ -33,7 +33,6 @@ from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec, repeated
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
@@ -179,7 +178,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
             "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
             "max_visits": (
                 (1,),
-                "every device has one stage; use ow.Placement for more",
+                "a device has one stage, and tied parameters are copied; use ow.Placement for more",
             ),
             "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
         }
@@ -350,9 +349,6 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         """Bytes that every device holds."""
         held = held_by_device(self.graph, *self.runs(solution), len(self.cluster.devices), self.memory)
         return dict(zip(self.cluster.device_index, held, strict=True))
-
-    def play(self, solution: Stages) -> Timeline | None:
-        return self._replay(solution).timeline
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
         return judge(self, solution)

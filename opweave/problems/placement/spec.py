@@ -32,7 +32,6 @@ from opweave.problems.placement.referee import PlacementDetails, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
 __all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
@@ -238,9 +237,6 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         there = np.flatnonzero(device >= 0)
         held = held_by_device(self.graph, there, device[there], len(number), self.memory)
         return dict(zip(number, held, strict=True))
-
-    def play(self, solution: Schedule) -> Timeline | None:
-        return self._replay(solution).timeline
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
         return judge_calls(self, solution) if self.transfers == "blocking" else judge(self, solution)

@@ -207,15 +207,6 @@ def largest_flow(problem: ServingFlow, blocks: dict[str, Held]) -> Flow:
     )
 
 
-def play(problem: ServingFlow, solution: LayerBlocks) -> Timeline | None:
-    """What one token costs on average: every device and link is used for its share of the tokens."""
-    blocks = held(problem, solution)
-    if blocks is None:
-        return None
-    flow = largest_flow(problem, blocks)
-    return timeline(problem, blocks, flow) if flow.tokens > 0 else None
-
-
 def timeline(problem: ServingFlow, blocks: dict[str, Held], flow: Flow) -> Timeline:
     """The mean token: its runs and transfers last for their shares of the period, after which everything repeats."""
     texts = [f"layers {block.first} to {block.end - 1}" for block in blocks.values()]

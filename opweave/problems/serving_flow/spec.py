@@ -16,10 +16,9 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.referee import ServingDetails, ServingLink, ServingUse, judge, play
+from opweave.problems.serving_flow.referee import ServingDetails, ServingLink, ServingUse, judge
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingLink", "ServingUse", "layer_chain"]
@@ -90,7 +89,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
 
     solution_type: ClassVar[type[Solution]] = LayerBlocks
     unit: ClassVar[str] = "seconds"
-    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -160,9 +158,6 @@ class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
         sizes = dict(zip(self.layers, self.layer_bytes, strict=True))
         held = {name: sum(sizes.get(op, 0) for op in ops) for name, ops in solution.operators.items()}
         return {device.name: held.get(device.name, 0) for device in self.cluster.devices}
-
-    def play(self, solution: LayerBlocks) -> Timeline | None:
-        return play(self, solution)
 
     def _replay(self, solution: LayerBlocks) -> Evaluation[ServingDetails]:
         return judge(self, solution)

@@ -23,7 +23,6 @@ from opweave.problems.slicing.play import SlicedStep, SlicingDetails
 from opweave.problems.slicing.referee import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
-from opweave.problems.timeline import Timeline
 from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
@@ -278,9 +277,6 @@ class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
         return memory_peaks(self, solution)
-
-    def play(self, solution: Slices) -> Timeline | None:
-        return self._replay(solution).timeline
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
         return judge(self, solution)

@@ -127,7 +127,7 @@ def test_files_of_version_1_keep_their_meaning() -> None:
 
 def test_files_with_readings_that_are_gone_are_read_where_these_have_their_defaults() -> None:
     problem = four()
-    data = problem.model_dump(mode="json") | {"delivery": "relay", "max_visits": 1, "stateful": []}
+    data = problem.model_dump(mode="json") | {"delivery": "relay", "max_visits": 1, "stateful": [], "ties": "copied"}
     assert Pipeline.model_validate_json(json.dumps(data)) == problem
 
 

@@ -78,6 +78,13 @@ def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
     assert shared.evaluate(plan(CHANNELS, CHANNELS)).objective == pytest.approx(4 + 4 + 4)
 
 
+def test_what_does_not_shrink_is_the_device_s_launch() -> None:
+    cluster = chain().cluster
+    devices = [cluster.devices[0].model_copy(update={"launch_seconds": 2.0}), cluster.devices[1]]
+    problem = chain(cluster=cluster.model_copy(update={"devices": tuple(devices)}))
+    assert problem.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(5 + 1 + 5)
+
+
 def test_latency_counts_for_every_tensor_that_is_received() -> None:
     cluster = chain().cluster.model_copy(update={"latency": 0.5})
     assert chain(cluster=cluster).evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.5)
@@ -161,7 +168,7 @@ def test_swapping_like_devices_changes_nothing_and_faster_links_never_hurt() -> 
             {"geometry": {"p": ow.Geometry(channels="joined"), "q": ow.Geometry(channels="joined")}, "order": ["p"]},
             "exactly once",
         ),
-        ({"input_device": "c"}, "input_device is 'c'"),
+        ({"input_device": "c"}, "input_device names device 'c'"),
         ({"order": ["q", "p"]}, "before 'p'"),
         ({"costs": ow.Costs.from_table({"p": {"a": 1.0}})}, "no known time"),
         ({"constraints": [ow.Pin(op="p", device="z")]}, "names device 'z'"),
