@@ -13,6 +13,7 @@ from opweave.formulations.modeling.handles import WORDS, missing_handle, with_na
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
 from opweave.problems.arrays import FloatArray
+from opweave.problems.problem import Problem
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -61,8 +62,11 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         view = model.opweave = from_pyomo(model, self.timed, self.tick())
         view.source.problem = problem
         for word in WORDS:
-            own = partial(_said, getattr(model, word)) if word in dir(model) else partial(_lack, word, self.handles)
-            setattr(model, word, partial(with_names_checked(word, own), view.source))
+            if word in self.handles:
+                own = partial(_said, getattr(model, word))
+                setattr(model, word, partial(with_names_checked(word, own), view.source))
+            elif word not in dir(model):
+                setattr(model, word, partial(_lack, word, self.handles, problem))
         self.add_constraints(model, problem)
         return model
 
@@ -87,5 +91,5 @@ def _said(handle: Any, _source: LinearModel, *names: str, **named: str) -> Any:
     return handle(*names, **named)
 
 
-def _lack(word: str, having: Sequence[str], source: LinearModel, *_: str, **__: str) -> NoReturn:
-    raise missing_handle(word, having, source.problem)
+def _lack(word: str, having: Sequence[str], problem: Problem[Any, Any], *_: str, **__: str) -> NoReturn:
+    raise missing_handle(word, having, problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -164,11 +164,7 @@ class Rows:
     def __init__(self, check_time: Callable[[], None] = lambda: None) -> None:
         self._check_time = check_time
         self._count = 0
-        self._lengths: list[int] = []
-        self._columns: list[Iterable[int]] = []
-        self._coefficients: list[Iterable[float]] = []
-        self._low: list[float] = []
-        self._high: list[float] = []
+        self._written: list[Row] = []
         self._finished: list[Block] = []
 
     def __len__(self) -> int:
@@ -189,11 +185,7 @@ class Rows:
             row = Row(row.terms, -math.inf, row.high)
         if self._count % ROWS_BETWEEN_CHECKS == 0:
             self._check_time()
-        self._lengths.append(len(row.terms))
-        self._columns.append(row.terms.keys())
-        self._coefficients.append(row.terms.values())
-        self._low.append(row.low)
-        self._high.append(row.high)
+        self._written.append(row)
         self._count += 1
 
     def extend(self, block: Block) -> None:
@@ -222,23 +214,21 @@ class Rows:
 
     def _finish(self) -> None:
         """Convert the rows that were written one by one to arrays."""
-        if not self._lengths:
+        if not self._written:
             return
-        start = np.zeros(len(self._lengths) + 1, dtype=np.int32)
-        np.cumsum(self._lengths, out=start[1:])
+        rows, self._written = self._written, []
+        start = np.cumsum([0, *(len(row.terms) for row in rows)]).astype(np.int32)
         entries = int(start[-1])
         self._finished.append(
             Block(
                 start=start,
-                index=np.fromiter(chain.from_iterable(self._columns), np.int32, entries),
-                value=np.fromiter(chain.from_iterable(self._coefficients), np.float64, entries),
-                lower=np.asarray(self._low, dtype=np.float64),
-                upper=np.asarray(self._high, dtype=np.float64),
+                index=np.fromiter(chain.from_iterable(row.terms for row in rows), np.int32, entries),
+                value=np.fromiter(chain.from_iterable(row.terms.values() for row in rows), np.float64, entries),
+                lower=np.asarray([row.low for row in rows], dtype=np.float64),
+                upper=np.asarray([row.high for row in rows], dtype=np.float64),
                 names=(),
             )
         )
-        for collected in (self._lengths, self._columns, self._coefficients, self._low, self._high):
-            collected.clear()
 
     def block(self) -> Block:
         """All rows so far, without names."""
