@@ -21,7 +21,7 @@ in seconds, bytes and counts; ``model.problem`` is the problem. An engine passes
 handle that the function uses.
 
 A rule without any expression is honoured by its ``violations`` alone, by engines, ``"auto"`` and ``"pymoo"``: slowly,
-because each plan is found before it is refused (:mod:`opweave.solvers.engines.refusals`). A rule about the times of a
+because each plan is found before it is refused (:mod:`opweave.solvers.engines.rules`). A rule about the times of a
 schedule then gets plans without proof.
 """
 

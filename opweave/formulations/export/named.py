@@ -5,19 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel
-from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 
 LONGEST_NAME = 90
 """Characters of a name in a file; CBC's reader of LP files takes 100, and a number may follow."""
-
-CHUNK = 50_000
-"""Lines that are made at a time, so that a file of gigabytes needs no gigabytes of memory."""
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.,()\n]")
 _BRACKETS = str.maketrans("[]", "()")
@@ -49,29 +44,25 @@ class NamedProgram:
     objective: str = "objective"
     remarks: Sequence[str] = ()
 
-    def kinds(self) -> list[str]:
-        """``"E"``, ``"L"`` or ``"G"`` for each row; a program has no rows with two different sides.
+    def sides(self) -> Iterator[tuple[str, str, float]]:
+        """The name of each row, ``"E"``, ``"L"`` or ``"G"``, and its side; no row has two different sides.
 
         Raises
         ------
         InvalidInputError
-            If it has one.
+            If one has.
         """
-        lower, upper = self.matrix.rows.lower, self.matrix.rows.upper
-        two = np.isfinite(lower) & np.isfinite(upper) & (lower != upper)
-        if two.any():
-            raise InvalidInputError(f"row {self.rows[int(np.argmax(two))]} has two different sides")
-        kinds: list[str] = np.where(lower == upper, "E", np.where(np.isfinite(upper), "L", "G")).tolist()
-        return kinds
-
-    def sides(self) -> FloatArray:
-        """The side of each row."""
         rows = self.matrix.rows
-        return np.where(np.isfinite(rows.upper), rows.upper, rows.lower) + 0.0  # no negative zero
+        for name, low, high in zip(self.rows, rows.lower.tolist(), rows.upper.tolist(), strict=True):
+            kind = "E" if low == high else "L" if np.isfinite(high) else "G"
+            if kind == "L" and np.isfinite(low):
+                raise InvalidInputError(f"row {name} has two different sides")
+            yield name, kind, (low if kind == "G" else high) + 0.0  # no negative zero
 
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """The lower and upper bound of each column."""
-        return self.matrix.lower + 0.0, self.matrix.upper + 0.0
+    def bounds(self) -> Iterator[tuple[str, float, float]]:
+        """The name of each column, and its lower and upper bound."""
+        low, high = ((side + 0.0).tolist() for side in (self.matrix.lower, self.matrix.upper))
+        return zip(self.columns, low, high, strict=True)
 
 
 def file_names(names: Iterable[str], taken: dict[str, int]) -> list[str]:
@@ -112,26 +103,3 @@ def _free(name: str, taken: dict[str, int]) -> str:
         taken[base] += 1
         free = f"{base}.{taken[base]}"
     return free
-
-
-def number_texts(values: FloatArray) -> list[str]:
-    """The numbers as text with all their digits; equal numbers are converted once."""
-    different, places = np.unique(values, return_inverse=True)
-    texts = [repr(value) for value in different.tolist()]
-    return [texts[place] for place in places.tolist()]
-
-
-def chosen(names: Sequence[str], places: IntArray) -> list[str]:
-    """The names at some places."""
-    return [names[place] for place in places.tolist()]
-
-
-def chunks(count: int) -> Iterator[slice]:
-    """Consecutive parts of a range."""
-    return (slice(begin, min(begin + CHUNK, count)) for begin in range(0, count, CHUNK))
-
-
-def write_chunks(path: Path, texts: Iterable[str]) -> None:
-    """Write a file of ASCII text, part by part."""
-    with path.open("w", encoding="ascii", newline="\n") as file:
-        file.writelines(texts)

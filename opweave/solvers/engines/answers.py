@@ -6,7 +6,7 @@ This module is kept light, because every child process of an engine imports it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from opweave.problems.arrays import FloatArray
@@ -22,6 +22,11 @@ Verdict = Literal["solved", "infeasible", "stopped", "failed"]
 """How an engine ended."""
 
 
+def seconds_left(seconds: float | None, began: float) -> float | None:
+    """What is left of a time limit that began at a moment of ``time.time()``, at least :data:`LEAST_SECONDS`."""
+    return None if seconds is None else max(LEAST_SECONDS, began + seconds - time.time())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
     """A linear program to solve.
@@ -33,7 +38,7 @@ class Work:
     start
         Values by column, NaN where unknown; None without a start.
     seconds
-        Time limit, counted from the moment at which the engine begins; None for no limit.
+        Time limit, counted from ``began``, so that it includes the start of a process; None for no limit.
     """
 
     engine: str
@@ -43,6 +48,11 @@ class Work:
     gap: float
     seed: int
     threads: int
+    began: float = field(default_factory=time.time)
+
+    def left(self) -> float | None:
+        """The remaining seconds; None without a limit."""
+        return seconds_left(self.seconds, self.began)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,22 +71,3 @@ class Answer:
     values: FloatArray | None = None
     bound: float | None = None
     reason: str = ""
-
-
-class Deadline:
-    """A time limit that starts when the object is created.
-
-    Examples
-    --------
-    >>> Deadline(None).left() is None
-    True
-    >>> 0 < Deadline(10.0).left() <= 10
-    True
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    def left(self) -> float | None:
-        """The remaining seconds, at least :data:`LEAST_SECONDS`; None without a limit."""
-        return None if self._end is None else max(LEAST_SECONDS, self._end - time.monotonic())

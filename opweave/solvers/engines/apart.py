@@ -7,12 +7,13 @@ Ortools contains a HiGHS of its own; once it is loaded, highspy's can no longer 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
-from opweave.solvers.engines.threads import aside
 
 if TYPE_CHECKING:
     import highspy
@@ -24,6 +25,9 @@ ArgumentT = TypeVar("ArgumentT")
 
 START_SECONDS = 5.0
 """Time that a child may take to start and to end, in addition to its time limit."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
+"""Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
 
 def never() -> bool:
@@ -96,6 +100,37 @@ def with_highs(
         logger.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return None
     return found
+
+
+def aside(call: Callable[[], ResultT]) -> ResultT:
+    """Run a call in a new thread and return its result; waiting for it can be interrupted.
+
+    A call that is left behind continues; the process waits for it at its end, since an interpreter that ends while a
+    thread is inside C++ code makes that library abort.
+
+    Raises
+    ------
+    BaseException
+        Any exception that the call raises.
+    """
+    found: list[ResultT] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:  # passed to the waiting thread
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="opweave-aside")
+    worker.start()
+    pause = FIRST_PAUSE
+    while worker.is_alive():  # unlike join, this can be interrupted
+        time.sleep(pause)
+        pause = min(2.0 * pause, LONGEST_PAUSE)
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 def perform(task: tuple[Callable[[Any, Callable[[], bool]], Any], Any], _: Send) -> Any:

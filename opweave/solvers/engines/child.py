@@ -1,12 +1,16 @@
-"""Work in a child process, with a hard time limit and a memory limit; the parent survives whatever happens there.
+"""Work in child processes, with a hard time limit and a memory limit; the parent survives whatever happens there.
 
-The child is a new Python process in its own process group. It receives the name of a function and its argument, sends
-messages while it works, and finally the function's return value. If the time is up, or if the parent wants to stop or
-dies, the whole group is killed, including every program that the engine started. Only the parent receives Ctrl-C.
+A child is a new Python process in its own process group. It receives the argument of a function, sends messages while
+it works, and finally the function's return value. If the time is up, or if the parent wants to stop or dies, the whole
+group is killed, including every program that an engine started. Only the parent receives Ctrl-C.
+
+To start a process and to import an engine may take a second. So a child that has returned is kept for the next call of
+the same function, and :func:`prepare` starts one in advance.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -19,7 +23,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -30,13 +33,11 @@ from opweave.problems.errors import EngineError
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
+
+MOST_KEPT = 2
+"""Children that are kept for further calls; each may hold some hundred megabytes."""
+
 _LENGTH = struct.Struct("<Q")
-
-PLACE = "OPWEAVE_PLACE"
-"""Environment variable with the number of a child among several processes that work side by side."""
-
-place: ContextVar[int | None] = ContextVar("place", default=None)
-"""The place that is passed to children of this thread; if it is None, they get the place of this process, if any."""
 
 _LIGHT = """
 import sys
@@ -56,26 +57,15 @@ package.__getattr__ = load
 solving many problems."""
 
 
-def command(module: str) -> str:
+def command(module: str, argument: str = "") -> str:
     """The code for a new Python process: call ``serve`` of a module."""
-    return f"{_LIGHT}\nfrom {module} import serve\nserve()\n"
+    return f"{_LIGHT}\nfrom {module} import serve\nserve({argument})\n"
 
-
-COMMAND = command("opweave.solvers.engines.child")
 
 PACKAGE_FOLDER = str(Path(__file__).parents[3])
 
 Send = Callable[[object], None]
 """The function with which the child's function sends a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What the child is asked to do."""
-
-    function: str
-    argument: object
-    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +92,101 @@ class ChildLimits:
     memory_bytes: int | None = None
 
 
+class Child:
+    """A process that calls one function, time and again."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self._folder = tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True)
+        self._log = (Path(self._folder.name) / "log").open("w+b")
+        self.process = start_python(command(__name__, repr(function)), self._log, self._folder.name)
+        self.inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        """Read the child's messages; None marks the end."""
+        assert self.process.stdout is not None
+        with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
+            while True:
+                self.inbox.put(read_frame(self.process.stdout))
+        self.inbox.put(None)
+
+    def call(self, argument: object, memory_bytes: int | None) -> None:
+        """Send the argument of a call. The pipe stays open, and its end tells the child that the parent is gone."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status tells more
+            send_frame(self.process.stdin, (argument, memory_bytes))
+
+    def resting(self, should_stop: Callable[[], bool]) -> bool:
+        """Ask whether to stop while the child's process group is halted."""
+        self._signal("SIGSTOP")
+        stop = should_stop()
+        self._signal("SIGCONT")
+        return stop
+
+    def _signal(self, name: str) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, getattr(signal, name))
+
+    def last_words(self, memory_bytes: int | None) -> str:
+        """The exit status, and the end of what the child wrote to its log."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(EXIT_SECONDS)
+        status = self.process.returncode
+        killed = status is not None and status < 0
+        cause = f"killed by signal {signal.Signals(-status).name}" if killed else f"exit status {status}"
+        if memory_bytes is not None:
+            cause += f", with a memory limit of {memory_bytes:,} bytes"
+        self._log.seek(0)
+        text = " ".join(self._log.read().decode(errors="replace").split())[-LOG_CHARACTERS:]
+        return f"{cause}: {text}" if text else cause
+
+    def close(self) -> None:
+        """Kill the process with everything that it has started."""
+        kill_group(self.process)
+        self._log.close()
+        self._folder.cleanup()
+
+
+_KEPT: list[Child] = []
+_LOCK = threading.Lock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_KEPT.clear)  # they belong to the parent
+
+
+@atexit.register
+def _close_all() -> None:
+    while _KEPT:
+        _KEPT.pop().close()
+
+
+def _taken(function: str) -> Child:
+    """A child for a function: one that waits for work, or a new one."""
+    with _LOCK:
+        waiting = next((each for each in _KEPT if each.function == function), None)
+        if waiting is not None:
+            _KEPT.remove(waiting)
+            if waiting.process.poll() is None:
+                return waiting
+    return Child(function)
+
+
+def _kept(child: Child) -> None:
+    """Keep a child for the next call of its function, in place of the one that has waited longest."""
+    with _LOCK:
+        _KEPT.append(child)
+        surplus = _KEPT.pop(0) if len(_KEPT) > MOST_KEPT else None
+    if surplus is not None:
+        surplus.close()
+
+
+def prepare(function: str) -> None:
+    """Start a child, if none waits for work, so that it imports what the function needs while others work."""
+    if not any(each.function == function for each in _KEPT):
+        _kept(Child(function))
+
+
 def run_in_child(
     engine: str,
     function: str,
@@ -111,6 +196,7 @@ def run_in_child(
     hear: Callable[[Any], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
     pauses: bool = False,
+    keep: bool = False,
 ) -> Any:
     """Call ``function(argument, send)`` in a child process and return what it returns.
 
@@ -119,7 +205,8 @@ def run_in_child(
     engine
         Name of the engine, for messages.
     function
-        ``"package.module:function"``, which a new Python process can import.
+        ``"package.module:function"``, which a new Python process can import. Its module may have a function
+        ``load()``, which imports what the function needs, before there is work.
     argument
         Any object that can be pickled.
     limits
@@ -131,6 +218,8 @@ def run_in_child(
     pauses
         Whether ``should_stop`` may take long, because others work meanwhile: the child rests with its parent, so that
         a solve with one thread uses one core.
+    keep
+        Whether the child may have worked before, and may work again.
 
     Returns
     -------
@@ -142,29 +231,54 @@ def run_in_child(
     EngineError
         If the function raised an exception, or the process died (crash, memory limit, kill).
     """
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder, (Path(folder) / "log").open("w+b") as log:
-        child = start_python(COMMAND, log, folder)
+    child = _taken(function) if keep else Child(function)
+    done = False
+    try:
+        child.call(argument, limits.memory_bytes)
+        ask = (lambda: child.resting(should_stop)) if pauses and os.name == "posix" else should_stop
+        frame = _attend(child, limits.seconds, hear, ask)
+        done = frame is not None and frame.kind == "returned"
+        if frame is None:
+            return None
+        if frame.kind == "raised":
+            raise EngineError(f"{engine} failed: {frame.content}")
+        return frame.content
+    except EOFError:
+        raise EngineError(f"{engine} died: {child.last_words(limits.memory_bytes)}") from None
+    finally:
+        if done and keep:
+            _kept(child)
+        else:
+            child.close()
+
+
+def _attend(
+    child: Child, seconds: float | None, hear: Callable[[Any], None], should_stop: Callable[[], bool]
+) -> _Frame | None:
+    """Pass on messages until the child returns or raises; None if it must be stopped."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
         try:
-            inbox = _listen(child)
-            _write(child, _Task(function, argument, limits.memory_bytes))
-            ask = (lambda: _resting(child, should_stop)) if pauses and os.name == "posix" else should_stop
-            return _attend(engine, child, inbox, limits, hear, ask, log)
-        finally:
-            kill_group(child)
+            frame = child.inbox.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            if (deadline is not None and time.monotonic() > deadline) or should_stop():
+                return None
+            continue
+        if not isinstance(frame, _Frame):
+            raise EOFError
+        if frame.kind != "sent":
+            return frame
+        hear(frame.content)
 
 
 def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
     """Start a new Python process with pipes, in its own process group; ``folder`` is for its temporary files."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": folder}
-    number = place.get()
-    if number is not None:
-        environment[PLACE] = str(number)
     return subprocess.Popen(
         [sys.executable, "-P", "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": folder},
         start_new_session=True,
     )
 
@@ -182,81 +296,6 @@ def _module_folders() -> list[str]:
     if folders and folders[0] in own and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
         folders.append(folders.pop(0))
     return folders
-
-
-def _write(child: subprocess.Popen[bytes], task: object) -> None:
-    """Send the work. The pipe stays open, and its end tells the child that the parent is gone."""
-    assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status tells more
-        send_frame(child.stdin, task)
-
-
-def _listen(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[object]:
-    """Read the child's messages in a thread; None marks the end."""
-    inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
-
-    def read() -> None:
-        assert child.stdout is not None
-        with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
-            while True:
-                inbox.put(read_frame(child.stdout))
-        inbox.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    return inbox
-
-
-def _attend(
-    engine: str,
-    child: subprocess.Popen[bytes],
-    inbox: queue.SimpleQueue[object],
-    limits: ChildLimits,
-    hear: Callable[[Any], None],
-    should_stop: Callable[[], bool],
-    log: IO[bytes],
-) -> object:
-    """Pass on messages until the child returns, dies or must be stopped."""
-    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
-    while True:
-        try:
-            frame = inbox.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            if (deadline is not None and time.monotonic() > deadline) or should_stop():
-                return None
-            continue
-        if not isinstance(frame, _Frame):
-            raise EngineError(f"{engine} died: {_last_words(child, limits, log)}")
-        if frame.kind == "returned":
-            return frame.content
-        if frame.kind == "raised":
-            raise EngineError(f"{engine} failed: {frame.content}")
-        hear(frame.content)
-
-
-def _resting(child: subprocess.Popen[bytes], should_stop: Callable[[], bool]) -> bool:
-    """Ask whether to stop while the child's process group is halted."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGSTOP)
-    stop = should_stop()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGCONT)
-    return stop
-
-
-def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:
-    """The exit status, and the end of what the child wrote to its log."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(EXIT_SECONDS)
-    status = child.returncode
-    if status is not None and status < 0:
-        cause = f"killed by signal {signal.Signals(-status).name}"
-    else:
-        cause = f"exit status {status}"
-    if limits.memory_bytes is not None:
-        cause += f", with a memory limit of {limits.memory_bytes:,} bytes"
-    log.seek(0)
-    text = " ".join(log.read().decode(errors="replace").split())[-LOG_CHARACTERS:]
-    return f"{cause}: {text}" if text else cause
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
@@ -288,11 +327,14 @@ def read_frame(pipe: IO[bytes]) -> object:
     EOFError
         If the other side is gone.
     """
+    return pickle.loads(_data(pipe))  # written by the other end of this pipe
+
+
+def _data(pipe: IO[bytes]) -> bytes:
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
         raise EOFError
-    data = pipe.read(_LENGTH.unpack(header)[0])
-    return pickle.loads(data)  # written by the other end of this pipe
+    return pipe.read(_LENGTH.unpack(header)[0])
 
 
 def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -307,41 +349,44 @@ def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return work, answers
 
 
-def end_with_parent() -> None:
-    """In a child whose parent is gone: end, with every program that was started in its process group."""
-    if os.name == "posix":
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
-
-
-def serve() -> None:
-    """Run as the child: read the work from standard input, do it, and answer on the former standard output."""
+def serve(function: str) -> None:
+    """Run as the child: read arguments from standard input, and answer on the former standard output."""
     work, answers = own_pipes()
-    task = read_frame(work)
-    assert isinstance(task, _Task)
-    threading.Thread(target=_die_with_parent, args=(work,), daemon=True).start()
-    if task.memory_bytes is not None and os.name == "posix":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (task.memory_bytes, task.memory_bytes))
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     lock = threading.Lock()
+
+    def read() -> None:
+        """Read what is to be done. Once the parent is gone, end with every program of the process group."""
+        with contextlib.suppress(EOFError):
+            while True:
+                tasks.put(_data(work))
+        if os.name == "posix":
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(1)
 
     def send(kind: Literal["sent", "returned", "raised"], content: object) -> None:
         with lock:
             send_frame(answers, _Frame(kind, content))
 
-    try:
-        result = resolve_name(task.function)(task.argument, lambda content: send("sent", content))
-    except BaseException as error:  # the parent turns it into an EngineError
-        send("raised", f"{type(error).__name__}: {error}")
-    else:
-        send("returned", result)
-    answers.close()
-    sys.stderr.flush()
-    os._exit(0)  # threads and finalisers of engines can no longer keep the process alive
+    module = function.partition(":")[0]
+    with contextlib.suppress(Exception):  # it is raised again, and reported, when there is work
+        getattr(resolve_name(module), "load", lambda: None)()
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        data = tasks.get()
+        try:
+            argument, memory_bytes = pickle.loads(data)
+            _limit_memory(memory_bytes)
+            result = resolve_name(function)(argument, lambda content: send("sent", content))
+        except BaseException as error:  # the parent turns it into an EngineError
+            send("raised", f"{type(error).__name__}: {error}")
+        else:
+            send("returned", result)
 
 
-def _die_with_parent(work: IO[bytes]) -> None:
-    """End when the pipe can be read: the parent never writes again, so it is gone."""
-    work.read()
-    end_with_parent()
+def _limit_memory(memory_bytes: int | None) -> None:
+    if os.name == "posix":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most if memory_bytes is None else memory_bytes, most))

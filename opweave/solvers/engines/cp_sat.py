@@ -8,10 +8,9 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.solvers.arguments import checked_whole
-from opweave.solvers.engines.child_engine import END_SECONDS, SEEDS, ChildEngine
+from opweave.solvers.engines.base import END_SECONDS, SEEDS, Engine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.task import Task
-from opweave.solvers.run import Run
 
 WORKERS_OPTION = "workers"
 WORKERS = 6
@@ -25,14 +24,14 @@ GRACE, LEAST_GRACE = 0.05, 0.1
 """Time that the child may take to end: a share of its time limit, and a number of seconds at least."""
 
 
-class CpSat(ChildEngine):
+class CpSat(Engine):
     """The engine for constraint programs. It runs in a child process because it cannot share one with HiGHS."""
 
-    name: ClassVar[str] = "cp-sat"
-    package: ClassVar[str] = "ortools"
-    install: ClassVar[str] = "pip install ortools"
+    name = "cp-sat"
+    package = "ortools"
+    install = "pip install ortools"
     takes: ClassVar[type[LinearModel]] = IntervalModel
-    function: ClassVar[str] = "opweave.solvers.engines.interval_child:solve"
+    function = "opweave.solvers.engines.interval_child:solve"
 
     def work(self, task: Task, seconds: float | None) -> IntervalWork:
         """The program with its hint."""
@@ -47,6 +46,6 @@ class CpSat(ChildEngine):
             checked_whole(f"option {WORKERS_OPTION!r}", run.option(WORKERS_OPTION, WORKERS), 1),
         )
 
-    def grace(self, run: Run, seconds: float) -> float:
+    def grace(self, seconds: float) -> float:
         """Few seconds are enough, because the child reports its findings at once."""
         return min(END_SECONDS, max(LEAST_GRACE, GRACE * seconds))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar
+from typing import Any
 
 from opweave.formulations.expressions import extended
 from opweave.formulations.formulation import (
@@ -25,7 +22,7 @@ from opweave.formulations.formulation import (
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.model import LinearModel, Waits
+from opweave.formulations.modeling.model import Waits
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.whole import WholeProgram
@@ -34,62 +31,16 @@ from opweave.problems.errors import InfeasibleError, InvalidInputError, Unsuppor
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.answers import Verdict
-from opweave.solvers.engines.refusals import MOST_ROUNDS, Refusals, beyond, unexpressed
+from opweave.solvers.engines.base import Engine
+from opweave.solvers.engines.rules import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
-
-logger = logging.getLogger("opweave")
-_installed_version = cache(version)  # to read it from the disk takes as long as many a small solve
 
 MOST_MODELS = 6
 COARSE = 3e-7
 SMALLER = 0.5
 """Most models that are written for one run. A model is written again if it blurs objectives by more than ``COARSE``
 times the best one, and the best one is below ``SMALLER`` times the objective that the model was written for."""
-
-
-class Engine(ABC):
-    """A program that solves models.
-
-    Attributes
-    ----------
-    name
-        The name of the engine, as in ``solve(..., solver=name)``.
-    package, install
-        The Python package that it needs, and the command that installs it.
-    takes
-        The kind of model that the engine solves.
-    separates
-        Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
-    """
-
-    name: ClassVar[str]
-    package: ClassVar[str]
-    install: ClassVar[str]
-    takes: ClassVar[type[LinearModel]] = LinearModel
-    separates: ClassVar[bool] = False
-
-    @abstractmethod
-    def solve(self, task: Task) -> Verdict:
-        """Solve the task's model, and report findings to the task.
-
-        Raises
-        ------
-        EngineError
-            If the engine fails or returns something that cannot be true.
-        """
-
-    def missing(self) -> str | None:
-        """How to install what is missing; None if the engine can run."""
-        return None if self.version() else self.install
-
-    def version(self) -> str | None:
-        """Name and version of the package; None if it is not installed."""
-        try:
-            return f"{self.package} {_installed_version(self.package)}"
-        except PackageNotFoundError:
-            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +96,7 @@ def run_engine(
     every = [choice if engine.separates or choice.whole is None else choice.whole for choice in choices]
     with suppress(ContradictionError):
         every[0](BuildContext()).check_problem(problem)  # nobody waits for a plan to be refused
+    engine.prepare()  # it is imported while the model is written and others work
     known = first_knowledge(problem, run, head_start)
     lacking: UnsupportedFeatureError | None = None
     for written in every:

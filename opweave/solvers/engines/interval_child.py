@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.whole import Box, WholeProgram
-from opweave.solvers.engines.answers import Answer, Deadline, News
-from opweave.solvers.engines.child import PLACE, Send
+from opweave.solvers.engines.answers import Answer, News, seconds_left
+from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+"""The cores that this process may use at first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,18 +41,23 @@ class IntervalWork:
     began: float = field(default_factory=time.time)
 
 
+def load() -> None:
+    """Import CP-SAT, before there is work."""
+    with without_pandas():
+        from ortools.sat.python import cp_model  # noqa: F401
+
+
 def solve(work: IntervalWork, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
-    deadline = Deadline(None if work.seconds is None else work.began + work.seconds - time.time())
-    with without_pandas():
-        from ortools.sat.python import cp_model
+    load()
+    from ortools.sat.python import cp_model
 
     model, columns = write(work.model)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
     solver.parameters.random_seed = work.seed
     solver.parameters.relative_gap_limit = work.gap
-    left = deadline.left()
+    left = seconds_left(work.seconds, work.began)
     if left is not None:
         solver.parameters.max_time_in_seconds = left
     solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))
@@ -102,11 +110,10 @@ def without_pandas() -> Iterator[None]:
 
 def _keep_to(cores: int) -> bool:
     """Confine this process to a number of cores; returns whether the system supports that."""
-    if not hasattr(os, "sched_setaffinity"):
+    if not CORES:
         return False
-    allowed = sorted(os.sched_getaffinity(0))
-    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # different cores for different children
-    os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
+    first = os.getpid() % len(CORES)  # different cores for different children
+    os.sched_setaffinity(0, {CORES[(first + index) % len(CORES)] for index in range(min(cores, len(CORES)))})
     return True
 
 

@@ -9,34 +9,33 @@ from typing import Any
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.formulation import find_formulation, formulation_names
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.cbc import Cbc
-from opweave.solvers.engines.child_engine import MEMORY_OPTION
+from opweave.solvers.engines.base import MEMORY_OPTION, Engine
 from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
-from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
-from opweave.solvers.engines.gurobi import Gurobi
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Xpress
-from opweave.solvers.engines.scip import Scip
+from opweave.solvers.engines.linear import LinearEngine
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
 """Option of every engine: whether to begin with the head start. The default is True."""
 
-OPTIONS = {HEAD_START: "whether to begin with the plan and the bound of opweave's own methods (true by default)"}
-IN_CHILD = OPTIONS | {MEMORY_OPTION: "most bytes of memory for the engine's process; 0 for those of the machine"}
+OPTIONS = {
+    HEAD_START: "whether to begin with the plan and the bound of opweave's own methods (true by default)",
+    MEMORY_OPTION: "most bytes of memory for the engine's process; 0 for those of the machine",
+}
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
 
 ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
-    (Highs(), THREADED, "HiGHS, embedded"),
-    (Scip(), COMMON, "SCIP in a child process"),
-    (Cbc(), THREADED, "CBC in a child process"),
-    (Glpk(), COMMON - {Feature.START}, "GLPK in a child process"),
-    (Gurobi(), THREADED, "Gurobi in a child process"),
-    (Cplex(), THREADED, "CPLEX in a child process"),
-    (Xpress(), THREADED, "Xpress in a child process"),
+    (Highs(), THREADED, "HiGHS"),
+    (LinearEngine("scip", "pip install 'opweave[scip]'"), COMMON, "SCIP"),
+    (LinearEngine("cbc", "pip install 'opweave[cbc]'"), THREADED, "CBC"),
+    (LinearEngine("glpk", "apt-get install glpk-utils (or conda install glpk)"), COMMON - {Feature.START}, "GLPK"),
+    (LinearEngine("gurobi", "pip install 'opweave[gurobi]'"), THREADED, "Gurobi"),
+    (LinearEngine("cplex", "pip install cplex"), THREADED, "CPLEX"),
+    (LinearEngine("xpress", "pip install xpress"), THREADED, "Xpress"),
 )
 
 
@@ -53,13 +52,12 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
         A first solution and bound for each of them.
     """
     for engine, features, about in ENGINES:
-        options = OPTIONS if engine.name == "highs" else IN_CHILD
-        _register(engine, features, f"{about}: {model}", problem, head_start, options)
+        _register(engine, features, f"{about} in a child process: {model}", problem, head_start, OPTIONS)
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
     """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
-    options = IN_CHILD | {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
+    options = OPTIONS | {WORKERS_OPTION: "number of search strategies that take turns on the cores"}
     _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
 
 

@@ -18,7 +18,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.refusals import Refusals
+from opweave.solvers.engines.rules import Refusals
 from opweave.solvers.run import Run
 
 CLAIM_TOLERANCE = 1e-6
@@ -87,7 +87,7 @@ class Task:
             )
         if not self.whole:
             self.offer(solution)
-        elif not self.refusals.refuse(solution, lambda: not self.run.should_stop()):
+        elif not self.refusals.refuse(solution):
             self._accept(values, solution)
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:

@@ -188,7 +188,7 @@ def solve_intervals(
 
     try:
         answer: Answer | None = run_in_child(
-            "cp-sat", CHILD, work, ChildLimits(), should_stop=late, pauses=run is not None
+            "cp-sat", CHILD, work, ChildLimits(), should_stop=late, pauses=run is not None, keep=True
         )
     except EngineError:
         return nothing

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import PlainSerializer, PlainValidator
@@ -20,7 +19,6 @@ from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import precise_seconds, readable, readable_bytes, readable_seconds, readable_share
-from opweave.solvers.lanes import places_of
 from opweave.solvers.questions.fields import rebuilt
 from opweave.solvers.questions.relaxation import plan_for, relaxes
 from opweave.solvers.run import agree
@@ -30,8 +28,6 @@ from opweave.solvers.verdict import may_hold
 logger = logging.getLogger("opweave")
 
 AnyProblem = Problem[Any, Any]
-
-_FAILED = "the executor failed: {}: {}"
 
 Report = Callable[[int, int], None]
 """Called with the number of solves done and the number of all solves."""
@@ -183,87 +179,20 @@ def reporting(progress: Report | bool | None, label: str) -> Iterator[Report | N
         yield report
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One solve that is to be done: the arguments of :func:`~opweave.solvers.solve.solve`."""
-
-    problem: AnyProblem
-    solver: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def ask(self) -> Result[Any] | str:
-        """Solve; a refusal is returned as its sentence."""
-        try:
-            return solve(self.problem, solver=self.solver, **self.arguments)
-        except OpweaveError as error:
-            return str(error)
-
-
-def ask(question: Question) -> Result[Any] | str:
-    """Solve in a worker of an executor."""
-    return question.ask()
-
-
-def in_turn(questions: Iterable[Question], executor: Executor | None) -> Iterator[tuple[int, Result[Any] | str]]:
-    """Solve one after another, or side by side on an executor; Ctrl-C ends the solve at work and the rest.
-
-    A question is taken from ``questions`` when its turn has come, so it can depend on the answers until then.
-
-    Yields
-    ------
-    tuple
-        The number of a question, and its answer, as soon as it is there.
-    """
-    numbered = enumerate(questions)
-    if executor is None:
-        for number, question in numbered:
-            found = question.ask()
-            yield number, found
-            if was_interrupted(found):
-                return
-        return
-    asked: dict[Future[Result[Any] | str], tuple[int, Question]] = {}
-    places = places_of(executor)
+def asked(problem: AnyProblem, solver: str, arguments: Mapping[str, Any]) -> Result[Any] | str:
+    """Solve, and log the answer; a refusal is returned as its sentence."""
     try:
-        while True:
-            while len(asked) < places and (turn := next(numbered, None)) is not None:
-                try:
-                    asked[executor.submit(ask, turn[1])] = turn
-                except Exception as error:  # of a broken or closed executor
-                    yield turn[0], _FAILED.format(type(error).__name__, error)
-            if not asked:
-                return
-            future = next(as_completed(asked))
-            yield _received(future, *asked.pop(future))
-    finally:
-        for future in asked:
-            future.cancel()
-
-
-def _received(future: Future[Result[Any] | str], number: int, question: Question) -> tuple[int, Result[Any] | str]:
-    """The answer of a worker; a pickle has neither the problem nor the timeline."""
-    error = future.exception()
-    if error is not None:
-        return number, _FAILED.format(type(error).__name__, error)
-    found = future.result()
-    if isinstance(found, Result):
-        timeline = None if found.solution is None else question.problem.play(found.solution)
-        found = found.of_problem(question.problem).with_timeline(timeline)
-    return number, found
+        found = solve(problem, solver=solver, **arguments)
+    except OpweaveError as error:
+        logger.info("%s: %s", solver, error)
+        return str(error)
+    logger.info("%s: %s, %s, bound %s", solver, found.status.value, found.objective, found.bound)
+    return found
 
 
 def was_interrupted(found: Result[Any] | str) -> bool:
     """Whether Ctrl-C ended a solve."""
     return isinstance(found, Result) and found.termination is Termination.INTERRUPTED
-
-
-def row(question: Question, found: Result[Any] | str, values: Mapping[str, OptionValue] | None = None) -> Answer:
-    """Make the row of an answer, and log it."""
-    made = Answer.of(question.solver, found, values or {})
-    asked = "".join(f" {name}={value}" for name, value in made.values.items())
-    what = found if isinstance(found, str) else f"{found.status.value}, {found.objective}, bound {found.bound}"
-    logger.info("%s%s: %s", question.solver, asked, what)
-    return made
 
 
 @dataclass(slots=True, eq=False)

@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import DetailsT, Problem, SolutionT
-from opweave.problems.result import OptionValue
-from opweave.problems.solution import Solution
+from opweave.problems.result import OptionValue, Result
 from opweave.problems.spec import SCHEMA_VERSION
-from opweave.solvers.questions.answers import Answer, Answers, Question, Report, in_turn, reporting, row
-from opweave.solvers.registry import Feature, Solver, find_solver, load_solvers
+from opweave.solvers.questions.answers import Answer, Answers, Report, asked, reporting, was_interrupted
+from opweave.solvers.registry import Solver, find_solver, load_solvers
 
 AUTO = "auto"
 
@@ -86,15 +85,12 @@ def compare(
         Names of solvers; None for "auto" and all baselines that can run here.
     time_limit
         Seconds for each solver; None for no limit.
-    gap, threads, start
+    gap, threads, executor, start
         As in :func:`~opweave.solvers.solve.solve`, for the solvers that support them.
     seed
         Seed of every solver.
     options
         Options of solvers, by the solver's name.
-    executor
-        Any ``concurrent.futures.Executor``: the solvers run side by side there, so they may slow each other down. None:
-        one after another in this process.
     progress
         Called with the number of solvers that are done and the number of all; True for a progress bar.
 
@@ -129,20 +125,20 @@ def compare(
     odd = next((name for name in given if name not in names), None)
     if odd is not None:
         raise InvalidInputError(f"options name solver {odd!r:.60}, which is not compared; it is one of {names}")
-    common: dict[str, Any] = {"time_limit": time_limit, "seed": seed}
-    questions = []
-    for name in names:
-        honoured = _honoured(known[name], gap=gap, threads=threads, start=start)
-        questions.append(Question(problem, name, {**common, **honoured, "options": given.get(name)}))
-    rows: dict[int, Answer] = {}
+    rows: list[Answer] = []
+    found: Result[Any] | str = ""
     with reporting(progress, "solvers") as report:
-        for position, found in in_turn(questions, executor):
-            rows[position] = row(questions[position], found)
+        for name in names:
+            if was_interrupted(found):
+                rows.append(Answer.of(name, "interrupted before its turn", {}))
+                continue
+            honoured = _honoured(known[name], gap=gap, threads=threads, start=start, executor=executor)
+            arguments = {"time_limit": time_limit, "seed": seed, **honoured, "options": given.get(name)}
+            found = asked(problem, name, arguments)
+            rows.append(Answer.of(name, found, {}))
             if report is not None:
-                report(len(rows), len(questions))
-    skipped = "interrupted before its turn"
-    answers = [rows.get(number) or row(each, skipped) for number, each in enumerate(questions)]
-    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(answers), baseline=_baseline(answers, known))
+                report(len(rows), len(names))
+    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(rows), baseline=_baseline(rows, known))
 
 
 def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[str]:
@@ -163,10 +159,10 @@ def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[st
     return names
 
 
-def _honoured(solver: Solver, *, gap: float, threads: int, start: Solution | None) -> dict[str, Any]:
-    """What the solver supports of the optional arguments."""
-    asked = {Feature.GAP: ("gap", gap), Feature.THREADS: ("threads", threads), Feature.START: ("start", start)}
-    return {name: value for feature, (name, value) in asked.items() if feature in solver.features}
+def _honoured(solver: Solver, **asked: Any) -> dict[str, Any]:
+    """What the solver supports of the optional arguments, whose names are those of its features."""
+    able = {feature.value for feature in solver.features}
+    return {name: value for name, value in asked.items() if name in able}
 
 
 def _baseline(rows: Sequence[Answer], known: Mapping[str, Solver]) -> str | None:

@@ -14,16 +14,16 @@ from opweave.solvers.questions.answers import (
     Answer,
     Answers,
     Lesson,
-    Question,
     Report,
     Solved,
+    asked,
     carried_over,
     improved,
-    in_turn,
     lesson,
     readable_value,
     reporting,
     unsolved,
+    was_interrupted,
 )
 from opweave.solvers.questions.fields import Grid, Point, points_of
 from opweave.solvers.questions.relaxation import relaxes
@@ -101,16 +101,14 @@ def sweep(
 
         A value is set; a text like ``"0.5x"`` scales what the problem has. A function of a problem that returns another
         problem can be a value of any axis. ``{"links": {"today": same, "next year": faster}}`` names the values.
-    solver, formulation, gap, threads, options
+    solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`.
+        A point begins from the best plan that its neighbours have by then if the solver takes a start, and is not
+        solved at all if what is known from other points settles it.
     time_limit
         Seconds for each point; None for no limit.
     seed
         Seed of every solve.
-    executor
-        Any ``concurrent.futures.Executor``: the points are solved side by side there. None: one after another in this
-        process. A point begins from the best plan that its neighbours have by then if the solver takes a start, and is
-        not solved at all if what is known from other points settles it.
     progress
         Called with the number of points that are done and the number of all; True for a progress bar.
 
@@ -149,11 +147,11 @@ def sweep(
         "threads": threads,
         "options": options,
         "formulation": formulation,
+        "executor": executor,
     }
     work = _Work(points, solver, arguments, takes_start)
     with reporting(progress, "points") as report:
-        for number, found in in_turn(work.questions(), executor):
-            work.keep(number, found)
+        for _ in work.answers():
             if report is not None:
                 report(len(work.solved) + len(work.refused), len(points))
         if report is not None:
@@ -180,33 +178,28 @@ class _Work:
 
     def __init__(self, points: Sequence[Point], solver: str, arguments: Mapping[str, Any], takes_start: bool) -> None:
         self._points, self._solver, self._arguments, self._takes_start = points, solver, arguments, takes_start
-        self._asked: list[tuple[int, Lesson]] = []
         self._problems = {k: each.problem for k, each in enumerate(points) if each.problem is not None}
         self.solved: dict[int, Solved] = {}
         self.refused = {k: each.refusal or "" for k, each in enumerate(points) if each.problem is None}
 
-    def questions(self) -> Iterator[Question]:
-        """The points that what is known by then does not settle; those that ask less than many others come first."""
+    def answers(self) -> Iterator[None]:
+        """Solve the points that what is known by then does not settle; those that ask less than many come first."""
         there = self._problems
         asks_less = {a: sum(relaxes(there[a], there[b]) for b in there) for a in there}
         for position in sorted(there, key=lambda position: -asks_less[position]):
             problem, learnt = there[position], self._learnt(position)
-            if learnt.settles:
-                known = improved(problem, unsolved(problem, self._solver, self._arguments["seed"]), learnt)
-                self.solved[position] = Solved(problem, self._name(position), known, learnt=True)
-                continue
-            self._asked.append((position, learnt))
-            start = learnt.plan if self._takes_start else None
-            yield Question(problem, self._solver, {**self._arguments, "start": start})
-
-    def keep(self, number: int, found: Result[Any] | str) -> None:
-        """Take in the answer to a question."""
-        position, learnt = self._asked[number]
-        if isinstance(found, str):
-            self.refused[position] = found
-            return
-        problem = self._problems[position]
-        self.solved[position] = Solved(problem, self._name(position), improved(problem, found, learnt))
+            found: Result[Any] | str = unsolved(problem, self._solver, self._arguments["seed"])
+            if not learnt.settles:
+                start = learnt.plan if self._takes_start else None
+                found = asked(problem, self._solver, {**self._arguments, "start": start})
+            if isinstance(found, str):
+                self.refused[position] = found
+            else:
+                name = self._name(position)
+                self.solved[position] = Solved(problem, name, improved(problem, found, learnt), learnt.settles)
+            yield
+            if was_interrupted(found):
+                return
 
     def _name(self, position: int) -> str:
         return ", ".join(

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.export.lp import write_lp
-from opweave.formulations.export.mps import write_mps
+from opweave.formulations.export.linear import write_lp, write_mps
 from opweave.formulations.export.named import LONGEST_NAME, NamedProgram, file_names
 from opweave.formulations.formulation import formulation_names, load_formulations
 from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
@@ -282,12 +281,13 @@ def test_scip_and_cbc_read_the_files_and_their_answers_come_back(tmp_path) -> No
             model.writeBestSol(str(tmp_path / "scip.sol"))
             assert problem.evaluate(ow.read_solution(problem, tmp_path / "scip.sol")).objective == pytest.approx(2.04)
             asked += 1
-    from opweave.solvers.engines.cbc import program
 
-    if program() is not None:
+    from opweave.solvers.engines.linear_child import program_of
+
+    if program_of("cbc") is not None:
         for suffix in (".lp", ".mps"):
             answer = tmp_path / f"cbc{suffix}.sol"
-            command = [str(program()), str(tmp_path / f"p{suffix}"), "-solve", "-solution", str(answer)]
+            command = [str(program_of("cbc")), str(tmp_path / f"p{suffix}"), "-solve", "-solution", str(answer)]
             subprocess.run(command, capture_output=True, check=False, timeout=60)
             assert problem.evaluate(ow.read_solution(problem, answer)).objective == pytest.approx(2.04)
             asked += 1

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from opweave.solvers.engines.answers import Answer, News, Work
+from opweave.solvers.engines.base import MatrixEngine
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine
 
 HERE = "tests.solvers.engines.fakes"
 
@@ -96,11 +96,10 @@ def infeasible(work: Work, send: Send) -> Answer:
 class FakeChild(MatrixEngine):
     """Runs one of the functions above."""
 
-    name: ClassVar[str] = "fake"
-    function: ClassVar[str] = ""
+    name = "fake"
 
     def __init__(self, function: Any) -> None:
-        self.function = f"{HERE}:{function.__name__}"  # type: ignore[misc]
+        self.function = f"{HERE}:{function.__name__}"
 
     def missing(self) -> str | None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import highspy
@@ -15,14 +14,26 @@ from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.formulations.modeling.rows import Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
-from opweave.solvers.engines import highs
+from opweave.solvers.engines import highs_child
 from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.base import MatrixEngine, report
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.highs import STATUS, Highs
-from opweave.solvers.engines.highs_model import load_highs, run_checked
+from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.highs_child import STATUS, load_highs, run_checked
+from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
 
 PLAIN = {"head_start": False}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS runs in this process."""
+
+    def answer(_: Highs, task: Task, work: Work) -> Answer:
+        return highs_child.solve(work, lambda news: report(task, news))
+
+    monkeypatch.setattr(MatrixEngine, "answer", answer)
 
 
 def knapsack(rows: int = 1) -> MatrixModel:
@@ -114,16 +125,16 @@ def test_a_warning_on_the_way_is_an_error(monkeypatch):
         load_highs(knapsack())
 
 
-def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkeypatch):
+def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkeypatch, here):
     """Rows that HiGHS was given and whose solution breaks them all the same are an error, not an endless loop."""
     sizes: list[int] = []
-    plain = highs.load_highs
+    plain = highs_child.load_highs
 
     def counted(matrix: MatrixModel) -> highspy.Highs:
         sizes.append(len(matrix.rows))
         return plain(matrix)
 
-    monkeypatch.setattr(highs, "load_highs", counted)
+    monkeypatch.setattr(highs_child, "load_highs", counted)
     problem = circular()
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_ordering_by_states(problem)[0])
@@ -136,7 +147,7 @@ def test_rows_that_were_left_out_are_added_and_no_solution_may_break_them(monkey
 
 
 @pytest.mark.parametrize("status", sorted(NEVER))
-def test_a_status_that_must_not_be_is_an_error(monkeypatch, problem, status):
+def test_a_status_that_must_not_be_is_an_error(monkeypatch, here, problem, status):
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: highspy.HighsModelStatus.__members__[status])
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert result.termination is ow.Termination.ENGINE_ERROR
@@ -144,18 +155,18 @@ def test_a_status_that_must_not_be_is_an_error(monkeypatch, problem, status):
     assert result.status is not ow.Status.OPTIMAL
 
 
-def test_a_failing_run_is_an_error(monkeypatch, problem):
+def test_a_failing_run_is_an_error(monkeypatch, here, problem):
     monkeypatch.setattr(highspy.Highs, "run", lambda self: highspy.HighsStatus.kError)
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.ENGINE_ERROR)
     assert "kError" in result.reason
 
 
-def test_where_highs_returns_the_start_instead_of_the_optimum_it_solves_again(monkeypatch):
+def test_where_highs_returns_the_start_instead_of_the_optimum_it_solves_again(monkeypatch, here):
     """As HiGHS 1.16 does with some programs."""
     problem = circular()
     starts: list[FloatArray | None] = []
-    plain_solution, plain_begin = highs.solution_of, highs.begin
+    plain_solution, plain_begin = highs_child.solution_of, highs_child.begin
 
     def begun(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None:
         starts.append(work.start)
@@ -164,31 +175,31 @@ def test_where_highs_returns_the_start_instead_of_the_optimum_it_solves_again(mo
     def returned(solver: highspy.Highs) -> FloatArray | None:
         return plain_solution(solver) if starts[-1] is None else starts[-1]
 
-    monkeypatch.setattr(highs, "begin", begun)
-    monkeypatch.setattr(highs, "solution_of", returned)
+    monkeypatch.setattr(highs_child, "begin", begun)
+    monkeypatch.setattr(highs_child, "solution_of", returned)
     result = ow.solve(problem, solver="highs", start=listed_order(problem), options=PLAIN)
     assert starts[0] is not None
     assert starts[-1] is None
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_ordering_by_states(problem)[0])
 
 
-def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch):
+def test_a_point_above_the_engines_own_bound_is_not_optimal(monkeypatch, here):
     problem = circular()
-    plain = highs.solve
+    plain = highs_child.solve
 
-    def solved(work: Work, send: Send, stopped: Callable[[], bool]) -> Answer:
-        answer = plain(replace(work, start=None), lambda news: None, stopped)
+    def solved(work: Work, send: Send) -> Answer:
+        answer = plain(replace(work, start=None), lambda news: None)
         return answer if work.start is None else replace(answer, values=work.start)
 
-    monkeypatch.setattr(highs, "solve", solved)
+    monkeypatch.setattr(highs_child, "solve", solved)
     result = ow.solve(problem, solver="highs", start=listed_order(problem), options=PLAIN)
     optimum = best_ordering_by_states(problem)[0]
     assert result.objective > optimum >= result.bound
     assert result.status is ow.Status.FEASIBLE
 
 
-def test_solved_without_a_solution_is_an_error(monkeypatch, problem):
-    monkeypatch.setattr(highs, "solution_of", lambda solver: None)
+def test_solved_without_a_solution_is_an_error(monkeypatch, here, problem):
+    monkeypatch.setattr(highs_child, "solution_of", lambda solver: None)
     result = ow.solve(problem, solver="highs", options=PLAIN)
     assert result.termination is ow.Termination.ENGINE_ERROR
     assert "has no solution" in result.reason
@@ -307,7 +318,7 @@ def test_every_verdict_occurs_and_highs_is_there():
     assert Highs().missing() is None
 
 
-def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch) -> None:
+def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch, here) -> None:
     """HiGHS 1.15 has answered kError to models of slicing that it solves without a head start."""
     problem, failed = wide_problem(2), []
 
@@ -318,7 +329,7 @@ def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch) -> None:
         failed.append(True)
         raise EngineError("highs answered kError to run")
 
-    monkeypatch.setattr(highs, "run_checked", fail_once)
+    monkeypatch.setattr(highs_child, "run_checked", fail_once)
     start = ow.solve(problem, solver="definition").solution
     result = ow.solve(problem, solver="highs", start=start, formulation="time_indexed", options=PLAIN)
     assert (result.status, failed) == (ow.Status.OPTIMAL, [True])

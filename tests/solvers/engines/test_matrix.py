@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from opweave.formulations.export.mps import write_mps
+from opweave.formulations.export.linear import write_mps
+from opweave.formulations.export.named import NamedProgram
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import from_pyomo, read_arrays
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.solvers.engines.cbc import numbered
 
 NOT_A_NUMBER = math.nan
 
@@ -136,7 +137,8 @@ def test_an_mps_file_is_read_back_by_an_engine(tmp_path):
     built.free = pyo.Var()
     built.link = pyo.Constraint(expr=built.free + built.x <= 1e-3)
     matrix = read_arrays(built)[0]
-    write_mps(numbered(matrix), tmp_path / "model.mps")
+    names = NamedProgram(replace(matrix, offset=0.0), [f"x{k}" for k in range(4)], [f"r{k}" for k in range(3)])
+    write_mps(names, tmp_path / "model.mps")
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     assert solver.readModel(str(tmp_path / "model.mps")) == highspy.HighsStatus.kOk

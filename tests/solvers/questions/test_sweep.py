@@ -9,7 +9,6 @@ import pytest
 import opweave as ow
 from opweave.problems.cluster import Device
 from opweave.solvers import registry
-from opweave.solvers.questions.answers import Question
 from opweave.solvers.questions.fields import points_of, rebuilt, varied
 from opweave.solvers.registry import Solver
 from opweave.solvers.run import Outcome
@@ -114,35 +113,6 @@ def test_on_an_executor_the_answers_are_the_same():
     alone = ow.sweep(PLACEMENT, grid, time_limit=20)
     assert [(row.status, row.objective) for row in found.rows] == [(row.status, row.objective) for row in alone.rows]
     assert ticks[-1] == (4, 4)
-
-
-def test_on_an_executor_points_learn_from_those_before_them(monkeypatch):
-    """With one place, the points are solved one after another: as many solves, from the same starts, as without it."""
-    starts = []
-
-    def noted(question):
-        starts.append(question.arguments.get("start"))
-        return question_ask(question)
-
-    question_ask = Question.ask
-    monkeypatch.setattr(Question, "ask", noted)
-    grid = {"memory": [12, 20, None], "bandwidth": ["0.1x", "1x"]}
-    ow.sweep(PLACEMENT, grid, time_limit=20)
-    alone, starts[:] = list(starts), []
-    with ThreadPoolExecutor(1) as pool:
-        ow.sweep(PLACEMENT, grid, time_limit=20, executor=pool)
-    assert starts == alone
-    assert len(starts) < 6
-    assert any(start is not None for start in starts)
-
-
-def test_a_broken_executor_is_a_reason():
-    class Closed(ThreadPoolExecutor):
-        def submit(self, *arguments):
-            raise RuntimeError("closed")
-
-    found = ow.sweep(PLACEMENT, {"memory": [12, 13, None]}, executor=Closed(1))
-    assert [row.refusal for row in found.rows] == ["the executor failed: RuntimeError: closed"] * 3
 
 
 def test_ctrl_c_ends_the_rest(monkeypatch):

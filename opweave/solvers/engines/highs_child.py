@@ -1,12 +1,13 @@
-"""Models, options and starts in HiGHS: the rows passed are counted, and every return status is checked.
+"""The child process of HiGHS: the rows passed are counted, every return status is checked, news is sent as it comes.
 
+HiGHS drops rows with extreme coefficients and goes on, so data is checked before it is passed and counted afterwards.
 Only complete starts are passed. HiGHS 1.15 completes a partial start by itself, and has then called it optimal although
 better points existed. So the unknown columns are solved for first, with the others fixed.
 """
 
 from __future__ import annotations
 
-import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,102 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.answers import Answer, News, Verdict, Work
 from opweave.solvers.engines.apart import silent_highs
+from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
     import highspy
 
     from opweave.formulations.modeling.arrays import MatrixModel
-    from opweave.solvers.engines.answers import Work
 
-logger = logging.getLogger("opweave")
+ROUNDING = 1e-6
+"""Relative difference between an objective and the sum that it stands for."""
+
+STATUS: dict[str, Verdict] = {
+    "kOptimal": "solved",
+    "kInfeasible": "infeasible",
+    "kTimeLimit": "stopped",
+    "kInterrupt": "stopped",
+    "kHighsInterrupt": "stopped",
+    "kIterationLimit": "stopped",
+    "kSolutionLimit": "stopped",
+    "kMemoryLimit": "stopped",
+}
+"""HiGHS's model status, and how HiGHS ended; no other status may occur with our models."""
 
 START_SECONDS, START_SHARE = 5.0, 0.2
 """Longest time for completing a partial start, and the largest share of the remaining time."""
+
+
+def load() -> None:
+    """Import HiGHS, before there is work."""
+    import highspy  # noqa: F401
+
+
+def solve(work: Work, send: Send) -> Answer:
+    """Solve a program; without its start, if HiGHS fails on that or returns it instead of the optimum.
+
+    HiGHS 1.15 has answered kError to models of slicing that it solves without a start. HiGHS 1.16 sometimes finds an
+    optimum, and then returns the point that it was given as a start.
+    """
+    if work.start is not None:
+        with suppress(EngineError):
+            answer, true = _solved(work, send)
+            if true:
+                return answer
+    return _solved(replace(work, start=None), send)[0]
+
+
+def _solved(work: Work, send: Send) -> tuple[Answer, bool]:
+    """The answer of HiGHS, and whether its point has the objective that it says."""
+    import highspy
+
+    solver = load_highs(work.matrix)
+    set_options(solver, work)
+    try:
+        begin(solver, work, work.left())
+        mixed = bool(work.matrix.whole.any())
+        _listen(solver, send, mixed=mixed)
+        left = work.left()
+        if left is not None:
+            option(solver, "time_limit", left)
+        run_checked(solver)
+    finally:
+        highspy.Highs.resetGlobalScheduler(True)
+    status, info, values = solver.getModelStatus().name, solver.getInfo(), solution_of(solver)
+    told = info.objective_function_value
+    bound = info.mip_dual_bound if mixed else told if status == "kOptimal" else -np.inf
+    known = float(bound) if np.isfinite(bound) else None
+    answer = Answer(STATUS.get(status, "failed"), values, known, f"model status {status}")
+    return answer, status != "kOptimal" or _as_told(work.matrix, values, told)
+
+
+def _as_told(matrix: MatrixModel, values: FloatArray | None, told: float) -> bool:
+    if values is None:
+        return True
+    costs = np.append(matrix.cost * values, matrix.offset)
+    return bool(abs(costs.sum() - told) <= ROUNDING * max(1.0, np.abs(costs).sum()))
+
+
+def _listen(solver: highspy.Highs, send: Send, *, mixed: bool) -> None:
+    """Make HiGHS send new solutions and, if there are integer columns, better bounds."""
+    from highspy import cb
+
+    kinds = cb.HighsCallbackType
+    best = -np.inf
+
+    def hear(kind: cb.HighsCallbackType, _: str, out: cb.HighsCallbackOutput, *__: object) -> None:
+        nonlocal best
+        if kind == kinds.kCallbackMipImprovingSolution:
+            send(News(np.array(out.mip_solution, dtype=np.float64)))
+        elif mixed and np.isfinite(out.mip_dual_bound) and out.mip_dual_bound > best:
+            best = float(out.mip_dual_bound)
+            send(News(bound=best))
+
+    checked(solver.setCallback(hear, None), "setCallback")
+    for kind in (kinds.kCallbackMipImprovingSolution, kinds.kCallbackMipInterrupt):
+        checked(solver.startCallback(kind), "startCallback")
 
 
 def load_highs(matrix: MatrixModel) -> highspy.Highs:
@@ -93,9 +178,7 @@ def begin(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None
     solution = highspy.HighsSolution()
     solution.col_value = values.tolist()
     solution.value_valid = True
-    status = solver.setSolution(solution)
-    if status.name != "kOk":
-        logger.info("highs answered %s to the head start", status.name)
+    solver.setSolution(solution)
 
 
 def _whole_start(work: Work, start: FloatArray, seconds_left: float | None) -> FloatArray | None:
@@ -113,8 +196,7 @@ def _whole_start(work: Work, start: FloatArray, seconds_left: float | None) -> F
     )
     try:
         run_checked(solver)
-    except EngineError as error:
-        logger.info("%s; the head start is left out", error)
+    except EngineError:
         return None
     return solution_of(solver)
 

@@ -1,17 +1,19 @@
-"""Engines that run in a child process: how their work is handed over and their answers are judged."""
+"""Engines: programs that solve models, each in a child process; how work is handed over, and how answers are judged."""
 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
+from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import EngineError
 from opweave.solvers.arguments import checked_whole
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
-from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.engine import Engine
+from opweave.solvers.engines.child import ChildLimits, prepare, run_in_child
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
 
@@ -23,28 +25,48 @@ END_SECONDS = 1.0
 SEEDS = 10**8
 """Seeds are taken modulo this; CBC takes no larger ones."""
 
+_installed_version = cache(version)  # to read it from the disk takes as long as many a small solve
 
-class ChildEngine(Engine):
-    """An engine whose ``function(work, send)`` runs in a child process.
+
+class Engine(ABC):
+    """A program that solves models.
 
     Attributes
     ----------
+    name
+        The name of the engine, as in ``solve(..., solver=name)``.
+    package, install
+        The Python package that it needs, and the command that installs it.
     function
-        ``"package.module:function"``; it takes the work, sends :class:`News` and returns an :class:`Answer`.
+        ``"package.module:function"``, called in a child process: it takes the work, sends :class:`News` and returns an
+        :class:`Answer`.
+    takes
+        The kind of model that the engine solves.
+    separates
+        Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
     """
 
-    function: ClassVar[str]
+    name: str
+    package: str
+    install: str
+    function: str
+    takes: ClassVar[type[LinearModel]] = LinearModel
+    separates: ClassVar[bool] = False
 
     @abstractmethod
     def work(self, task: Task, seconds: float | None) -> Any:
         """The work of the child, which has ``seconds`` for it."""
 
-    def grace(self, run: Run, _seconds: float) -> float:
+    def grace(self, _seconds: float) -> float:
         """Seconds by which the child may exceed its time limit."""
         return END_SECONDS
 
+    def prepare(self) -> None:
+        """Begin to start the process, which takes as long as many a small solve."""
+        prepare(self.function)
+
     def solve(self, task: Task) -> Verdict:
-        """Run the engine, and kill it if it exceeds its time limit.
+        """Solve the task's model, and report findings to the task; an engine that exceeds its time limit is killed.
 
         Raises
         ------
@@ -55,20 +77,31 @@ class ChildEngine(Engine):
 
     def answer(self, task: Task, work: Any) -> Answer | None:
         """The answer of the child; None if it was killed."""
-        grace = None if work.seconds is None else work.seconds + self.grace(task.run, work.seconds)
         answer: Answer | None = run_in_child(
             self.name,
             self.function,
             work,
-            ChildLimits(grace, memory_limit(task.run)),
+            ChildLimits(None if work.seconds is None else work.seconds + self.grace(work.seconds), memory(task.run)),
             hear=lambda news: report(task, news),
             should_stop=lambda: _asked_to_stop(task),
             pauses=task.run.shares_time,
+            keep=True,
         )
         return answer
 
+    def missing(self) -> str | None:
+        """How to install what is missing; None if the engine can run."""
+        return None if self.version() else self.install
 
-class MatrixEngine(ChildEngine):
+    def version(self) -> str | None:
+        """Name and version of the package; None if it is not installed."""
+        try:
+            return f"{self.package} {_installed_version(self.package)}"
+        except PackageNotFoundError:
+            return None
+
+
+class MatrixEngine(Engine):
     """An engine for linear programs: its function takes a :class:`Work`."""
 
     def work(self, task: Task, seconds: float | None) -> Work:
@@ -84,7 +117,7 @@ class MatrixEngine(ChildEngine):
         )
 
 
-def memory_limit(run: Run) -> int | None:
+def memory(run: Run) -> int | None:
     """Bytes that an engine may use: the option, otherwise the machine's memory."""
     asked = checked_whole(f"option {MEMORY_OPTION!r}", run.option(MEMORY_OPTION, 0), 0)
     if asked:
