@@ -14,20 +14,12 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from opweave.problems import on_cluster
 from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import (
-    MemoryModel,
-    OnCluster,
-    bytes_held,
-    check_costs,
-    check_order,
-    check_times_known,
-    held_by_device,
-    times_by_device,
-)
+from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
 from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
@@ -221,7 +213,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         self._check_costs()
         self._check_readings()
         if self.order is not None:
-            check_order(self.graph, self.order)
+            on_cluster.check_order(self.graph, self.order)
         self._check_devices()
         if self.max_tensors is not None and self.cuts != "prefix":
             raise ValueError(f"max_tensors limits prefix cuts, and cuts is {self.cuts!r}: use cuts='prefix'")
@@ -238,8 +230,8 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
                     "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
                 )
             return
-        check_costs(self.costs, self.graph, self.cluster)
-        check_times_known(self.known_seconds)
+        on_cluster.check_costs(self.costs, self.graph, self.cluster)
+        on_cluster.check_times_known(self.known_seconds)
 
     def _check_readings(self) -> None:
         asked = {"load='sum'": self.load == "sum", "max_replicas": self.max_replicas > 1}
@@ -298,7 +290,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
         if self.costs is None or not self.include_compute:
             devices = [device.name for device in self.cluster.devices]
             return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
-        return times_by_device(self.costs, self.graph, self.cluster)
+        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def stage_limit(self) -> int:
@@ -330,7 +322,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds if it runs exactly these operators."""
-        return bytes_held(self.graph, operators, self.memory)
+        return on_cluster.bytes_held(self.graph, operators, self.memory)
 
     def runs(self, solution: Stages) -> tuple[IntArray, IntArray]:
         """Operators and the devices that run them, by position, as far as both are known. Both of shape (runs,)."""
@@ -347,7 +339,7 @@ class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
 
     def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        held = held_by_device(self.graph, *self.runs(solution), len(self.cluster.devices), self.memory)
+        held = on_cluster.held_by_device(self.graph, *self.runs(solution), len(self.cluster.devices), self.memory)
         return dict(zip(self.cluster.device_index, held, strict=True))
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:

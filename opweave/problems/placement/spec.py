@@ -13,20 +13,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import model_validator
 
+from opweave.problems import on_cluster
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
 from opweave.problems.measures import CriticalStep
-from opweave.problems.on_cluster import (
-    MemoryModel,
-    OnCluster,
-    bytes_held,
-    check_costs,
-    check_times_known,
-    check_total_time,
-    held_by_device,
-    times_by_device,
-)
+from opweave.problems.on_cluster import MemoryModel, OnCluster
 from opweave.problems.placement.calls import call_intervals, check_calls, judge_calls
 from opweave.problems.placement.referee import PlacementDetails, judge
 from opweave.problems.problem import Problem, check_constraints
@@ -174,10 +166,10 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
-        check_costs(self.costs, self.graph, self.cluster)
-        check_times_known(self.known_seconds)
+        on_cluster.check_costs(self.costs, self.graph, self.cluster)
+        on_cluster.check_times_known(self.known_seconds)
         running = math.fsum(max(known.values()) for known in self.known_seconds.values())
-        check_total_time(self.graph, self.cluster, running)
+        on_cluster.check_total_time(self.graph, self.cluster, running)
         check_constraints(self.constraints, self)
         check_calls(self)
         return self
@@ -189,7 +181,7 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every operator on each device that can run it."""
-        return times_by_device(self.costs, self.graph, self.cluster)
+        return on_cluster.times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def turned_round(self) -> Precede | None:
@@ -227,7 +219,7 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds if it runs exactly these operators."""
-        return bytes_held(self.graph, operators, self.memory)
+        return on_cluster.bytes_held(self.graph, operators, self.memory)
 
     def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
         """Bytes that every device holds."""
@@ -235,7 +227,7 @@ class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
         devices = (solution.device.get(name) for name in self.graph.operator_ids)
         device = np.asarray([-1 if each is None else number.get(each, -1) for each in devices], dtype=np.int64)
         there = np.flatnonzero(device >= 0)
-        held = held_by_device(self.graph, there, device[there], len(number), self.memory)
+        held = on_cluster.held_by_device(self.graph, there, device[there], len(number), self.memory)
         return dict(zip(number, held, strict=True))
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
