@@ -20,6 +20,7 @@ from opweave.problems.spec import (
     Amount,
     Bytes,
     Count,
+    FrozenDict,
     Many,
     Name,
     Operations,
@@ -128,6 +129,8 @@ class Cluster(ShownInNotebooks, Spec):
         transfers affect each other.
     latency
         Seconds before the first byte arrives, for all links or as a matrix ``latency[from][to]``.
+    notes
+        How numbers were measured, by their names.
 
     Raises
     ------
@@ -158,6 +161,7 @@ class Cluster(ShownInNotebooks, Spec):
     rates: Many[Rate] | None = None
     shared: Rate | None = None
     latency: Latency = 0.0
+    notes: FrozenDict[str, str] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

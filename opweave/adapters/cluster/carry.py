@@ -26,6 +26,12 @@ logger = logging.getLogger("opweave")
 PATIENCE = 30.0
 """Seconds without any result after which a run ends, or twenty times the longest part, if that is longer."""
 
+SECONDS_TO_OPEN = 600.0
+"""Seconds in which a worker must have opened its part."""
+
+SECONDS_TO_RETURN = 10
+"""Seconds in which a lost worker may come back."""
+
 ASKED_EVERY = 0.5
 """Seconds for which a station may keep a question for news."""
 
@@ -63,7 +69,7 @@ class Carried:
     reason: str | None = None
 
 
-class Lost(Exception):
+class LostError(Exception):
     """A device whose worker is gone or whose part failed."""
 
     def __init__(self, device: str, why: str, gone: bool) -> None:
@@ -102,14 +108,15 @@ def carry_out(
     EngineError
         When a worker lacks a package, or refuses its part.
     """
-    found = _Findings(dict(), dict(), dict(), dict(), dict())
+    found = _Findings({}, {}, {}, {}, {})
     waiting, moved, reason = list(range(len(feeds))), dict[str, str](), None
     while waiting:
         team = _Team(client, plan, threads, cluster, compression, shared, alone)
         try:
+            team.open()
             team.work(feeds, waiting, found, progress)
-        except Lost as lost:
-            taken = spare(lost.device, team.alive()) if spare is not None and lost.gone else None
+        except LostError as lost:
+            taken = _successor(client, lost, spare) if lost.gone else None
             waiting = [index for index in waiting if index not in found.outputs]
             if taken is None:
                 reason = f"{lost.why}; {len(found.outputs)} of {len(feeds)} inputs were finished"
@@ -123,6 +130,17 @@ def carry_out(
         finally:
             team.close(found)
     return Carried(found.outputs, found.began, found.ended, found.events, found.memory, moved, reason)
+
+
+def _successor(client: Client, lost: LostError, spare: Spare | None) -> str | None:
+    """The device that takes over, once there is one; the worker may be back under its name soon."""
+    taken = None
+    for _ in range(SECONDS_TO_RETURN if spare is not None else 0):
+        taken = spare(lost.device, list(addresses(client))) if spare is not None and alive(client) else None
+        if taken is not None:
+            break
+        time.sleep(1.0)
+    return taken
 
 
 def _moved(plan: Plan, lost: str, taken: str) -> Plan:
@@ -156,39 +174,69 @@ class _Team:
         shared: bool,
         alone: bool,
     ) -> None:
-        self.client, self.plan = client, plan
+        self.client, self.plan, self.threads, self.alone = client, plan, threads, alone
+        self.shared = shared and cluster is not None
         self.where = assigned(client, plan.devices)
-        check_runtime(client, list(self.where.values()))
-        links: Mapping[str, Mapping[str, Link] | None] = dict.fromkeys(plan.devices)
+        self.links: Mapping[str, Mapping[str, Link] | None] = dict.fromkeys(plan.devices)
         if cluster is not None:
-            links = emulated_links(cluster, compression)
-        futures = {
-            device: client.submit(
-                Station,
-                device,
-                tuple(part if device in part.devices else replace(part, model=b"") for part in plan.parts),
-                threads,
-                links[device],
-                alone,
-                workers=[address],
-                actor=True,
-                pure=False,
-                allow_other_workers=False,
-            )
-            for device, address in self.where.items()
-        }
+            self.links = emulated_links(cluster, compression)
         self.stations: dict[str, Any] = {}
         self.stop = threading.Event()
-        self.clock = {device: self._offset(address) for device, address in self.where.items()}
-        for device, future in futures.items():
+        self.clock = dict.fromkeys(plan.devices, 0.0)
+
+    def open(self) -> None:
+        """Send the parts to the workers, and open them.
+
+        Raises
+        ------
+        LostError
+            When a worker is gone.
+        EngineError
+            When a worker lacks a package, or refuses its part.
+        """
+        try:
+            check_runtime(self.client, list(self.where.values()))
+            for device, address in self.where.items():
+                self.clock[device] = self._offset(address)
+                self.stations[device] = self.client.submit(
+                    Station,
+                    device,
+                    self._sent(device, address),
+                    self.threads,
+                    self.links[device],
+                    self.alone,
+                    workers=[address],
+                    actor=True,
+                    pure=False,
+                    allow_other_workers=False,
+                )
+            for device in self.where:
+                self.stations[device] = self._opened(device)
+            channel = self.stations[self.plan.devices[0]] if self.shared else None
+            for station in self.stations.values():
+                station.open(self.stations, channel).result(timeout=60)
+        except (OSError, TimeoutError) as error:
+            raise self._why(f"the workers could not be reached: {error}") from None
+
+    def _opened(self, device: str) -> Any:
+        """The station of a device, once it has opened its parts."""
+        left = SECONDS_TO_OPEN
+        while True:
             try:
-                self.stations[device] = future.result(timeout=600)
+                return self.stations[device].result(timeout=2.0)
+            except TimeoutError:
+                left -= 2.0
+                if self.where[device] not in alive(self.client) or left <= 0.0:
+                    raise
+            except OSError:
+                raise
             except Exception as error:
-                self.close(None)
                 raise EngineError(f"device {device!r} cannot open its part of the model: {error}") from None
-        channel = self.stations[plan.devices[0]] if shared and cluster is not None else None
-        for station in self.stations.values():
-            station.open(self.stations, channel).result(timeout=60)
+
+    def _sent(self, device: str, address: str) -> Any:
+        """The parts, on the worker that needs them; others get no weights."""
+        parts = tuple(part if device in part.devices else replace(part, model=b"") for part in self.plan.parts)
+        return self.client.scatter([parts], workers=[address], direct=True, hash=False)[0]
 
     def _offset(self, address: str) -> float:
         """By how much a worker's clock is ahead of this one's."""
@@ -201,10 +249,6 @@ class _Team:
         offset = min(offsets)[1]
         return 0.0 if abs(offset) < min(offsets)[0] else offset
 
-    def alive(self) -> list[str]:
-        """Names of workers that are left."""
-        return list(addresses(self.client))
-
     def work(
         self, feeds: Sequence[Tensors], waiting: Sequence[int], found: _Findings, progress: Observer | None
     ) -> None:
@@ -212,7 +256,7 @@ class _Team:
 
         Raises
         ------
-        Lost
+        LostError
             When a worker is gone, or a part fails.
         """
         missing = {index: set(self.plan.outputs) for index in waiting}
@@ -262,7 +306,7 @@ class _Team:
             news: News = answer.result(timeout=0.02)
         except TimeoutError:
             if self.where[device] not in alive(self.client):
-                raise Lost(device, f"the worker of {device!r} is gone", True) from None
+                raise LostError(device, f"the worker of {device!r} is gone", True) from None
             return None
         except Exception as error:
             raise self._why(f"{device!r} does not answer: {error}") from None
@@ -270,17 +314,17 @@ class _Team:
             raise self._why(f"{news.trouble[0]!r} failed: {news.trouble[1]}")
         return news
 
-    def _why(self, text: str) -> Lost:
+    def _why(self, text: str) -> LostError:
         """The device that is gone, if one is; otherwise the failure as it stands."""
         for _ in range(20):
             left = alive(self.client)
             gone = next((device for device, address in self.where.items() if address not in left), None)
             if gone is not None:
-                return Lost(gone, f"the worker of {gone!r} is gone", True)
+                return LostError(gone, f"the worker of {gone!r} is gone", True)
             time.sleep(0.1)
-        return Lost("", text, False)
+        return LostError("", text, False)
 
-    def _stalled(self, patience: float) -> Lost:
+    def _stalled(self, patience: float) -> LostError:
         """Say which station has been at one thing for longest."""
         doing = []
         for device, station in self.stations.items():
@@ -291,7 +335,7 @@ class _Team:
                 doing.append((time.time() - patience, f"{device!r} has not answered for"))
         busy = [each for each in doing if "waiting" not in each[1] and "nothing" not in each[1]] or doing
         since, text = min(busy)
-        return Lost("", f"nothing came out for {patience:.0f} s: {text} {time.time() - since:.0f} s", False)
+        return LostError("", f"nothing came out for {patience:.0f} s: {text} {time.time() - since:.0f} s", False)
 
     def _feed(
         self,
@@ -325,7 +369,7 @@ class _Team:
         self.stop.set()
         left = alive(self.client)
         for device, station in self.stations.items():
-            if self.where[device] not in left:
+            if self.where[device] not in left or not hasattr(station, "log"):  # gone, or never opened
                 continue
             try:
                 if found is not None:
@@ -356,5 +400,7 @@ def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
             return float("inf")
         if a.tobytes() != b.tobytes():
             scale = float(np.max(np.abs(a.astype(np.float64)), initial=0.0)) or 1.0
-            worst = max(worst, float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0)) / scale, 1e-300)
+            worst = max(
+                worst, float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0)) / scale, 1e-300
+            )
     return worst

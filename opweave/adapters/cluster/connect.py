@@ -89,7 +89,9 @@ def addresses(client: Client) -> dict[str, str]:
             break
     rows = {address: row for address, row in rows.items() if address in here}
     if not rows:
-        raise InvalidInputError("the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME")
+        raise InvalidInputError(
+            "the scheduler has no worker; start one on each device: dask worker ADDRESS --name NAME"
+        )
     names = Counter(str(row["name"]) for row in rows.values())
     twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
@@ -115,7 +117,8 @@ def assigned(client: Client, devices: Sequence[str]) -> dict[str, str]:
     if named and len(named) < len(devices):
         lacking = next(device for device in devices if device not in found)
         raise InvalidInputError(
-            f"no worker is named {lacking!r}; the workers are {', '.join(map(repr, found))}: start it with --name {lacking}"
+            f"no worker is named {lacking!r}; the workers are {', '.join(map(repr, found))}: start it with "
+            f"--name {lacking}"
         )
     if named:
         return {device: found[device] for device in devices}

@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from opweave.adapters.cluster.station import RESULT, Link, Part, Route
@@ -95,12 +96,12 @@ def parts_of(
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         pieces = split_onnx(model, groups, folder, dims=dims)
         files = [piece.path.read_bytes() for piece in pieces]
-        beside = [path for path in map(str, __import__("pathlib").Path(folder).iterdir()) if path.endswith(".data")]
+        beside = any(path.suffix == ".data" for path in Path(folder).iterdir())
     for number, file in enumerate(files):
         if len(file) > LARGEST_PIECE or beside:
             raise LimitExceededError(
-                f"part {number} of the model has more than 2 GiB of weights, which ONNX Runtime cannot open from memory; "
-                "plan with more devices, or smaller stages"
+                f"part {number} of the model has more than 2 GiB of weights, which ONNX Runtime cannot open from "
+                "memory; plan with more devices, or smaller stages"
             )
     everywhere = not chain or (isinstance(problem, Pipeline) and problem.inputs == "everywhere")
     made = {name: number for number, piece in enumerate(pieces) for name in piece.outputs}
