@@ -142,18 +142,18 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
 
     def _blocks(self, model: BlockModel, blocks: list[tuple[int, int, int, float]], token: Linear) -> None:
         """One block for each device at most; it computes only with that, and no faster than it can."""
-        busy: dict[int, Linear] = {}
+        busy: dict[int, dict[int, float]] = {}
         for k, first, end, speed in blocks:
             key = (k, first, end)
             share = Linear.of(model.computes[key])
             model.rows("with_its_block").add(share <= Linear.of(model.holds[key]))
             seconds = UNITS * self._most / speed
             if seconds > NEGLIGIBLE:
-                busy[k] = busy.get(k, Linear()) + share * seconds
+                busy.setdefault(k, {})[model.computes[key]] = seconds
         for k in sorted({k for k, _, _, _ in blocks}):
             model.rows("one_block").add(model.uses(model.instance.names[k]) <= 1)
             if k in busy:
-                model.rows("speed").add(busy[k] <= token)
+                model.rows("speed").add(Linear(0.0, busy[k]) <= token)
         self.check_time()
 
     def _flows(self, model: BlockModel, token: Linear) -> None:
@@ -162,31 +162,31 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         enters = {k: Linear.of(column) for k, column in model.enters.items()}
         leaves = {k: Linear.of(column) for k, column in model.leaves.items()}
         model.rows("all_tokens").add(total(enters.values()) == 1)
-        into, out, onto, off = dict(enters), dict(leaves), _Sums(), _Sums()
+        into, out, onto, off = _Sums(), _Sums(), _Sums(), _Sums()
         for (i, j, place), column in model.sends.items():
-            sent = Linear.of(column)
-            out[i], into[j] = out[i] + sent, into[j] + sent
-            onto[j, place] = onto[j, place] + sent
-            off[i, place] = off[i, place] + sent
-        begin, finish, inside = _Sums(), _Sums(), _Sums()
-        through = dict.fromkeys(range(len(instance.names)), Linear())
+            out.add(column, i)
+            into.add(column, j)
+            onto.add(column, j, place)
+            off.add(column, i, place)
+        begin, finish, inside, through = _Sums(), _Sums(), _Sums(), _Sums()
         for (k, first, end), column in model.holds.items():
-            block = Linear.of(column)
-            begin[k, first], finish[k, end] = begin[k, first] + block, finish[k, end] + block
-            through[k] = through[k] + Linear.of(model.computes[k, first, end])
+            begin.add(column, k, first)
+            finish.add(column, k, end)
+            through.add(model.computes[k, first, end], k)
             for place in range(first, end) if instance.problem.entry == "any" else (first,):
-                inside[k, place] = inside[k, place] + block
+                inside.add(column, k, place)
         for k in range(len(instance.names)):
-            model.rows("flow_in").add(into[k] - through[k] == 0)
-            model.rows("flow_out").add(out[k] - through[k] == 0)
-            model.rows("first_layer").add(enters[k] - begin[k, 0] <= 0)
-            model.rows("last_layer").add(leaves[k] - finish[k, last] <= 0)
+            model.rows("flow_in").add(enters[k] + into.of(k) - through.of(k) == 0)
+            model.rows("flow_out").add(leaves[k] + out.of(k) - through.of(k) == 0)
+            model.rows("first_layer").add(enters[k] - begin.of(k, 0) <= 0)
+            model.rows("last_layer").add(leaves[k] - finish.of(k, last) <= 0)
             for ends, columns in ((instance.arriving, enters), (instance.leaving, leaves)):
                 self._takes(model, columns[k], float(ends[k]), token)
-        for (k, place), sent in onto.items():
-            model.rows("enters_block").add(sent - inside[k, place] <= 0)
-        for (k, place), sent in off.items():
-            model.rows("leaves_block").add(sent - finish[k, place] <= 0)
+            self.check_time()
+        for key in onto:
+            model.rows("enters_block").add(onto.of(*key) - inside.of(*key) <= 0)
+        for key in off:
+            model.rows("leaves_block").add(off.of(*key) - finish.of(*key) <= 0)
         for (i, j, place), column in model.sends.items():
             self._takes(model, Linear.of(column), instance.link(i, j, place), token)
 
@@ -231,8 +231,13 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         return NO_BLOCKS
 
 
-class _Sums(dict[tuple[int, int], Linear]):
-    """Sums of columns; empty where nothing was added."""
+class _Sums(dict[tuple[int, ...], dict[int, float]]):
+    """Sums of columns by key; empty where nothing was added."""
 
-    def __missing__(self, key: tuple[int, int]) -> Linear:
-        return Linear()
+    def add(self, column: int, *key: int) -> None:
+        """Add a column to a sum."""
+        self.setdefault(key, {})[column] = 1.0
+
+    def of(self, *key: int) -> Linear:
+        """The sum of a key."""
+        return Linear(0.0, self.get(key, {}))

@@ -1,11 +1,12 @@
-"""Baselines: a single device, the paper's random and greedy splits, and shares in proportion to memory.
+"""Baselines: a single device, the paper's random and greedy splits, shares in proportion to memory, and filling.
 
 Sources: Parthasarathy and Krishnamachari (2022), section IV, for random and greedy; ``by_memory`` is the default of
-runtimes that split models.
+runtimes that split models; filling is what people do by hand, and needs the fewest stages.
 """
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,9 @@ from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
 
 TRIES = 50
+
+ORDERED_DEVICES = 5
+"""Most devices of which :func:`filling` tries every order."""
 
 NOT_EVERYWHERE = "some piece of the model cannot run on every device or exceeds the smallest memory"
 """Why there are no partitions."""
@@ -117,10 +121,45 @@ def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]
     return None
 
 
+def filling(instance: PipelineInstance, _seed: int) -> Plan:
+    """One device after another takes as much as it holds; the best order of devices.
+
+    All orders of up to :data:`ORDERED_DEVICES` devices are tried; of more devices, the given order, the fastest first
+    and the largest first.
+    """
+    count = len(instance.devices)
+    devices = range(count)
+    sorted_orders = (
+        tuple(devices),
+        tuple(sorted(devices, key=lambda v: float(instance.elapsed[v, -1]))),
+        tuple(sorted(devices, key=lambda v: -float(instance.capacity[v]))),
+    )
+    orders = itertools.permutations(devices) if count <= ORDERED_DEVICES else iter(sorted_orders)
+    found = {plan for order in orders if (plan := _filled(instance, order)) is not None}
+    plans = sorted((value_of(instance, plan), plan.cuts, plan.devices) for plan in found if is_valid(instance, plan))
+    if not plans:
+        raise NoPlanError("no order of devices that are filled one after another holds the model")
+    return Plan(*plans[0][1:])
+
+
+def _filled(instance: PipelineInstance, order: tuple[int, ...]) -> Plan | None:
+    point, ends, devices = 0, [], []
+    for v in order:
+        end = int(instance.reach[v, point])
+        if end > point:
+            point = end
+            ends.append(end)
+            devices.append(v)
+        if point == instance.last:
+            return Plan(tuple(ends[:-1]), tuple(devices))
+    return None
+
+
 for _name, _rule, _about in (
     ("one_device", one_device, "no split: everything on the fastest device that holds it"),
     ("random", random_split, "a random device and a random part that fits, until all is placed"),
     ("greedy", joint_greedy, "smallest transfers that fit, over the fastest links; from the best first device"),
     ("by_memory", by_memory, "shares in proportion to memory, devices in the order given"),
+    ("filling", filling, "one device after another takes what it holds, in the best order of devices"),
 ):
     register_rule(Pipeline, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=True)

@@ -6,7 +6,7 @@ from functools import partial
 
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split
+from opweave.solvers.pipeline.baselines import by_memory, filling, joint_greedy, one_device, random_split
 from opweave.solvers.pipeline.bottleneck import BottleneckSearch
 from opweave.solvers.pipeline.load_search import LoadSearch
 from opweave.solvers.pipeline.plans import Best, attempt, value_of
@@ -19,7 +19,7 @@ MOST_SEARCHES = 6
 SHARP = 1e-7
 """Most restarts of a search, and the rounding error of sums, relative to the best plan, that does not call for one."""
 
-SIMPLE = (one_device, joint_greedy, by_memory, random_split)
+SIMPLE = (one_device, filling, joint_greedy, by_memory, random_split)
 
 
 @named_solver(

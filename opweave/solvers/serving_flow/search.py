@@ -23,8 +23,8 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.serving_flow.bounds import CLOSE, prove_best
 from opweave.solvers.serving_flow.plans import report
 
-STEPS, CHUNK, ROUNDS = 100_000, 2_000, 4
-"""Steps toward one aim, steps between two looks at the time, and rounds without a time limit."""
+STEPS, CHUNK, REPORTED, ROUNDS = 100_000, 2_000, 10_000, 4
+"""Steps toward one aim, between two looks at the time and between two plans; rounds without a time limit."""
 
 WARM, COLD, DRAWS = 0.01, 3e-4, 6
 """Share of what places let pass that a step may lose, at the beginning and the end; random numbers of a step."""
@@ -87,44 +87,41 @@ for _kind in (Pin, Forbid, MemoryCap, MaxDevices):
 
 
 @helper
-def _carried(limits: Limits, plan: IntMatrix, k: int, j: int) -> float:
-    """Tokens per second that the link from device k to j carries; 0 if j does not go on where k ends."""
-    end = plan[k, 1]
-    if plan[j, 0] == end or (limits.anywhere and plan[j, 0] < end < plan[j, 1]):
-        return float(limits.links[k, j] / max(limits.sizes[end], TINY))
-    return 0.0
-
-
-@helper
-def _passed(limits: Limits, plan: IntMatrix, speed: FloatArray, room: FloatMatrix, aim: float) -> float:
+def _passed(limits: Limits, plan: IntMatrix, room: FloatMatrix, flow: FloatMatrix, aim: float) -> float:
     """What places between layers let pass of a flow, on average: 1 where all let all of it pass.
 
-    A device lets no more pass than its speed, what it receives and what it can send on.
+    A device lets no more pass than its speed, what it receives and what it can send on. ``room`` and ``flow`` are
+    scratch: what stages that begin, last and end at a place let pass; what devices compute, receive and send.
     """
-    devices, last = len(plan), len(limits.sizes) - 1
-    for place in range(last + 1):
-        room[0, place] = room[1, place] = room[2, place] = 0.0
+    speeds, links, sizes, ends = limits.speeds, limits.links, limits.sizes, limits.ends
+    anywhere, devices, last = limits.anywhere, len(plan), len(limits.sizes) - 1
+    room[:, :] = 0.0
     for k in range(devices):
-        speed[k] = limits.speeds[k, plan[k, 0], plan[k, 1]]
-    for k in range(devices):
-        if speed[k] <= 0.0:
-            continue
         first, end = plan[k, 0], plan[k, 1]
-        received = limits.ends[0, k] if first == 0 else 0.0
-        sent = limits.ends[1, k] if end == last else 0.0
+        flow[0, k] = speeds[k, first, end]
+        flow[1, k] = ends[0, k] if first == 0 else 0.0
+        flow[2, k] = ends[1, k] if end == last else 0.0
+    for k in range(devices):
+        end, speed = plan[k, 1], flow[0, k]
+        if speed <= 0.0:
+            continue
+        size = max(sizes[end], TINY)
         for j in range(devices):
-            if speed[j] > 0.0:
-                sent += min(speed[j], _carried(limits, plan, k, j))
-                received += min(speed[j], _carried(limits, plan, j, k))
-        passing = min(speed[k], received, sent)
-        room[0, first] += passing
-        room[2, end] += passing
-        for place in range(first + 1, end):
-            room[1, place] += passing
+            if plan[j, 0] == end or (anywhere and plan[j, 0] < end < plan[j, 1]):
+                carried = links[k, j] / size
+                flow[1, j] += min(speed, carried)
+                flow[2, k] += min(flow[0, j], carried)
+    for k in range(devices):
+        passing = min(flow[0, k], flow[1, k], flow[2, k])
+        if passing > 0.0:
+            room[0, plan[k, 0]] += passing
+            room[2, plan[k, 1]] += passing
+            for place in range(plan[k, 0] + 1, plan[k, 1]):
+                room[1, place] += passing
     room[0, last] = room[2, 0] = np.inf
     found = 0.0
     for place in range(last + 1):
-        joined = room[2, place] if limits.anywhere and place < last else min(room[0, place], room[2, place])
+        joined = room[2, place] if anywhere and place < last else min(room[0, place], room[2, place])
         found += min((room[1, place] + joined) / aim, 1.0)
     return found / (last + 1)
 
@@ -180,8 +177,8 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         What places let pass of the aim, on average.
     """
     devices, last = len(plan), len(limits.sizes) - 1
-    before, speed, room = np.zeros((devices, 2), dtype=np.int64), np.zeros(devices), np.zeros((3, last + 1))
-    worth = _passed(limits, plan, speed, room, aim)
+    before, room, flow = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1)), np.zeros((3, devices))
+    worth = _passed(limits, plan, room, flow, aim)
     for step in range(len(draws)):
         if worth >= FULL:
             break
@@ -196,7 +193,7 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
             possible = possible and inside and (plan[k, 1] == 0 or limits.speeds[k, plan[k, 0], plan[k, 1]] > 0.0)
             used += plan[k, 1] > 0
         possible = possible and used <= limits.devices
-        reached = _passed(limits, plan, speed, room, aim) if possible else 0.0
+        reached = _passed(limits, plan, room, flow, aim) if possible else 0.0
         if possible and reached >= worth * (1.0 + heat[step] * math.log(max(draws[step, 5], 1e-300))):
             worth = reached
             continue
@@ -220,12 +217,14 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
             reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
             if reached >= FULL:
                 break
-            if run.objective is None:
+            if run.objective is None or done % REPORTED == 0:
                 report(instance, [(first, end) for first, end in now.tolist()], run)
         better = report(instance, [(first, end) for first, end in now.tolist()], run)
         if better and run.objective and run.bound and run.objective <= run.bound * (1.0 + 2.0 * CLOSE):
             prove_best(instance, run)
         missed = missed if reached >= FULL else aim
+        most = min(instance.bounded, 1.0 / run.bound if run.bound else np.inf)
+        missed = min(missed, most)
         low = 1.0 / run.objective if run.objective else 1e-6 * missed
-        aim = max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed)))
+        aim = min(most, max((aim if reached >= FULL else low) * RAISED, float(np.sqrt(low * missed))))
     return Outcome(run.termination())

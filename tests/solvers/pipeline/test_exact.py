@@ -331,7 +331,7 @@ def test_a_search_cut_short_proves_no_more_than_it_knows(monkeypatch: pytest.Mon
     problem = weighted_chain([1, 3, 2, 3, 1], [4, 2, 2], links, **fields)
     assert best_pipeline(problem)[0] == 2.0
     result = ow.solve(problem, solver="exact")
-    assert result.objective == 18.0  # a simple split
+    assert result.status is ow.Status.FEASIBLE  # a simple split
     assert result.bound <= 2.0
 
 
