@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -40,9 +40,9 @@ Spare = Callable[[str, Sequence[str]], str | None]
 """Names the device that takes over from a lost one, among those that are alive; None if none may."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Carried:
-    """A run.
+    """A run, which grows while it goes on.
 
     Attributes
     ----------
@@ -60,13 +60,32 @@ class Carried:
         Why not all inputs were finished; None if they were.
     """
 
-    outputs: Mapping[int, Tensors]
-    began: Mapping[int, float]
-    ended: Mapping[int, float]
-    events: Mapping[str, Sequence[Event]]
-    memory_bytes: Mapping[str, int]
-    moved: Mapping[str, str] = field(default_factory=dict)
+    outputs: dict[int, Tensors] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)
+    ended: dict[int, float] = field(default_factory=dict)
+    events: dict[str, list[Event]] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """Devices and links that are emulated.
+
+    Attributes
+    ----------
+    cluster
+        The links; parts say themselves how long they take.
+    compression, shared, alone
+        By what factor messages shrink, whether one channel carries all of them, and whether a device does one thing at
+        a time.
+    """
+
+    cluster: Cluster
+    compression: float = 1.0
+    shared: bool = False
+    alone: bool = False
 
 
 class LostError(Exception):
@@ -83,23 +102,16 @@ def carry_out(
     feeds: Sequence[Tensors],
     *,
     threads: int = 1,
-    cluster: Cluster | None = None,
-    compression: float = 1.0,
-    shared: bool = False,
-    alone: bool = False,
+    emulation: Emulation | None = None,
     spare: Spare | None = None,
     progress: Observer | None = None,
 ) -> Carried:
-    """Run inputs through a plan.
+    """Run inputs through a plan; see :func:`opweave.adapters.cluster.run.run`.
 
     Parameters
     ----------
     feeds
         The model's inputs, one mapping for each.
-    cluster
-        To emulate its links; None to send as fast as the network does.
-    compression, shared, alone
-        What the emulation keeps to: factor by which messages shrink, one channel for all, one thing at a time.
     spare
         See :data:`Spare`; None to end when a worker is lost.
 
@@ -108,39 +120,34 @@ def carry_out(
     EngineError
         When a worker lacks a package, or refuses its part.
     """
-    found = _Findings({}, {}, {}, {}, {})
-    waiting, moved, reason = list(range(len(feeds))), dict[str, str](), None
-    while waiting:
-        team = _Team(client, plan, threads, cluster, compression, shared, alone)
+    found = Carried()
+    while len(found.outputs) < len(feeds):
+        team = _Team(client, plan, threads, emulation)
         try:
             team.open()
-            team.work(feeds, waiting, found, progress)
+            team.work(feeds, found, progress)
         except LostError as lost:
-            taken = _successor(client, lost, spare) if lost.gone else None
-            waiting = [index for index in waiting if index not in found.outputs]
+            taken = _successor(client, lost, spare) if lost.gone and spare is not None else None
             if taken is None:
-                reason = f"{lost.why}; {len(found.outputs)} of {len(feeds)} inputs were finished"
+                found.reason = f"{lost.why}; {len(found.outputs)} of {len(feeds)} inputs were finished"
                 break
             if taken != lost.device:
-                moved[lost.device] = taken
+                found.moved[lost.device] = taken
                 plan = _moved(plan, lost.device, taken)
-            logger.warning("%s; %s takes over, and %d inputs run again", lost.why, taken, len(waiting))
-        else:
-            break
+            logger.warning("%s; %s takes over, and unfinished inputs run again", lost.why, taken)
         finally:
             team.close(found)
-    return Carried(found.outputs, found.began, found.ended, found.events, found.memory, moved, reason)
+    return found
 
 
-def _successor(client: Client, lost: LostError, spare: Spare | None) -> str | None:
+def _successor(client: Client, lost: LostError, spare: Spare) -> str | None:
     """The device that takes over, once there is one; the worker may be back under its name soon."""
-    taken = None
-    for _ in range(SECONDS_TO_RETURN if spare is not None else 0):
-        taken = spare(lost.device, list(addresses(client))) if spare is not None and alive(client) else None
+    for _ in range(SECONDS_TO_RETURN):
+        taken = spare(lost.device, list(addresses(client))) if alive(client) else None
         if taken is not None:
-            break
+            return taken
         time.sleep(1.0)
-    return taken
+    return None
 
 
 def _moved(plan: Plan, lost: str, taken: str) -> Plan:
@@ -152,34 +159,12 @@ def _moved(plan: Plan, lost: str, taken: str) -> Plan:
     return replace(plan, parts=tuple(parts))
 
 
-@dataclass(slots=True)
-class _Findings:
-    outputs: dict[int, Tensors]
-    began: dict[int, float]
-    ended: dict[int, float]
-    events: dict[str, list[Event]]
-    memory: dict[str, int]
-
-
 class _Team:
     """The stations of one attempt."""
 
-    def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        threads: int,
-        cluster: Cluster | None,
-        compression: float,
-        shared: bool,
-        alone: bool,
-    ) -> None:
-        self.client, self.plan, self.threads, self.alone = client, plan, threads, alone
-        self.shared = shared and cluster is not None
+    def __init__(self, client: Client, plan: Plan, threads: int, emulation: Emulation | None) -> None:
+        self.client, self.plan, self.threads, self.emulation = client, plan, threads, emulation
         self.where = assigned(client, plan.devices)
-        self.links: Mapping[str, Mapping[str, Link] | None] = dict.fromkeys(plan.devices)
-        if cluster is not None:
-            self.links = emulated_links(cluster, compression)
         self.stations: dict[str, Any] = {}
         self.stop = threading.Event()
         self.clock = dict.fromkeys(plan.devices, 0.0)
@@ -194,44 +179,37 @@ class _Team:
         EngineError
             When a worker lacks a package, or refuses its part.
         """
+        emulation, opened = self.emulation, {}
+        links: Mapping[str, Mapping[str, Link] | None] = dict.fromkeys(self.where)
+        if emulation is not None:
+            links = emulated_links(emulation.cluster, emulation.compression)
+        alone = emulation is not None and emulation.alone
         try:
             check_runtime(self.client, list(self.where.values()))
             for device, address in self.where.items():
                 self.clock[device] = self._offset(address)
-                self.stations[device] = self.client.submit(
-                    Station,
-                    device,
-                    self._sent(device, address),
-                    self.threads,
-                    self.links[device],
-                    self.alone,
-                    workers=[address],
-                    actor=True,
-                    pure=False,
-                    allow_other_workers=False,
-                )
-            for device in self.where:
-                self.stations[device] = self._opened(device)
-            channel = self.stations[self.plan.devices[0]] if self.shared else None
+                where = {"workers": [address], "allow_other_workers": False, "actor": True, "pure": False}
+                parts = self._sent(device, address)
+                opened[device] = self.client.submit(Station, device, parts, self.threads, links[device], alone, **where)
+            self.stations = {device: self._opened(device, future) for device, future in opened.items()}
+            shared = self.stations[self.plan.devices[0]] if emulation is not None and emulation.shared else None
             for station in self.stations.values():
-                station.open(self.stations, channel).result(timeout=60)
+                station.open(self.stations, shared).result(timeout=60)
         except (OSError, TimeoutError) as error:
             raise self._why(f"the workers could not be reached: {error}") from None
 
-    def _opened(self, device: str) -> Any:
+    def _opened(self, device: str, future: Any) -> Any:
         """The station of a device, once it has opened its parts."""
-        left = SECONDS_TO_OPEN
-        while True:
+        until = time.time() + SECONDS_TO_OPEN
+        while time.time() < until and self.where[device] in alive(self.client):
             try:
-                return self.stations[device].result(timeout=2.0)
+                return future.result(timeout=2.0)
             except TimeoutError:
-                left -= 2.0
-                if self.where[device] not in alive(self.client) or left <= 0.0:
-                    raise
-            except OSError:
-                raise
+                continue
             except Exception as error:
-                raise EngineError(f"device {device!r} cannot open its part of the model: {error}") from None
+                if self.where[device] in alive(self.client):
+                    raise EngineError(f"device {device!r} cannot open its part of the model: {error}") from None
+        raise TimeoutError(f"device {device!r} did not open its part of the model")
 
     def _sent(self, device: str, address: str) -> Any:
         """The parts, on the worker that needs them; others get no weights."""
@@ -249,9 +227,7 @@ class _Team:
         offset = min(offsets)[1]
         return 0.0 if abs(offset) < min(offsets)[0] else offset
 
-    def work(
-        self, feeds: Sequence[Tensors], waiting: Sequence[int], found: _Findings, progress: Observer | None
-    ) -> None:
+    def work(self, feeds: Sequence[Tensors], found: Carried, progress: Observer | None) -> None:
         """Run inputs to the end.
 
         Raises
@@ -259,46 +235,37 @@ class _Team:
         LostError
             When a worker is gone, or a part fails.
         """
-        missing = {index: set(self.plan.outputs) for index in waiting}
+        waiting = {index: threading.Event() for index in range(len(feeds)) if index not in found.outputs}
         partial: dict[int, Tensors] = {index: {} for index in waiting}
         longest = max((part.seconds or 0.0 for part in self.plan.parts), default=0.0)
         patience, latest = max(PATIENCE, 20.0 * longest), time.time()
-        done = threading.Semaphore(0)
-        with ThreadPoolExecutor(len(self.stations) + len(self.plan.parts) + 1) as pool:
+        fed = [number for number, names in self.plan.feeds.items() if names or not self.plan.parts[number].needs]
+        with ThreadPoolExecutor(len(fed)) as pool:
             try:
-                feeding = [
-                    pool.submit(self._feed, number, names, feeds, waiting, found, done)
-                    for number, names in self.plan.feeds.items()
-                    if names or not self.plan.parts[number].needs
-                ]
+                feeding = [pool.submit(self._feed, number, feeds, waiting, found) for number in fed]
                 asked = {device: station.news(ASKED_EVERY) for device, station in self.stations.items()}
-                while missing:
+                while partial:
                     for device, answer in list(asked.items()):
                         news = self._news(device, answer)
                         if news is None:
                             continue
                         asked[device] = self.stations[device].news(ASKED_EVERY)
                         for index, tensors, moment in news.results:
-                            out = moment - self.clock[device]
                             partial[index].update(tensors)
-                            found.ended[index] = max(found.ended.get(index, 0.0), out)
-                            missing[index] -= tensors.keys()
-                            if not missing[index]:
-                                del missing[index]
-                                found.outputs[index] = partial.pop(index)
-                                latest = time.time()
-                                done.release()
-                                if progress is not None:
-                                    progress(len(found.outputs), len(feeds))
-                    for each in feeding:
-                        if each.done() and each.exception() is not None:
-                            raise self._why(str(each.exception()))
+                            found.ended[index] = max(found.ended.get(index, 0.0), moment - self.clock[device])
+                            if len(partial[index]) < len(self.plan.outputs):
+                                continue
+                            found.outputs[index], latest = partial.pop(index), time.time()
+                            waiting[index].set()
+                            if progress is not None:
+                                progress(len(found.outputs), len(feeds))
+                    failed = next((each.exception() for each in feeding if each.done() and each.exception()), None)
+                    if failed is not None:
+                        raise self._why(str(failed))
                     if time.time() - latest > patience:
                         raise self._stalled(patience)
             finally:
                 self.stop.set()
-                for _ in waiting:
-                    done.release()
 
     def _news(self, device: str, answer: Any) -> News | None:
         """A station's answer, if there is one already."""
@@ -325,70 +292,61 @@ class _Team:
         return LostError("", text, False)
 
     def _stalled(self, patience: float) -> LostError:
-        """Say which station has been at one thing for longest."""
+        """Say which stations have been at one thing for how long."""
         doing = []
         for device, station in self.stations.items():
             try:
                 what, since = station.news(0.0).result(timeout=5).doing
-                doing.append((since - self.clock[device], f"{device!r} has been {what} for"))
+                doing.append(f"{device!r} has been {what} for {time.time() - since + self.clock[device]:.0f} s")
             except Exception:
-                doing.append((time.time() - patience, f"{device!r} has not answered for"))
-        busy = [each for each in doing if "waiting" not in each[1] and "nothing" not in each[1]] or doing
-        since, text = min(busy)
-        return LostError("", f"nothing came out for {patience:.0f} s: {text} {time.time() - since:.0f} s", False)
+                doing.append(f"{device!r} does not answer")
+        return LostError("", f"nothing came out for {patience:.0f} s: {'; '.join(doing)}", False)
 
     def _feed(
-        self,
-        number: int,
-        names: Iterable[str],
-        feeds: Sequence[Tensors],
-        waiting: Sequence[int],
-        found: _Findings,
-        done: threading.Semaphore,
+        self, number: int, feeds: Sequence[Tensors], waiting: Mapping[int, threading.Event], found: Carried
     ) -> None:
         """Hand the model's inputs to a part, as fast as it takes them."""
-        devices = self.plan.parts[number].devices
-        for index in waiting:
-            if self.stop.is_set():
-                return
-            found.began.setdefault(index, time.time())
-            given = self.stations[devices[index % len(devices)]].put(
-                number, index, {name: feeds[index][name] for name in names}
-            )
+        devices, names = self.plan.parts[number].devices, self.plan.feeds[number]
+        for index, finished in waiting.items():
+            found.began[index] = time.time()
+            station = self.stations[devices[index % len(devices)]]
+            given = station.put(number, index, {name: feeds[index][name] for name in names})
             while not self.stop.is_set():
                 try:
                     given.result(timeout=0.5)
                     break
                 except TimeoutError:
                     continue
-            if self.plan.one_by_one:
-                done.acquire()
+            while self.plan.one_by_one and not self.stop.is_set() and not finished.wait(0.5):
+                continue
+            if self.stop.is_set():
+                return
 
-    def close(self, found: _Findings | None) -> None:
+    def close(self, found: Carried) -> None:
         """Collect what the stations noted, and end them."""
-        self.stop.set()
         left = alive(self.client)
         for device, station in self.stations.items():
-            if self.where[device] not in left or not hasattr(station, "log"):  # gone, or never opened
+            if self.where[device] not in left:
                 continue
             try:
-                if found is not None:
-                    events, before, most = station.log().result(timeout=30)
-                    ahead = self.clock[device]
-                    shifted = [replace(each, begin=each.begin - ahead, end=each.end - ahead) for each in events]
-                    found.events.setdefault(device, []).extend(shifted)
-                    found.memory[device] = max(found.memory.get(device, 0), most - before)
+                events, before, most = station.log().result(timeout=30)
+                ahead = self.clock[device]
+                shifted = [replace(each, begin=each.begin - ahead, end=each.end - ahead) for each in events]
+                found.events.setdefault(device, []).extend(shifted)
+                found.memory_bytes[device] = max(found.memory_bytes.get(device, 0), most - before)
                 station.close().result(timeout=10)
             except Exception as error:
                 logger.debug("station %s did not close: %s", device, error)
-        self.stations.clear()
 
 
-def random_inputs(model: Any, count: int, seed: int = 0) -> list[Tensors]:
+def random_inputs(model: bytes, count: int, seed: int = 0) -> list[Tensors]:
     """Random inputs for a model."""
+    from onnx import load_model_from_string
+
     from opweave.adapters.onnx.session import random_feeds
 
-    return [dict(random_feeds(model, seed + number)) for number in range(count)]
+    proto = load_model_from_string(model)
+    return [dict(random_feeds(proto, seed + number)) for number in range(count)]
 
 
 def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
@@ -399,8 +357,6 @@ def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
         if a.shape != b.shape or a.dtype != b.dtype:
             return float("inf")
         if a.tobytes() != b.tobytes():
-            scale = float(np.max(np.abs(a.astype(np.float64)), initial=0.0)) or 1.0
-            worst = max(
-                worst, float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0)) / scale, 1e-300
-            )
+            difference = np.abs(a.astype(np.float64) - b.astype(np.float64)).max(initial=0.0)
+            worst = max(worst, 1e-300, float(difference / (np.abs(a.astype(np.float64)).max(initial=0.0) or 1.0)))
     return worst

@@ -16,6 +16,7 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.problem import Problem
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
 
 WARMING = 0.25
@@ -227,9 +228,9 @@ def with_measured_times(
     slower = {device: statistics.median(each) for device, each in factors.items()}
     costs = scaled(problem.costs, slower)
     cluster = _relinked(problem.cluster, by_name)
-    changed = problem.model_copy(update={"costs": costs, "cluster": cluster})
-    changed = type(problem).model_validate(changed.model_dump())
-    kept = changed.evaluate(solution)  # type: ignore[arg-type]
+    altered = problem.model_copy(update={"costs": costs, "cluster": cluster})
+    changed: Problem[Any, Any] = type(problem).model_validate(altered.model_dump())
+    kept = changed.evaluate(solution)
     if not kept.feasible or not kept.objective:
         return None  # a schedule whose times the measured ones do not keep
     found = solve(changed, start=solution, time_limit=seconds)

@@ -130,6 +130,14 @@ def parts_of(
     return Plan(tuple(parts), feeds, outputs, tuple(group.operators for group in groups), one_by_one)
 
 
+def whole_model(model: PathLike, dims: Mapping[str, int] | None) -> bytes:
+    """The whole model as one file with fixed sizes, as its parts are written."""
+    operators = tuple(op.id for op in load(model, dims=dims).operators)
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        (piece,) = split_onnx(model, [Group("all", operators)], folder, dims=dims)
+        return piece.path.read_bytes()
+
+
 def _outputs(model: PathLike) -> tuple[str, ...]:
     import onnx
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.cluster.connect import addresses, check_runtime
+from opweave.adapters.cluster.parts import whole_model
 from opweave.adapters.files import PathLike
+from opweave.adapters.load import load
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.errors import EngineError
@@ -133,7 +135,7 @@ def probe(
         fields["shared"] = shared
     elif len(names) > 1:
         fields["bandwidth"] = rates.tolist()
-    cluster = Cluster(devices=devices, notes=FrozenDict(notes), **fields)
+    cluster = Cluster(devices=tuple(devices), notes=FrozenDict(notes), **fields)
     return Probe(cluster, None if model is None else _costs(client, where, model, dims, threads))
 
 
@@ -141,7 +143,7 @@ def _facts(dask_worker: Any) -> dict[str, Any]:
     """What a worker says of itself."""
     import platform
 
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     limit = dask_worker.memory_manager.memory_limit
     side = np.ones((512, 512), dtype=np.float32)
@@ -170,26 +172,10 @@ def _costs(
     client: Client, where: Mapping[str, str], model: PathLike, dims: Mapping[str, int] | None, threads: int
 ) -> Costs:
     """Measure the model on all workers at once."""
-    import tempfile
-
-    from opweave.adapters.load import load
-    from opweave.adapters.onnx.pieces import split_onnx
-    from opweave.adapters.runtimes.groups import Group
-
-    graph = load(model, dims=dims)
-    operators = tuple(op.id for op in graph.operators)
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        (piece,) = split_onnx(model, [Group("all", operators)], folder, dims=dims)
-        file = piece.path.read_bytes()
+    file = whole_model(model, dims)
+    send = {name: client.scatter([file], workers=[address], hash=False)[0] for name, address in where.items()}
     futures = {
-        name: client.submit(
-            measured,
-            client.scatter([file], workers=[address], hash=False)[0],
-            threads,
-            workers=[address],
-            allow_other_workers=False,
-            pure=False,
-        )
+        name: client.submit(measured, send[name], threads, workers=[address], allow_other_workers=False, pure=False)
         for name, address in where.items()
     }
     found: dict[str, Measured] = {}
@@ -200,6 +186,7 @@ def _costs(
             raise EngineError(f"worker {name!r} needs more than {SECONDS:.0f} s for the model") from None
         except Exception as error:
             raise EngineError(f"worker {name!r} cannot run the model: {error}") from None
+    operators = [op.id for op in load(model, dims=dims).operators]
     table = {op: {name: rows.seconds.get(op, 0.0) for name, rows in found.items()} for op in operators}
     notes = {
         name: f"median of {ROUNDS * RUNS} runs of {rows.whole * 1e3:.4g} ms (spread {rows.whole_spread:.1%}), "

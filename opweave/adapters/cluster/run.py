@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opweave.adapters.cluster.carry import Observer, Spare, carry_out, random_inputs, same
+from opweave.adapters.cluster.carry import Emulation, Observer, carry_out, random_inputs, same
 from opweave.adapters.cluster.compare import ClusterRun, compared, measured_timeline, with_measured_times
-from opweave.adapters.cluster.parts import parts_of, predicted_seconds
+from opweave.adapters.cluster.parts import parts_of, predicted_seconds, whole_model
 from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
 from opweave.problems.cluster import Cluster
@@ -102,26 +102,21 @@ def run(
         dims=dims,
         one_by_one=one_by_one,
     )
-    feeds = random_inputs(_proto(model, dims), inputs) if isinstance(inputs, int) else list(inputs)
-    pipeline = problem if isinstance(problem, Pipeline) else None
-    carried = carry_out(
-        client,
-        plan,
-        feeds,
-        threads=threads,
-        cluster=emulate,
-        compression=1.0 if pipeline is None else pipeline.compression,
-        shared=pipeline is not None and pipeline.channel == "shared",
-        alone=pipeline is not None and pipeline.load == "sum",
-        spare=_spare(problem, solution),
-        progress=progress,
-    )
+    whole = whole_model(model, dims)
+    feeds = random_inputs(whole, inputs) if isinstance(inputs, int) else list(inputs)
+    emulation = None
+    if emulate is not None and isinstance(problem, Pipeline):
+        emulation = Emulation(emulate, problem.compression, problem.channel == "shared", problem.load == "sum")
+    elif emulate is not None:
+        emulation = Emulation(emulate)
+    spare = None if problem is None else partial(_spare, problem, solution)
+    carried = carry_out(client, plan, feeds, threads=threads, emulation=emulation, spare=spare, progress=progress)
     rows = compared(carried, plan, predictions(result, details, solution), stages)
     difference = None
     if check and carried.outputs:
-        whole = open_part(_file(model, dims), threads)
+        session = open_part(whole, threads)
         difference = max(
-            same(dict(zip(plan.outputs, whole.run(list(plan.outputs), dict(feeds[index])), strict=True)), found)
+            same(dict(zip(plan.outputs, session.run(list(plan.outputs), dict(feeds[index])), strict=True)), found)
             for index, found in carried.outputs.items()
         )
     better = None
@@ -160,23 +155,17 @@ def _turns(sources: Sequence[str], targets: Sequence[str]) -> set[tuple[str, str
     return {(sources[k % len(sources)], targets[k % len(targets)]) for k in range(len(sources) * len(targets))}
 
 
-def _spare(problem: Pipeline | Placement | None, solution: Stages | Schedule) -> Spare:
+def _spare(problem: Pipeline | Placement, solution: Stages | Schedule, lost: str, alive: Sequence[str]) -> str | None:
     """The device that takes over: the lost one if it has come back, or an unused one that the problem allows."""
-
-    def spare(lost: str, alive: Sequence[str]) -> str | None:
-        if lost in alive:
-            return lost
-        if problem is None:
-            return None
-        used = _devices(solution)
-        for device in problem.cluster.device_index:
-            if device in alive and device not in used:
-                moved = replaced(solution, lost, device)
-                if problem.evaluate(moved).feasible:  # type: ignore[arg-type]
-                    return device
-        return None
-
-    return spare
+    if lost in alive:
+        return lost
+    used = _devices(solution)
+    for device in problem.cluster.device_index:
+        if device in alive and device not in used:
+            moved = replaced(solution, lost, device)
+            if problem.evaluate(moved).feasible:  # type: ignore[arg-type]
+                return device
+    return None
 
 
 def _devices(solution: Stages | Schedule) -> set[str]:
@@ -192,31 +181,10 @@ def replaced(solution: Stages | Schedule, lost: str, taken: str) -> Stages | Sch
         return taken if device == lost else device
 
     if isinstance(solution, Stages):
-        return Stages(
-            stages=[
-                stage.model_copy(update={"device": other(stage.device), "replicas": tuple(map(other, stage.replicas))})
-                for stage in solution.stages
-            ]
+        moved_stages = (
+            stage.model_copy(update={"device": other(stage.device), "replicas": tuple(map(other, stage.replicas))})
+            for stage in solution.stages
         )
+        return Stages(stages=tuple(moved_stages))
     moved = {name: other(device) for name, device in solution.device.items()}
     return solution.model_copy(update={"device": type(solution.device)(moved)})
-
-
-def _file(model: PathLike, dims: Mapping[str, int] | None) -> bytes:
-    """The whole model as one file with fixed sizes."""
-    import tempfile
-
-    from opweave.adapters.load import load
-    from opweave.adapters.onnx.pieces import split_onnx
-    from opweave.adapters.runtimes.groups import Group
-
-    operators = tuple(op.id for op in load(model, dims=dims).operators)
-    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        (piece,) = split_onnx(model, [Group("all", operators)], folder, dims=dims)
-        return Path(piece.path).read_bytes()
-
-
-def _proto(model: PathLike, dims: Mapping[str, int] | None) -> object:
-    from onnx import load_model_from_string
-
-    return load_model_from_string(_file(model, dims))

@@ -297,7 +297,7 @@ async def sleep_until(moment: float) -> None:
 
 def resident_bytes() -> int:
     """Bytes of memory that this process uses."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     return int(psutil.Process().memory_info().rss)
 

@@ -15,7 +15,7 @@ import opweave as ow
 pytest.importorskip("distributed")
 pytest.importorskip("onnxruntime")
 
-from opweave.adapters.cluster.carry import carry_out, random_inputs
+from opweave.adapters.cluster.carry import Emulation, carry_out, random_inputs
 from opweave.adapters.cluster.connect import addresses, assigned, connected
 from opweave.adapters.cluster.parts import parts_of
 from opweave.adapters.cluster.probe import probe
@@ -118,8 +118,8 @@ def test_without_a_spare_the_finished_inputs_are_kept(model: Path) -> None:
         parts = parts_of(model, plan, problem=problem, seconds=[0.05] * len(plan.stages))
         victim = assigned(client, parts.devices)[parts.devices[-1]]
         pid = client.run(os.getpid, workers=[victim])[victim]
-        feeds = random_inputs(_proto(model), 200)
-        found = carry_out(client, parts, feeds, cluster=problem.cluster, progress=_killer(pid))
+        feeds = random_inputs(model.read_bytes(), 200)
+        found = carry_out(client, parts, feeds, emulation=Emulation(problem.cluster), progress=_killer(pid))
         assert found.reason is not None and "is gone" in found.reason
         assert 0 < len(found.outputs) < 200
 
@@ -132,12 +132,6 @@ def _killer(pid: int) -> Callable[[int, int], None]:
             os.kill(pid, signal.SIGKILL)
 
     return kill
-
-
-def _proto(model: Path) -> object:
-    import onnx
-
-    return onnx.load(model)
 
 
 def test_a_probe_gives_a_cluster_and_costs(client: Client, model: Path) -> None:
