@@ -3,7 +3,7 @@
 Run ``python -m benchmarks.language_plans`` for everything, or name parts: ``homes counts random machines prima``;
 ``--smoke`` uses only a few cases. Seconds of solvers are processor seconds. Devices have the speeds of their data
 sheets, of which they reach the share that published runs of llama.cpp reach
-(:mod:`opweave.problems.language.published`).
+(:mod:`opweave.problems.language.rig`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 from opweave.adapters.llm.config_read import from_config
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
-from opweave.problems.language.published import published_spread, typical_efficiency
-from opweave.problems.language.rig import Rig
+from opweave.problems.language.rig import Rig, published_spread, typical_efficiency
 from opweave.problems.language.workload import Workload
 from opweave.solvers.language.baselines import other_splits
 from opweave.solvers.language.questions import fastest_in_blocks, longest_context, which_machines

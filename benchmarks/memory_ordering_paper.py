@@ -66,7 +66,6 @@ def programs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         ("with fusion", fused, "time_indexed_unpruned"),
         ("with both", fused, "time_indexed"),
         ("pairwise program", whole, "pairwise"),
-        ("pairwise program, fused", fused, "pairwise"),
     ):
         if smoke and formulation == "time_indexed_unpruned":
             continue

@@ -22,7 +22,7 @@ from benchmarks.tables import GRAPHS, milliseconds, percent, run_parts, show, ti
 
 REAL = ("googlenet", "inception_v3", "swin_tiny_patch4_window7_224", "t5_small", "nasnetalarge")
 CLUSTERS = ("moirai-inter", "moirai-intra")
-LISTS = ("heft", "etf")
+LISTS = ("heft",)
 
 
 SHEET = ow.Efficiency()

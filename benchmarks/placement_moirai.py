@@ -15,9 +15,9 @@ import opweave as ow
 from benchmarks.placement import CLUSTERS, REACHED, on_cluster
 from benchmarks.tables import milliseconds, percent, show, timed
 from benchmarks.transformers import TABLE_IV, transformer
+from opweave.formulations.order_arcs import ancestors
 from opweave.formulations.placement.coarsening import coarsen
 from opweave.formulations.placement.instance import lower
-from opweave.formulations.precedence import ancestors
 
 SMALL = ((1, 2), (2, 2), (2, 4), (4, 4))
 """Layers and heads of the transformers that are planned."""
@@ -55,7 +55,7 @@ def coarse_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             found = coarsen(problem)
         yield (
             size.name,
-            f"{found.before} -> {found.after}",
+            f"{len(problem.graph.operators)} -> {found.after}",
             f"{size.operators} -> {size.coarsened}",
             f"{clock.seconds:.1f}",
             f"{program_rows(problem)} -> {program_rows(found.reduction.problem)}",

@@ -60,6 +60,7 @@ from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
     InvalidInputError,
+    InvalidSpecError,
     LimitExceededError,
     OpweaveError,
     RuleError,
@@ -71,10 +72,8 @@ from opweave.problems.errors import (
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
 from opweave.problems.problem import Problem
-from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
-from opweave.problems.rows import Rows
-from opweave.problems.shown import shown_by
+from opweave.problems.shown import Rows, shown_by
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
@@ -106,7 +105,7 @@ if TYPE_CHECKING:
     from opweave.adapters.onnx import (
         split_onnx as split_onnx,
     )
-    from opweave.adapters.report.progress_figure import progress_figure
+    from opweave.adapters.report.curves import progress_figure
     from opweave.adapters.report.views import explain
     from opweave.adapters.runtimes import (
         Group as Group,
@@ -162,7 +161,6 @@ __version__ = "0.1.0"
 
 shown_by("opweave.adapters.report.shown")
 shown_by("opweave.adapters.report.questions")
-shown_by("opweave.adapters.report.conflict")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -297,7 +295,7 @@ _HOMES = {
     "adapters.costs.calibrate": ("calibrate",),
     "adapters.graphs.lifetimes": ("load_lifetimes",),
     "adapters.load": ("geometry", "load", "load_costs", "load_problem", "load_result"),
-    "adapters.report.progress_figure": ("progress_figure",),
+    "adapters.report.curves": ("progress_figure",),
     "adapters.report.views": ("explain",),
     "adapters.verify.report": ("Verification",),
     "adapters.verify.verify": ("verify",),

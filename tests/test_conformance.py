@@ -80,7 +80,7 @@ SUBJECTS = {
             "placement",
             placements(4, precedes=True),
             lambda problem: best_placement(problem)[0],
-            ("one_device", "fill", "heft", "etf", "local"),
+            ("one_device", "fill", "heft", "local"),
         ),
         Subject(
             "batched_mapping",

@@ -73,8 +73,5 @@ PROBLEMS: dict[str, ow.Problem] = {
     )
 }
 
-NEEDS: dict[str, dict[str, str]] = {
-    "moirai": {"transfers": "one_port_edge"},
-    "calls": {"transfers": "blocking", "host": "d"},
-}
+NEEDS: dict[str, dict[str, str]] = {"moirai": {"transfers": "one_port_edge"}}
 """What formulations need that do not know every reading."""

@@ -29,6 +29,21 @@ FETCHED = re.compile(
 """What a browser fetches by itself; a link that a reader may click is none of it."""
 
 
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Take the changelog and the guide for contributors from the top of the repository."""
+    from mkdocs.structure.files import File
+
+    top = Path(config["docs_dir"]).parent
+    for title in ("Changelog", "Contributing"):
+        text = (top / f"{title.upper()}.md").read_text(encoding="utf-8")
+        files.append(
+            File.generated(
+                config, f"{title.lower()}.md", content=f"# {title}\n\n{text}"
+            )
+        )
+    return files
+
+
 def on_page_content(html: str, **_: Any) -> str:
     """Turn formulas into MathML, which browsers draw without a script, and roles of docstrings into plain names."""
     return ROLE.sub(

@@ -1,14 +1,21 @@
-"""Write the tables that come from the code: ``python docs/scripts/tables.py``. A test keeps them current."""
+"""Write the tables that come from the code into the pages: ``python docs/scripts/tables.py``; a test checks them.
+
+A page holds such a table between two comments, ``<!-- table: NAME -->`` and ``<!-- end of table -->``, so that it reads
+the same in the repository as on the site.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import opweave as ow
 
-FOLDER = Path(__file__).parents[1] / "generated"
+DOCS = Path(__file__).parents[1]
+
+TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 KINDS = {name: kind.__name__ for name, kind in ow.Problem.kinds().items()}
 ENGINES = ("highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat")
@@ -143,19 +150,38 @@ def commands() -> str:
     )
 
 
-def pages() -> dict[str, str]:
-    """All generated files, by name."""
-    made = {f"solvers_{kind}.md": solvers(kind) for kind in KINDS}
-    made |= {f"constraints_{kind}.md": constraints(kind) for kind in KINDS}
+def tables() -> dict[str, str]:
+    """All tables, by name."""
+    made = {f"solvers_{kind}": solvers(kind) for kind in KINDS}
+    made |= {f"constraints_{kind}": constraints(kind) for kind in KINDS}
     return made | {
-        "formulations.md": formulations(),
-        "sources.md": sources(),
-        "devices.md": devices(),
-        "commands.md": commands(),
+        "formulations": formulations(),
+        "sources": sources(),
+        "devices": devices(),
+        "commands": commands(),
+    }
+
+
+def written() -> dict[Path, str]:
+    """The text of every page that holds a table, with its tables as they are now."""
+    made = tables()
+    pages = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+    return {
+        path: TABLE.sub(
+            lambda match: f"{match[1]}\n{made[match[2]].strip()}\n\n{match[3]}", text
+        )
+        for path, text in sorted(pages.items())
+        if TABLE.search(text)
     }
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
-    for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    stale = [
+        path
+        for path, text in written().items()
+        if path.read_text(encoding="utf-8") != text
+    ]
+    if "--check" in sys.argv:
+        sys.exit(", ".join(path.name for path in stale) or 0)
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")

@@ -19,8 +19,7 @@ import numpy as np
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import load_cluster
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.cluster_presets import CLUSTERS, preset
-from opweave.problems.device_sheets import DEVICES, Precision
+from opweave.problems.device_sheets import CLUSTERS, DEVICES, Precision, preset
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.words import did_you_mean

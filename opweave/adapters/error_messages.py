@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.refusal import plain, sentences
+from opweave.problems.errors import InvalidInputError, plain, sentences
 
 __all__ = ["complaint", "one_sentence", "plain", "validated"]
 

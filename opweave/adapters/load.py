@@ -89,7 +89,7 @@ def load(
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
         Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
-        :mod:`opweave.adapters.onnx.dims`), or of a Keras model, for example
+        :mod:`opweave.adapters.dims`), or of a Keras model, for example
         ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.dims`).
     inputs
         Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
@@ -220,7 +220,7 @@ def geometry(
     if family not in ("onnx", "torch", "keras"):
         return {}
     if family == "onnx":
-        from opweave.adapters.onnx.geometry import onnx_geometry
+        from opweave.adapters.onnx.kinds import onnx_geometry
 
         return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":

@@ -19,8 +19,7 @@ from opweave.formulations.formulation import (
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.formulations.modeling.reading import values_of
+from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem

@@ -40,8 +40,9 @@ from opweave.problems.constraints import (
     Separate,
     shares_meaning,
 )
-from opweave.problems.errors import blaming
+from opweave.problems.errors import InvalidInputError, blaming, named_code
 from opweave.problems.problem import Problem
+from opweave.problems.words import did_you_mean
 
 Expression = Callable[..., Any]
 ExpressionT = TypeVar("ExpressionT", bound=Expression)
@@ -82,6 +83,11 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
         over orders. ``"step_rule"``: it returns ``rule(done, op)``, which says whether ``op`` may run next when exactly
         the operators in ``done`` have run.
 
+    Raises
+    ------
+    InvalidInputError
+        If ``constraint`` is no class of constraints, or the target is misspelt.
+
     Notes
     -----
     Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
@@ -106,6 +112,10 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
     ... def _sooner_as_row(model, rule):
     ...     model.add(model.position(rule.op) <= 2)
     """
+    if not (isinstance(constraint, type) and issubclass(constraint, Constraint)):
+        raise InvalidInputError(f"express takes a class derived from Constraint, and not {constraint!r:.80}")
+    if target not in _LINES and (meant := did_you_mean(target, _LINES)):
+        raise InvalidInputError(f"express has no target {target!r:.80}{meant}")
 
     def register(function: ExpressionT) -> ExpressionT:
         _EXPRESSIONS[constraint, target] = function
@@ -133,6 +143,22 @@ def write_out(constraint: Constraint, target: str, write: Expression, *arguments
     with blaming(f"the expression of {type(constraint).__name__} for {target!r}"):
         written = write(*arguments, constraint)
         return list(written) if isinstance(written, Iterator) else written  # a generator has not begun yet
+
+
+def extended(model: Any, problem: Problem[Any, Any], extend: Callable[[Any, Any], object] | None) -> None:
+    """Let a user's function, if there is one, add rows to a model; a row that it returns or yields is added, too.
+
+    Raises
+    ------
+    RuleError
+        If it raises anything but errors of opweave.
+    """
+    if extend is not None:
+        with blaming(named_code("extend", extend)):
+            returned = extend(model, problem)
+            for row in returned if isinstance(returned, Iterator | list | tuple) else (returned,):
+                if row is not None:
+                    model.add(row)
 
 
 def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:

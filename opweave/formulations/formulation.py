@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from opweave.formulations.expressions import MODEL, expressible, expression, how_to_express, write_out
-from opweave.formulations.modeling.handles import note_model
+from opweave.formulations.modeling.handles import HANDLES_OF
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import check_closure
+from opweave.formulations.order_arcs import check_closure
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import Interruption, InvalidInputError, UnsupportedConstraintError, UnsupportedFeatureError
@@ -124,6 +124,11 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
+
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """The handles of its models."""
+        return cls.model_type.words()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> Any:
@@ -300,12 +305,12 @@ def formulation_for(
     UnsupportedFeatureError
         If the formulation is not for the problem's reading.
     """
-    known = [find_formulation(type(problem), each, takes) for each in formulation_names(problem.kind, takes)]
-    able = [each for each in known if each.reading == problem.reading]
-    found = able[0] if name is None and able else find_formulation(type(problem), name, takes)
+    every = {each: find_formulation(type(problem), each, takes) for each in formulation_names(problem.kind, takes)}
+    able = [each for each, known in every.items() if known.reading == problem.reading]
+    found = find_formulation(type(problem), name or next(iter(able), None), takes)
     if found.reading != problem.reading:
         lacks = f"is only for {found.reading}" if problem.reading is None else f"does not know {problem.reading}"
-        names = ", ".join(repr(each.name) for each in able) or "none"
+        names = ", ".join(map(repr, able)) or "none"
         raise UnsupportedFeatureError(f"formulation {found.name!r} {lacks}; for this problem: {names}")
     return found
 
@@ -357,8 +362,8 @@ def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
         if taken is not None and taken.__module__.startswith(OPWEAVES):
             raise InvalidInputError(f"opweave has a formulation {formulation.name!r} for {kind}; choose another name")
     formulation.supports = tuple(dict.fromkeys((*formulation.supports, MODEL)))
-    _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
-    note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
+    _FORMULATIONS[kind, formulation.name] = formulation
+    HANDLES_OF.setdefault(kind, {})[formulation.name] = formulation.words()
     return formulation
 
 
@@ -383,16 +388,17 @@ def find_formulation(
         If the problem has no such formulation for these engines.
     """
     names = formulation_names(problem.kind, takes)
-    chosen = name or next(iter(names), None)
-    if chosen not in names and (problem.kind, str(chosen)) in _FORMULATIONS:
-        written = "an integer program" if issubclass(takes, IntervalModel) else "a constraint program, for CP-SAT"
-        having = f"these would do: {', '.join(map(repr, names)) or 'none'}"
-        raise InvalidInputError(f"formulation {chosen!r} is {written}, and something else is needed here; {having}")
-    if chosen not in names:
-        of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
+    chosen = name or next(iter(names), "")
+    if chosen in names:
+        return _FORMULATIONS[problem.kind, chosen]
+    having, whole = ", ".join(map(repr, names)) or "none", issubclass(takes, IntervalModel)
+    if (problem.kind, chosen) in _FORMULATIONS:
+        written = "an integer program" if whole else "a constraint program, for CP-SAT"
         raise InvalidInputError(
-            f"{problem.__name__} has no formulation {chosen!r}{of}; it has {', '.join(map(repr, names)) or 'none'}"
-            f"{did_you_mean(chosen, names)}{why_left_out(chosen or '')}"
+            f"formulation {chosen!r} is {written}, and something else is needed here; these would do: {having}"
         )
-    assert chosen is not None
-    return _FORMULATIONS[problem.kind, chosen]
+    of = " of whole numbers" if whole else ""
+    raise InvalidInputError(
+        f"{problem.__name__} has no formulation {chosen!r}{of}; it has {having}"
+        f"{did_you_mean(chosen, names)}{why_left_out(chosen)}"
+    )

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from opweave.problems.collecting import collector_paused
-from opweave.problems.problem import Problem
+from opweave.problems.problem import Problem, collector_paused
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 ValueT = TypeVar("ValueT")

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import MOST_ENTRIES, Bare, changed_fields
-from opweave.problems.plausible import check_plausible
-from opweave.problems.shown import HasHtml, ShownInNotebooks
+from opweave.problems.errors import InvalidInputError, check_plausible
+from opweave.problems.shown import MOST_ENTRIES, Bare, HasHtml, ShownInNotebooks, changed_fields
 from opweave.problems.spec import (
     SCHEMA_VERSION,
     Amount,
@@ -31,9 +29,6 @@ from opweave.problems.spec import (
 )
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted, did_you_mean
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -176,9 +171,13 @@ class Cluster(ShownInNotebooks, Spec):
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
                     "differ; the devices of a group must be identical except for their names"
                 )
-        check_plausible("the cluster", "bandwidth", chain.from_iterable(self.bandwidth or ()))
-        check_plausible("the cluster", "rates", self.rates or ())
-        check_plausible("the cluster", "shared", [self.shared])
+        given = {
+            "bandwidth": chain.from_iterable(self.bandwidth or ()),
+            "rates": self.rates or (),
+            "shared": [self.shared],
+        }
+        for field, values in given.items():
+            check_plausible("the cluster", field, values)
         return self
 
     def _check_links(self) -> None:

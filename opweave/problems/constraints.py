@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from opweave.problems.errors import InvalidInputError, blaming
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -33,7 +33,6 @@ class OrdersOperators(Protocol):
 
     def intervals(self) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +41,6 @@ class TimesOperators(Protocol):
 
     def intervals(self, solution: Any) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
-        ...
 
 
 @runtime_checkable
@@ -51,7 +49,6 @@ class PlacesOperators(Protocol):
 
     def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
         """Names of the devices that run a part of each operator."""
-        ...
 
 
 @runtime_checkable
@@ -62,7 +59,6 @@ class MeasuresMemory(Protocol):
 
     def memory_by_device(self, solution: Any) -> Mapping[str, int]:
         """Peak bytes in use on every device."""
-        ...
 
 
 @runtime_checkable
@@ -71,14 +67,6 @@ class SharesInputs(Protocol):
 
     def inputs_by_device(self) -> dict[tuple[str, str], int]:
         """Inputs by operator and device."""
-        ...
-
-
-@runtime_checkable
-class SplitsBatch(Protocol):
-    """A problem that runs a batch of inputs."""
-
-    batch: int
 
 
 class Constraint(Tagged, ABC):
@@ -119,10 +107,7 @@ class Constraint(Tagged, ABC):
         return Violation(rule=self.kind, message=message, excess=excess)
 
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
-        for name in names:
-            if name not in problem.graph.operator_index:
-                near = did_you_mean(name, problem.graph.operator_index)
-                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have{near}")
+        refuse_unknown(f"{type(self).__name__} names", "operator", names, problem.graph.operator_index)
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
@@ -133,13 +118,7 @@ class Constraint(Tagged, ABC):
     def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
         if not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
-        known = problem.cluster.device_index
-        for name in names:
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
-                    f"{did_you_mean(name, known)}"
-                )
+        refuse_unknown(f"{type(self).__name__} names", "device", names, problem.cluster.device_index, "cluster")
 
 
 def objections(rule: Constraint, problem: AnyProblemType, solution: Any) -> Iterator[Violation]:
@@ -264,7 +243,7 @@ class Share(_OneOnDevice):
 
     def check(self, problem: AnyProblemType) -> None:
         super().check(problem)
-        if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
+        if not issubclass(problem.solution_type, SharesInputs) or not hasattr(problem, "batch"):
             raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
         if self.inputs > problem.batch:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import Bare, brief
 from opweave.problems.roofline import bytes_moved, variants
-from opweave.problems.shown import HasHtml
+from opweave.problems.shown import Bare, HasHtml, brief
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from opweave.problems.graph import OpGraph
 
 MAX_SECONDS = 1e15
@@ -99,7 +96,20 @@ class Costs(HasHtml, Spec):
         rows = _listed(value, "table")
         if len(rows) != len(operators):
             raise ValueError(f"table has {len(rows)} rows for {len(operators)} operators")
-        return tuple(_checked_row(row, operator, labels) for operator, row in zip(operators, rows, strict=True))
+        checked = []
+        for row, operator in zip(rows, operators, strict=True):
+            what = f"the row of operator {operator!r}"
+            entries = _listed(row, what)
+            if len(entries) != len(labels):
+                raise ValueError(f"{what} has {len(entries)} entries for {len(labels)} devices and batches")
+            for entry, (device, batch) in zip(entries, labels, strict=True):
+                if not _is_duration(entry):
+                    raise ValueError(
+                        f"the time of operator {operator!r} on device {device!r} for batch {batch} is {entry!r}; "
+                        "give finite seconds of 0 or more, or None for unknown"
+                    )
+            checked.append(tuple(None if entry is None else float(cast("float", entry)) for entry in entries))
+        return tuple(checked)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -347,26 +357,11 @@ def _listed(value: object, what: str) -> Sequence[object]:
     raise ValueError(f"{what} must be a list, not {type(value).__name__}")
 
 
-def _checked_row(row: object, operator: str, labels: Sequence[tuple[str, int]]) -> tuple[Entry, ...]:
-    entries = _listed(row, f"the row of operator {operator!r}")
-    if len(entries) != len(labels):
-        raise ValueError(
-            f"the row of operator {operator!r} has {len(entries)} entries for {len(labels)} devices and batches"
-        )
-    return tuple(
-        None if entry is None else _duration(entry, operator, label)
-        for entry, label in zip(entries, labels, strict=True)
-    )
-
-
-def _duration(entry: object, operator: str, label: tuple[str, int]) -> float:
+def _is_duration(entry: object) -> bool:
+    if entry is None:
+        return True
     is_number = isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
-    if is_number and 0.0 <= cast("float", entry) <= MAX_SECONDS:
-        return float(cast("float", entry))
-    raise ValueError(
-        f"the time of operator {operator!r} on device {label[0]!r} for batch {label[1]} is {entry!r}; "
-        "give finite seconds of 0 or more, or None for unknown"
-    )
+    return is_number and 0.0 <= cast("float", entry) <= MAX_SECONDS
 
 
 def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.measures import busy_seconds, moved_bytes
-from opweave.problems.rules import over_memory
-from opweave.problems.solution import Violation
-from opweave.problems.spec import FrozenDict, Name
+from opweave.problems.measures import busy_seconds, critical_path, moved_bytes
+from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time, over_memory
+from opweave.problems.solution import TIME_TOLERANCE, Violation, broken
+from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Activities, ActivityKind, Lifetimes, Names, Timeline, devices_and_ports, joined
 
 
@@ -76,6 +76,10 @@ class Needs:
     def __len__(self) -> int:
         return len(self.tensor)
 
+    def at(self, rows: IntArray) -> Needs:
+        """Some of them."""
+        return Needs(*(getattr(self, name)[rows] for name in Needs.__slots__))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
@@ -120,11 +124,10 @@ class Reads:
     need: IntArray
 
 
-def codes(graph: OpGraph, cluster: Cluster, *columns: IntArray) -> IntArray:
-    """Encode each (tensor, reader, source, target) as one number; the reader may be -1."""
-    tensor, reader, source, target = columns
-    devices = len(cluster.devices)
-    return ((tensor * (len(graph.operators) + 1) + reader + 1) * devices + source) * devices + target
+def codes(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, reader: IntArray | None = None) -> IntArray:
+    """Encode the tensor, reader (or another one), source and target of each transfer as one number."""
+    devices, reader = len(cluster.devices), moved.reader if reader is None else reader
+    return ((moved.tensor * (len(graph.operators) + 1) + reader + 1) * devices + moved.source) * devices + moved.target
 
 
 def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
@@ -144,11 +147,45 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
     return np.where(linked, seconds, np.nan)
 
 
-def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
-    """Transfers for all unmet needs that have a link. Each starts as soon as its tensor is available."""
+def needs_of(
+    graph: OpGraph,
+    cluster: Cluster,
+    tensor: IntArray,
+    reader: IntArray,
+    source: IntArray,
+    target: IntArray,
+    maker: IntArray,
+    count: IntArray | int = 1,
+) -> Needs:
+    """Needs whose duration is that of some inputs; the number of inputs itself is left at 1."""
+    size, ones = graph.arrays.tensor_bytes[tensor], np.ones(len(tensor), dtype=np.int64)
+    seconds = transfer_times(cluster, source, target, size.astype(np.float64) * count)
+    return Needs(tensor, reader, source, target, maker, size, ones, ~np.isnan(seconds), seconds)
+
+
+def listed(graph: OpGraph, cluster: Cluster, transfers: Sequence[Any]) -> Sent:
+    """The transfers of a plan as columns, for one input each, before it is known which needs they meet."""
+    number, index = len(transfers), cluster.device_index
+    rows = [
+        (
+            graph.tensor_index[sent.tensor],
+            -1 if sent.consumer is None else graph.operator_index[sent.consumer],
+            index[sent.source],
+            index[sent.target],
+        )
+        for sent in transfers
+    ]
+    times = np.asarray([(sent.start, sent.end) for sent in transfers], dtype=np.float64).reshape(number, 2).T
+    none = np.full(number, -1, dtype=np.int64)
+    tensor, reader, source, target = np.asarray(rows, dtype=np.int64).reshape(number, 4).T
+    return Sent(tensor, reader, source, target, times[0], times[1], none, none, np.ones_like(none))
+
+
+def with_unlisted(sent: Sent, runs: Runs, needs: Needs, met: BoolArray) -> Sent:
+    """Further transfers for all unmet needs that have a link. Each starts as soon as its tensor is available."""
     rows = np.flatnonzero(~met & needs.linked)
     made = runs.end[needs.maker[rows]]
-    return Sent(
+    more = Sent(
         tensor=needs.tensor[rows],
         reader=needs.reader[rows],
         source=needs.source[rows],
@@ -159,11 +196,7 @@ def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
         maker=needs.maker[rows],
         count=needs.count[rows],
     )
-
-
-def together(first: Sent, second: Sent) -> Sent:
-    """Concatenate two sets of transfers."""
-    return Sent(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in Sent.__slots__))
+    return Sent(*(np.concatenate([getattr(sent, name), getattr(more, name)]) for name in Sent.__slots__))
 
 
 def device_timeline(
@@ -229,39 +262,68 @@ def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacen
     )
 
 
-def unknown_ends(cluster: Cluster, tensor: str, source: str, target: str) -> Iterator[Violation]:
-    """Devices of a listed transfer that do not exist."""
-    for device in dict.fromkeys((source, target)):
-        if device not in cluster.device_index:
-            message = f"a transfer of {tensor!r} names device {device!r}, which the cluster does not have"
-            yield Violation(rule="unknown", message=message)
+def wrong_names(graph: OpGraph, cluster: Cluster, transfers: Iterable[Any]) -> Iterator[Violation]:
+    """Tensors, readers and devices of listed transfers that do not exist."""
+    for sent in transfers:
+        what = sent.tensor
+        if what not in graph.tensor_index:
+            yield broken("unknown", f"a transfer sends {what!r}, which the graph does not have")
+        if sent.consumer is not None and sent.consumer not in graph.operator_index:
+            yield broken("unknown", f"{what!r} is sent for {sent.consumer!r}, which is no operator")
+        for device in dict.fromkeys((sent.source, sent.target)):
+            if device not in cluster.device_index:
+                message = f"a transfer of {what!r} names device {device!r}, which the cluster does not have"
+                yield broken("unknown", message)
 
 
-def route(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, row: int) -> str:
-    """Name a transfer in a sentence."""
-    reader = int(moved.reader[row])
-    whose = "" if reader < 0 else f" for {graph.operators[reader].id!r}"
-    source, target = (cluster.devices[int(column[row])].name for column in (moved.source, moved.target))
-    return f"tensor {graph.tensors[int(moved.tensor[row])].id!r} from {source!r} to {target!r}{whose}"
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a schedule does: the timeline, and the transfers that it makes necessary.
 
+    ``sent`` begins with the ``listed`` transfers; ``taker`` has the run that waits for every need.
+    """
 
-def without_link(graph: OpGraph, cluster: Cluster, needs: Needs) -> Iterator[Violation]:
-    """Needs between devices that no link or chain of links connects."""
-    for row in np.flatnonzero(~needs.linked).tolist():
-        message = f"no link or chain of links can carry {route(graph, cluster, needs, row)}"
-        yield Violation(rule="no_link", message=message)
+    graph: OpGraph
+    cluster: Cluster
+    timeline: Timeline
+    runs: Runs
+    needs: Needs
+    taker: IntArray
+    sent: Sent
+    listed: int
 
+    def route(self, moved: Needs | Sent, row: int) -> str:
+        """Name a transfer in a sentence."""
+        reader = int(moved.reader[row])
+        whose = "" if reader < 0 else f" for {self.graph.operators[reader].id!r}"
+        source, target = (self.cluster.devices[int(column[row])].name for column in (moved.source, moved.target))
+        return f"tensor {self.graph.tensors[int(moved.tensor[row])].id!r} from {source!r} to {target!r}{whose}"
 
-def needless(graph: OpGraph, cluster: Cluster, sent: Sent, listed: int) -> Iterator[Violation]:
-    """Listed transfers, the first of ``sent``, that meet no need or are listed more than once."""
-    key = codes(graph, cluster, *(each[:listed] for each in (sent.tensor, sent.reader, sent.source, sent.target)))
-    _, first, times = np.unique(key, return_index=True, return_counts=True)
-    for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
-        if sent.need[row] >= 0 and repeated == 1:
-            continue
-        what = route(graph, cluster, sent, row)
-        said = f"no reader needs {what}" if sent.need[row] < 0 else f"the schedule sends {what} {repeated} times"
-        yield Violation(rule="transfer", message=said)
+    def without_link(self) -> Iterator[Violation]:
+        """Needs between devices that no link or chain of links connects."""
+        for row in np.flatnonzero(~self.needs.linked).tolist():
+            yield broken("no_link", f"no link or chain of links can carry {self.route(self.needs, row)}")
+
+    def needless(self) -> Iterator[Violation]:
+        """Listed transfers that meet no need or are listed more than once."""
+        key = codes(self.graph, self.cluster, self.sent)[: self.listed]
+        _, first, times = np.unique(key, return_index=True, return_counts=True)
+        for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
+            what = self.route(self.sent, row)
+            if self.sent.need[row] < 0:
+                yield broken("transfer", f"no reader needs {what}")
+            elif repeated > 1:
+                yield broken("transfer", f"the schedule sends {what} {repeated} times")
+
+    def in_time(self) -> Iterator[Violation]:
+        """What lasts longer or shorter than it must, starts before its causes have ended, or meets others."""
+        timeline, tolerance = self.timeline, TIME_TOLERANCE * self.timeline.end
+        lasts = np.full(len(timeline.activities), np.nan)
+        met = np.flatnonzero(self.sent.need[: self.listed] >= 0)
+        lasts[len(self.runs.operator) + met] = self.needs.seconds[self.sent.need[met]]
+        yield from lasts_as_long(timeline, lasts, tolerance)
+        yield from causes_first(timeline, tolerance)
+        yield from one_at_a_time(timeline, tolerance)
 
 
 def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
@@ -270,18 +332,27 @@ def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
         yield from over_memory(device.name, held[device.name], device.memory_bytes)
 
 
-def device_table(timeline: Timeline) -> dict[str, FrozenDict[Name, Any]]:
-    """What every device computes, sends, receives and holds, as columns of the details, read from the measures."""
-    count = sum(resource.kind == "device" for resource in timeline.resources)
-    names = [resource.name for resource in timeline.resources[:count]]
+def device_details(
+    timeline: Timeline, ends: dict[str, float], held: Mapping[str, int], limits: Mapping[str, int | None], count: int
+) -> dict[str, Any]:
+    """The fields of :class:`DeviceDetails`; ``count`` transfers are necessary."""
+    devices = len(held)
     busy = np.clip(busy_seconds(timeline), 0.0, MAX_SECONDS).tolist()  # a wrong plan may list transfers of any length
     moved = moved_bytes(timeline)
-    columns: dict[str, Sequence[float] | Sequence[int]] = {
-        "busy_seconds": busy[:count],
-        "idle_seconds": [max(0.0, timeline.end - seconds) for seconds in busy[:count]],
-        "send_seconds": busy[count : 2 * count],
-        "receive_seconds": busy[2 * count :],
-        "bytes_out": moved[count : 2 * count],
-        "bytes_in": moved[2 * count :],
+    columns: dict[str, Iterable[float]] = {
+        "busy_seconds": busy[:devices],
+        "idle_seconds": [max(0.0, timeline.end - seconds) for seconds in busy[:devices]],
+        "send_seconds": busy[devices : 2 * devices],
+        "receive_seconds": busy[2 * devices :],
+        "bytes_out": moved[devices : 2 * devices],
+        "bytes_in": moved[2 * devices :],
     }
-    return {column: FrozenDict(dict(zip(names, values, strict=True))) for column, values in columns.items()}
+    return {
+        "makespan": timeline.end,
+        "ends": FrozenDict(ends),
+        **{column: FrozenDict(zip(held, values, strict=True)) for column, values in columns.items()},
+        "memory_bytes": FrozenDict(held),
+        "memory_limits": FrozenDict(limits),
+        "transfer_count": count,
+        "critical_path": critical_path(timeline),
+    }

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, get_args
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
+
+from opweave.problems.words import did_you_mean
 
 
 class OpweaveError(Exception):
@@ -82,3 +93,207 @@ def named_code(role: str, function: object) -> str:
     """
     name = getattr(function, "__name__", type(function).__name__)
     return f"{role} ({name!r})"
+
+
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+_SENTENCES = {
+    "int_type": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "finite_number": "should be a finite number",
+    "string_type": "should be a text in quotes",
+    "bool_type": "should be true or false",
+    "tuple_type": "should be a list",
+    "model_type": "should be an object with named fields",
+    "dict_type": "should be an object with named fields",
+    "string_too_short": "should not be empty",
+    "string_unicode": "should be a text without halves of characters (lone surrogates)",
+}
+"""What pydantic's kinds of errors mean; a wrong value follows."""
+_MISSING = {"costs": "is missing; add it, for instance costs=Costs.roofline(graph, cluster)"}
+"""What helps with missing fields that another call makes."""
+_PYDANTICS = frozenset(get_args(ErrorType))
+_SHOWN, _LISTED = 60, 5
+"""Most characters of a wrong value, and most sentences, that a message contains."""
+
+
+class InvalidSpecError(InvalidInputError, ValidationError):
+    """Data that does not fit its class. It is an ``InvalidInputError`` and a ``pydantic.ValidationError``.
+
+    Its text is one sentence for each problem; ``errors()`` lists them as pydantic does.
+    """
+
+    data: object = None
+    """What was validated, for the names of places."""
+
+    def __str__(self) -> str:
+        found = list(sentences(self, self.data))
+        more = [f"... and {len(found) - _LISTED:,} more"] if len(found) > _LISTED else []
+        lines = [f"{self.title}: {found[0]}"] if len(found) == 1 else [f"{self.title}:", *found[:_LISTED], *more]
+        return "\n  ".join(lines)
+
+    def __repr__(self) -> str:
+        return f"InvalidSpecError({str(self)!r})"
+
+
+def refusal(error: ValidationError, data: object) -> InvalidSpecError:
+    """Turn pydantic's error into opweave's; ``data`` is what was validated."""
+    if isinstance(error, InvalidSpecError):
+        return error
+    details = [_detail(each) for each in error.errors(include_url=False)]
+    refused = InvalidSpecError.from_exception_data(error.title, details)
+    refused.data = data
+    return refused
+
+
+def _detail(each: Mapping[str, Any]) -> InitErrorDetails:
+    known = each["type"] in _PYDANTICS
+    kind = each["type"] if known else PydanticCustomError(each["type"], each["msg"].replace("{", "{{"))
+    detail = InitErrorDetails(type=kind, loc=each["loc"], input=each["input"])
+    if known and "ctx" in each:
+        detail["ctx"] = each["ctx"]
+    return detail
+
+
+def plain(text: str) -> str:
+    r"""Put text on one line, without characters that could control a terminal.
+
+    Examples
+    --------
+    >>> plain("two\nlines")
+    'two\\nlines'
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        return found.group().encode("unicode_escape", "backslashreplace").decode("ascii")
+
+    return re.sub(_CONTROL, escaped, text)
+
+
+def sentences(error: ValidationError, data: object = None) -> Iterator[str]:
+    """Say what is wrong, one sentence for each error.
+
+    Parameters
+    ----------
+    error
+        The error that pydantic raised.
+    data
+        The validated data; it distinguishes places in the data from pydantic's own labels.
+    """
+    for each in error.errors(include_url=False):
+        path, text = _sentence(each, data, error.title)
+        yield plain(f"{path} {text}" if path else text)
+
+
+def _sentence(each: Any, data: object, title: str) -> tuple[str, str]:
+    kind, given, inner = each["type"], each.get("input"), each.get("ctx", {}).get("error")
+    path, here = _place(each["loc"], data, missing=kind == "missing")
+    if isinstance(inner, ValidationError):  # a validator that itself validates: its place continues ours
+        deeper, text = _sentence(inner.errors(include_url=False)[0], here, inner.title)
+        return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
+    if kind in ("value_error", "assertion_error"):
+        return (f"{path}:" if path else ""), each["msg"] if inner is None else str(inner)
+    if kind == "missing":
+        return path, _MISSING.get(path, "is missing; add it")
+    if kind == "too_short" and not given:
+        return path, "is empty; it needs at least one entry"
+    if kind == "extra_forbidden":
+        near = did_you_mean(str(each["loc"][-1]), _fields(title, each["loc"][:-1]))
+        return path, f"is an unknown field{near or '; remove it or check its spelling'}"
+    text = re.sub("(Input|String) should", "should", _SENTENCES.get(kind, each["msg"]))
+    return path or "the value", f"{text}, but is {_shown(given)}"
+
+
+def _fields(title: str, place: tuple[int | str, ...]) -> set[str]:
+    """Fields of the class at a place in the class of that name; of all classes if the place leads to none."""
+    everywhere = list(_subclasses(BaseModel))
+    kinds = [kind for kind in everywhere if kind.__name__ == title]
+    for step in place:
+        fields = [kind.model_fields[step] for kind in kinds if isinstance(step, str) and step in kind.model_fields]
+        if fields:
+            kinds = [kind for field in fields for kind in _models(field.annotation)] or everywhere
+    return {name for kind in kinds for name in kind.model_fields if not name.startswith("_")}
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """Classes that an annotation names, with all that inherit from them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from (annotation, *_subclasses(annotation))
+    for inner in get_args(annotation):
+        yield from _models(inner)
+
+
+def _subclasses(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for each in kind.__subclasses__():
+        yield from (each, *_subclasses(each))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[str, object]:
+    """Write a place as ``operators[3].bytes``, without pydantic's labels for union members; and what stands there."""
+    path = ""
+    for position, key in enumerate(loc):
+        if isinstance(data, np.ndarray):
+            data = data.tolist()
+        known = False
+        if isinstance(data, Mapping):
+            known = key in data
+        elif isinstance(data, list | tuple):
+            known = isinstance(key, int) and key < len(data)
+        if known or data is None or (missing and position == len(loc) - 1):
+            path += f"[{key}]" if isinstance(key, int) else f".{key}" if path else key
+        if known:
+            data = data[key]  # type: ignore[index]
+    return path, data
+
+
+LEAST = {
+    "memory_bytes": (1024, "bytes", "{0:g} MiB' or '{0:g} GB"),
+    "flops_per_second": (1e5, "operations per second", "{0:g} GFLOP/s' or '{0:g} TFLOP/s"),
+    "memory_bandwidth": (1e4, "bytes per second", "{0:g} GB/s"),
+    "bandwidth": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
+    "rates": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
+    "shared": (1e3, "bytes per second", "{0:g} Gbit/s' or '{0:g} GB/s"),
+}
+"""The least plausible value of each field, its unit, and what people are likely to mean by less."""
+
+_QUIET = ("opweave.solvers.", "opweave.formulations.")
+_INSIDE = ("opweave.problems.", "pydantic.")
+
+
+def check_plausible(what: str, field: str, values: Iterable[float | None]) -> None:
+    """Warn of the least value of a field above 0, once, where the user's code built the object.
+
+    Parameters
+    ----------
+    what
+        The object, for the message.
+    field
+        A key of :data:`LEAST`.
+    values
+        The field's values; 0 and None mean nothing.
+    """
+    least, unit, meant = LEAST[field]
+    small = min((value for value in values if value), default=least)
+    if small >= least:
+        return
+    warn_once_built(f"{what}: {field} is {small:g} {unit}; if you mean more, write '{meant.format(small)}'")
+
+
+def warn_once_built(text: str) -> None:
+    """Give an ImplausibleWarning at the line of the user's code that built an object; copies of solvers give none."""
+    depth, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_INSIDE):
+        depth, frame = depth + 1, frame.f_back
+    if not str(frame.f_globals.get("__name__")).startswith(_QUIET):
+        warnings.warn(text, ImplausibleWarning, stacklevel=depth)

@@ -13,8 +13,7 @@ from pydantic import model_validator
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle, topological_order
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.looks import Bare, brief
-from opweave.problems.shown import ShownInNotebooks
+from opweave.problems.shown import Bare, ShownInNotebooks, brief
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec, repeated
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
@@ -188,11 +187,6 @@ class OpGraph(ShownInNotebooks, Spec):
     def owned_bytes(self) -> dict[str, int]:
         """Bytes of storage that each tensor owns, by id; 0 for an alias."""
         return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.tensors}
-
-    @cached_property
-    def bytes_made(self) -> dict[str, int]:
-        """Bytes of the workspace of every operator and of the storages that it writes, by id."""
-        return dict(zip(self.operator_ids, self.sizes_made.tolist(), strict=True))
 
     @cached_property
     def parameter_bytes(self) -> dict[str, int]:

@@ -182,22 +182,13 @@ def topological_order(successors: Adjacency) -> IntArray:
 
 
 def find_cycle(successors: Adjacency) -> list[int] | None:
-    """Positions of one cycle in order, or None when the graph is acyclic. Iterative, O(n log n + edges)."""
-    order = topological_order(successors)
-    if len(order) == len(successors):
+    """Positions of one cycle in order, or None when the graph is acyclic."""
+    if len(topological_order(successors)) == len(successors):
         return None
-    stuck = np.ones(len(successors), dtype=bool)
-    stuck[order] = False
-    # Every stuck operator has a stuck predecessor, so a backward walk must close a loop.
-    before = successors.reversed(len(successors))
-    position = int(np.flatnonzero(stuck)[0])
-    seen: dict[int, int] = {}
-    walk: list[int] = []
-    while position not in seen:
-        seen[position] = len(walk)
-        walk.append(position)
-        position = next(int(p) for p in before[position] if stuck[p])
-    return walk[seen[position] :][::-1]
+    import networkx as nx  # few graphs have cycles
+
+    arcs = nx.DiGraph(zip(successors.heads().tolist(), successors.items.tolist(), strict=True))
+    return [tail for tail, _ in nx.find_cycle(arcs)]
 
 
 def in_order(names: tuple[str, ...], order: IntArray) -> tuple[str, ...]:

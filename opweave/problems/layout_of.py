@@ -1,21 +1,51 @@
-"""From a plan to its layout problem: the memory of an order, or of one device."""
+"""From a plan to its layout problem: which storages live when, in the memory of an order or of one device."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import singledispatch
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.memory_layout.spec import MemoryLayout, Pool
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import MAX_BYTES
+from opweave.problems.memory_layout.spec import Lifetime, MemoryLayout, Pool
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Answer, Solution, solution_of
-from opweave.problems.storage_lives import DeviceLives, Lives, lives_of_order, lives_of_stage
+from opweave.problems.timeline import ActivityKind, Timeline
 from opweave.problems.words import did_you_mean
+
+WORKSPACE = "{} (workspace)"
+"""Name of the storage in which an operator works."""
+
+
+class Life(NamedTuple):
+    """A storage in one memory.
+
+    Attributes
+    ----------
+    name
+        The storage; several may have one name.
+    begin, end, bytes
+        As of a :class:`Lifetime`.
+    operators
+        Those that write or read it.
+    accesses
+        How often it is written or read as a whole; None for once by each operator.
+    """
+
+    name: str
+    begin: float
+    end: float
+    bytes: int
+    operators: Sequence[str]
+    accesses: int | None = None
 
 
 def layout_of(
@@ -45,6 +75,7 @@ def layout_of(
     Examples
     --------
     >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> from opweave.problems.memory_ordering.spec import Ordering
     >>> graph = OpGraph(
     ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8)],
     ...     operators=[Operator(id="grow", inputs=["x"], outputs=["y"])],
@@ -54,48 +85,213 @@ def layout_of(
     [('x', -1.0, 1.0, 4), ('y', 0.0, 1.0, 8)]
     """
     plan = solution_of(solution, Solution)
+    timeline = problem.play(plan)
+    in_place: tuple[tuple[str, ...], ...] = ()
     if isinstance(problem, MemoryOrdering):
-        return _lives(problem, plan, 0).problem([Pool(name="arena")] if pools is None else pools)
-    if not isinstance(problem, Placement | BatchedMapping | Pipeline):
+        own, number = Pool(name="arena"), 0
+    elif isinstance(problem, Placement | BatchedMapping | Pipeline):
+        known = problem.cluster.device_index
+        if device not in known:
+            said = "name one with device=" if device is None else f"there is no {device!r}{did_you_mean(device, known)}"
+            raise InvalidInputError(f"every device has a memory of its own; {said} (of {', '.join(map(repr, known))})")
+        own, number = Pool(name=device, bytes=problem.memory_limits[device]), known[device]
+    else:
         raise InvalidInputError(f"a {type(problem).__name__} says nothing about when storages live")
-    known = problem.cluster.device_index
-    if device not in known:
-        said = "name one with device=" if device is None else f"there is no {device!r}{did_you_mean(device, known)}"
-        raise InvalidInputError(f"every device has a memory of its own; {said} (of {', '.join(map(repr, known))})")
-    own = Pool(name=device, bytes=problem.memory_limits[device])
-    return _lives(problem, plan, known[device]).problem([own] if pools is None else pools)
-
-
-@singledispatch
-def _lives(problem: Problem[Any, Any], plan: Solution, device: int) -> Lives:
-    """The storages on a device of a plan whose timeline has the operators' runs in seconds."""
-    timeline = problem.play(plan)
     if timeline is None:
-        raise _unplayable(problem, plan)
-    return DeviceLives(problem.graph, timeline, device).lives()
+        whole: Problem[Any, Any] = problem
+        broken = whole.evaluate(plan).violations
+        why = broken[0].message if broken else "it is incomplete"
+        raise InvalidInputError(f"the plan cannot be carried out: {why}")
+    lives: Iterable[Life]
+    if isinstance(problem, MemoryOrdering):
+        lives, in_place = _lives_of_order(problem.graph, timeline), _overwritten(problem.graph, timeline)
+    elif isinstance(problem, Pipeline):
+        assert isinstance(plan, Stages)
+        lives = _lives_of_stage(problem, plan, own.name)
+    else:
+        lives = _DeviceLives(problem.graph, timeline, number).lives()
+    lifetimes = tuple(_lifetimes(lives))
+    there = {each.id for each in lifetimes} if in_place else set()
+    return MemoryLayout(
+        graph=problem.graph,
+        lifetimes=lifetimes,
+        pools=(own,) if pools is None else tuple(pools),
+        in_place=tuple(pair for pair in in_place if there.issuperset(pair)),
+    )
 
 
-@_lives.register
-def _(problem: MemoryOrdering, plan: Ordering, _device: int) -> Lives:
-    timeline = problem.play(plan)
-    if timeline is None:
-        raise _unplayable(problem, plan)
-    return lives_of_order(problem.graph, timeline)
+def _lifetimes(lives: Iterable[Life]) -> Iterator[Lifetime]:
+    """Storages with names of their own; one of 0 bytes has no address and is left out."""
+    names: set[str] = set()
+    for name, begin, end, size, operators, accesses in lives:
+        if not size:
+            continue
+        while name in names:
+            name += "'"  # noqa: PLW2901
+        names.add(name)
+        whose = tuple(dict.fromkeys(operators))
+        moved = min(size * (len(whose) if accesses is None else accesses), MAX_BYTES)
+        make = Lifetime if end < begin else Lifetime.made_of  # the first refuses it
+        yield make(id=name, begin=begin, end=end, bytes=size, alignment=1, pools=None, operators=whose, traffic=moved)
 
 
-@_lives.register
-def _(problem: Pipeline, plan: Stages, device: int) -> Lives:
-    """The steps of the stage on a device, with what it passes on and its parameters from the first to the last one."""
-    if problem.play(plan) is None:
-        raise _unplayable(problem, plan)
-    name = problem.cluster.devices[device].name
-    number = next((k for k, stage in enumerate(plan.stages) if stage.device == name), None)
-    stages = [stage.operators for stage in plan.stages]
-    passed = problem.inputs == "first"
-    return Lives(problem.graph) if number is None else lives_of_stage(problem.graph, stages, number, passed=passed)
+def _touching(graph: OpGraph) -> dict[str, list[str]]:
+    """Operators that write or read each storage, under any of its names, by the tensor that owns it."""
+    found: dict[str, list[str]] = {}
+    storage = graph.storage
+    for op in graph.operators:
+        for name in dict.fromkeys([storage[each] for each in (*op.outputs, *op.inputs)]):
+            found.setdefault(name, []).append(op.id)
+    return found
 
 
-def _unplayable(problem: Problem[Any, Any], plan: Solution) -> InvalidInputError:
-    broken = problem.evaluate(plan).violations
-    why = broken[0].message if broken else "it is incomplete"
-    return InvalidInputError(f"the plan cannot be carried out: {why}")
+def _lives_of_order(graph: OpGraph, timeline: Timeline) -> Iterator[Life]:
+    """The storages of a memory ordering; time is counted in steps."""
+    lives, steps, whose = timeline.lifetimes, float(len(graph.operators)), _touching(graph)
+    ends = np.maximum(lives.begin, np.minimum(lives.end, steps)).tolist()
+    columns = (column.tolist() for column in (lives.storage, lives.begin, lives.bytes))
+    for (storage, begin, size), end in zip(zip(*columns, strict=True), ends, strict=True):
+        name = timeline.name(storage)
+        if storage < len(graph.operators):
+            yield Life(WORKSPACE.format(name), begin, end, size, (name,), 2)
+        else:
+            yield Life(name, begin, end, size, whose.get(name, ()))
+
+
+def _overwritten(graph: OpGraph, timeline: Timeline) -> tuple[tuple[str, ...], ...]:
+    """Inputs that end in the middle of a step, and the results of the same size that begin there, at their place."""
+    rows = timeline.lifetimes
+    ending, beginning = (
+        {timeline.name(storage) for storage in rows.storage[column % 1.0 == 0.5].tolist()}
+        for column in (np.where(np.isfinite(rows.end), rows.end, 0.0), rows.begin)
+    )
+    pairs: list[tuple[str, ...]] = []
+    if not ending or not beginning:
+        return ()
+    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
+    last: dict[str, str] = {}
+    for row in np.argsort(timeline.activities.start).tolist():
+        op = graph.operators[int(timeline.activities.what[row])]
+        last |= dict.fromkeys((graph.storage[each] for each in op.inputs), op.id)
+    for op in graph.operators:
+        written = [name for name in op.outputs if name in beginning]
+        for name in dict.fromkeys(graph.storage[each] for each in op.inputs):
+            over = next((each for each in written if size[each] == size[name]), None)
+            if name in ending and last[name] == op.id and over is not None:
+                written.remove(over)
+                pairs.append((name, over))
+    return tuple(pairs)
+
+
+def _lives_of_stage(problem: Pipeline, plan: Stages, device: str) -> Iterator[Life]:
+    """The storages of the stage on a device, which counts its own steps and holds one input at a time.
+
+    What arrives is there from the first step; what later stages read, and graph outputs, stay to the last one, and so
+    do parameters. Every stage has what it reads of graph inputs unless stages pass these on.
+    """
+    graph = problem.graph
+    number = next((k for k, stage in enumerate(plan.stages) if stage.device == device), None)
+    if number is None:
+        return
+    stage_of = {name: k for k, stage in enumerate(plan.stages) for name in stage.operators}
+    step = {name: float(k) for k, name in enumerate(plan.stages[number].operators)}
+    steps, asked = float(len(step)), {graph.storage[name] for name in graph.outputs}
+    for storage, whose in _touching(graph).items():
+        maker = graph.producer.get(storage)
+        first = stage_of[maker] if maker is not None else 0
+        last = max((stage_of[name] for name in whose if name != maker), default=first)
+        here = [step[name] for name in whose if name in step]
+        moves_on = first <= number < last and (maker is not None or problem.inputs == "first")
+        if here or moves_on:
+            stays = moves_on or (storage in asked and first == number)
+            begin = 0.0 if maker is None else step.get(maker, 0.0)
+            mine = [name for name in whose if name in step]
+            yield Life(storage, begin, steps if stays else max(here) + 1.0, graph.owned_bytes[storage], mine)
+    yield from _works_and_parameters(graph, ((name, k, k + 1.0, 1) for name, k in step.items()), steps)
+
+
+def _works_and_parameters(graph: OpGraph, runs: Iterable[tuple[str, float, float, int]], end: float) -> Iterator[Life]:
+    """The workspaces of runs (operator, start, end, number of inputs), and their parameters, which always stay."""
+    readers: dict[str, list[str]] = {}
+    for name, start, stop, count in runs:
+        op = graph.operators[graph.operator_index[name]]
+        yield Life(WORKSPACE.format(name), start, stop, op.workspace_bytes * count, (name,), 2)
+        for parameter in op.parameters:
+            readers.setdefault(parameter, []).append(name)
+    for parameter, names in readers.items():
+        yield Life(parameter, 0.0, end, graph.parameter_bytes[parameter], names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A storage on one device: made by one activity, or a graph input (None), for a number of inputs together."""
+
+    maker: int | None
+    tensor: str
+
+
+class _DeviceLives:
+    """The storages on a device of a plan whose operators run at times of their own, in seconds.
+
+    A result lives from the start of its run, a received copy from the start of its transfer, and a graph input from the
+    beginning; each lives until the last run here that reads it or the last transfer that sends it has ended. Graph
+    outputs and parameters stay to the end of the plan.
+    """
+
+    def __init__(self, graph: OpGraph, timeline: Timeline, device: int) -> None:
+        self._graph, self._timeline = graph, timeline
+        self._device, self._name = device, timeline.resources[device].name
+        self._brought: dict[int, dict[str, int]] = {}
+        acts = timeline.activities
+        for row, cause, what in zip(acts.causes.heads(), acts.causes.items, acts.brought, strict=True):
+            if what >= 0:
+                self._brought.setdefault(int(row), {})[timeline.name(int(what))] = int(cause)
+        self._end: dict[_Copy, float] = {}
+        self._touching: dict[_Copy, list[str]] = {}
+        self._kept = {graph.storage[name] for name in graph.outputs}
+
+    def lives(self) -> Iterator[Life]:
+        """All storages, in the order of the activities."""
+        acts, graph, resources = self._timeline.activities, self._graph, self._timeline.resources
+        here = [row for row in self._timeline.in_time.tolist() if resources[acts.resource[row]].name == self._name]
+        runs = []
+        for row in here:
+            what = self._timeline.name(int(acts.what[row]))
+            if acts.kind[row] == ActivityKind.RUN:
+                self._run(row)
+                runs.append((what, float(acts.start[row]), float(acts.end[row]), int(acts.count[row])))
+            elif acts.kind[row] == ActivityKind.SEND:
+                self._use(self._copy(self._brought.get(row, {}).get(what), what), row)
+            else:
+                self._use(_Copy(row, graph.storage[what]), row)
+        for copy, end in self._end.items():
+            begin = 0.0 if copy.maker is None else float(acts.start[copy.maker])
+            count = self._timeline.inputs if copy.maker is None else int(acts.count[copy.maker])
+            until = self._timeline.end if copy.tensor in self._kept and copy.maker is not None else end
+            size = graph.owned_bytes[copy.tensor] * count
+            yield Life(copy.tensor, begin, max(begin, until), size, self._touching[copy])
+        yield from _works_and_parameters(graph, runs, self._timeline.end)
+
+    def _run(self, row: int) -> None:
+        """Note what a run writes and reads."""
+        op = self._graph.operators[int(self._timeline.activities.what[row])]
+        for tensor in op.inputs:
+            self._use(self._copy(self._brought.get(row, {}).get(tensor), tensor), row, op.id)
+        for tensor in op.outputs:
+            self._use(self._copy(row, tensor), row, op.id)
+
+    def _copy(self, maker: int | None, tensor: str) -> _Copy:
+        """The storage of a tensor that an activity has made or brought here; aliases lead to what they are views of."""
+        acts, storage = self._timeline.activities, self._graph.storage
+        while maker is not None and acts.kind[maker] == ActivityKind.RUN and storage[tensor] != tensor:
+            op = self._graph.operators[int(acts.what[maker])]
+            if storage[tensor] in op.outputs:
+                break
+            tensor = next(each for each in op.inputs if storage[each] == storage[tensor])
+            maker = self._brought.get(maker, {}).get(tensor)
+        return _Copy(maker, storage[tensor])
+
+    def _use(self, copy: _Copy, row: int, op: str | None = None) -> None:
+        """Let a storage live until an activity has ended."""
+        self._end[copy] = max(self._end.get(copy, 0.0), float(self._timeline.activities.end[row]))
+        self._touching.setdefault(copy, []).extend([] if op is None else [op])

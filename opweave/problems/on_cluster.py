@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from math import isnan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,14 +15,32 @@ from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
 ``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
 
 
-def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
+class OnCluster:
+    """A mixin for problems that have a cluster."""
+
+    if TYPE_CHECKING:
+        cluster: Cluster
+        constraints: tuple[Constraint, ...]
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
+        for constraint in self.constraints:
+            if means(constraint, MemoryCap):
+                before = limits[constraint.device]
+                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
+        return limits
+
+
+def check_costs(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
     """Refuse costs of operators or devices that do not exist.
 
     Raises
@@ -29,16 +48,8 @@ def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
     ValueError
         Names the first of them.
     """
-    for name in costs.operators:
-        if name not in graph.operator_index:
-            near = did_you_mean(name, graph.operator_index)
-            raise ValueError(f"the costs name operator {name!r}, which the graph does not have{near}")
-    for name in costs.devices:
-        if name not in cluster.device_index:
-            known = ", ".join(map(repr, cluster.device_index))
-            raise ValueError(
-                f"the costs name device {name!r}; the cluster has {known}{did_you_mean(name, cluster.device_index)}"
-            )
+    refuse_unknown("the costs name", "operator", costs.operators, graph.operator_index)
+    refuse_unknown("the costs name", "device", costs.devices, cluster.device_index, "cluster")
 
 
 def check_times_known(known: dict[str, dict[str, float]]) -> None:
@@ -62,16 +73,23 @@ def check_order(graph: OpGraph, order: Sequence[str]) -> None:
     ValueError
         Names the first wrong operator.
     """
-    place = {name: position for position, name in enumerate(order)}
-    if len(place) < len(order) or place.keys() != graph.operator_index.keys():
-        odd = sorted(place.keys() ^ graph.operator_index.keys())
+    if sorted(order) != sorted(graph.operator_ids):
+        odd = sorted(set(order) ^ graph.operator_index.keys())
         named = f": {odd[0]!r} is unknown or missing" if odd else ""
         raise ValueError(f"order must list every operator of the graph exactly once{named}")
-    for op in graph.operators:
-        for tensor in op.inputs:
-            producer = graph.producer.get(tensor)
-            if producer is not None and place[producer] > place[op.id]:
-                raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
+    for early, late, tensor in too_early(graph, order):
+        raise ValueError(f"order runs {early!r} before {late!r}, which makes its input {tensor!r}")
+
+
+def too_early(graph: OpGraph, order: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Operators that an order of all of them has before a producer, with that producer and the tensor that it makes."""
+    arrays, names = graph.arrays, graph.operator_ids
+    step = np.empty(len(names), dtype=np.int64)
+    step[graph.positions(tuple(order))] = np.arange(len(names))
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    producer = arrays.producer[tensor]
+    for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
+        yield names[reader[entry]], names[producer[entry]], graph.tensor_ids[tensor[entry]]
 
 
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
@@ -113,22 +131,10 @@ def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str,
     }
 
 
-def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[str, int | None]:
-    """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-    limits = {device.name: device.memory_bytes for device in cluster.devices}
-    for constraint in constraints:
-        if means(constraint, MemoryCap):
-            before = limits[constraint.device]
-            limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
-    return limits
-
-
 def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
     """Bytes that a device holds if it runs exactly these operators."""
-    used = set(operators)
-    weights = {name for op in used for name in graph.operators[graph.operator_index[op]].parameters}
-    total = sum(map(graph.parameter_bytes.__getitem__, weights))
-    return total + sum(map(graph.bytes_made.__getitem__, used)) if memory == "additive" else total
+    used = graph.positions(tuple(operators))
+    return held_by_device(graph, used, np.zeros_like(used), 1, memory)[0]
 
 
 def held_by_device(graph: OpGraph, operator: IntArray, device: IntArray, count: int, memory: MemoryModel) -> list[int]:

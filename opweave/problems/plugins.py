@@ -19,15 +19,17 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.spec import FrozenDict, Tagged
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
 
 logger = logging.getLogger("opweave")
 
@@ -107,3 +109,33 @@ def import_own(module: str) -> None:
         if module.endswith(".py") and not Path(module).is_file():
             raise InvalidInputError(f"{module}: there is no such file; check the name and the folder") from None
         raise InvalidInputError(f"{module}: cannot be imported ({type(error).__name__}: {error})") from error
+
+
+MODULES = (
+    "batched_mapping.spec",
+    "memory_layout.spec",
+    "memory_ordering.spec",
+    "pipeline.spec",
+    "placement.spec",
+    "serving_flow.spec",
+    "slicing.spec",
+)
+
+
+def with_own(family: Mapping[str, type[Tagged]]) -> Mapping[str, type[Tagged]]:
+    """All problems, or all solutions, by their words: opweave's own in the order of the words, then users' own.
+
+    Parameters
+    ----------
+    family
+        Those that are known before opweave's own are imported.
+    """
+    for name in MODULES:
+        importlib.import_module(f"opweave.problems.{name}")
+    return FrozenDict(sorted(family.items(), key=_place))
+
+
+def _place(entry: tuple[str, type[Tagged]]) -> tuple[bool, str]:
+    word, found = entry
+    own = found.__module__.startswith("opweave.")
+    return not own, word if own else ""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
-from opweave.problems.looks import Bare, brief
 from opweave.problems.problem import Problem
-from opweave.problems.shown import Shown
+from opweave.problems.shown import Bare, Shown, brief
 from opweave.problems.solution import Played, Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
 from opweave.problems.units import readable, readable_seconds, readable_share
@@ -29,7 +28,7 @@ def _plain_scalar(value: object) -> object:
 OptionValue = Annotated[bool | int | float | str | None, BeforeValidator(_plain_scalar)]
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """What the solve found. In an optimal result, objective and bound meet: bytes exactly, seconds to within 1e-6."""
 
     OPTIMAL = "optimal"
@@ -38,7 +37,7 @@ class Status(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Termination(str, Enum):
+class Termination(StrEnum):
     """Why the solver stopped."""
 
     COMPLETED = "completed"
@@ -149,14 +148,14 @@ class Result(Shown, Played, Generic[SolutionT]):
         """Status, objective, bound, solver and time in one line."""
         said = getattr(self._answers or Problem.kinds().get(self.problem), "unit", "")
         unit = said if isinstance(said, str) else ""  # it may depend on a problem that is not known
-        words = [f"{self.problem}: {self.status.value}"]
+        words = [f"{self.problem}: {self.status}"]
         if self.objective is not None:
             words.append(readable(self.objective, unit))
         if self.bound is not None and self.status is not Status.OPTIMAL:
             words.append(f"bound {readable(self.bound, unit)}, gap {readable_share(self.gap)}")
         words.append(f"solver {self.solver!r}, {readable_seconds(self.timings.total)}")
         if self.termination is not Termination.COMPLETED:
-            words.append(self.termination.value.replace("_", " "))
+            words.append(self.termination.replace("_", " "))
         return ", ".join(words)
 
     def __repr_name__(self) -> str:
@@ -191,7 +190,7 @@ class Result(Shown, Played, Generic[SolutionT]):
             raise ValueError("'verified' needs a solution and its objective, and no violations")
         if self.verified != (self.status in (Status.OPTIMAL, Status.FEASIBLE)):
             there = "there" if self.verified else "not there"
-            raise ValueError(f"status {self.status.value!r} does not fit: a verified solution is {there}")
+            raise ValueError(f"status {str(self.status)!r} does not fit: a verified solution is {there}")
         if self.status is Status.OPTIMAL and (self.gap is None or self.gap > OPTIMAL_GAP):
             raise ValueError("status 'optimal' needs an objective and a bound that meet")
         return self

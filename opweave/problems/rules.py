@@ -11,7 +11,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.measures import bytes_held
-from opweave.problems.solution import Violation
+from opweave.problems.solution import Violation, broken
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 
 DOES: Mapping[ResourceKind, tuple[str, str]] = {
@@ -90,14 +90,14 @@ def causes_first(timeline: Timeline, tolerance: float) -> Iterator[Violation]:
         maker = int(cause[entry])
         made = f"{describe(timeline, maker)} on {timeline.resources[acts.resource[maker]].name!r}"
         message = f"{describe(timeline, row)} starts {early[entry]:.6g} s before {made} has made it"
-        yield Violation(rule="precedence", message=message, excess=float(early[entry]))
+        yield broken("precedence", message, float(early[entry]))
     for (row, brought), arrived in runs.items():
         starts, device = float(acts.start[row]), timeline.resources[acts.resource[row]].name
         message = (
             f"{describe(timeline, row)} starts at {starts:.6g} s, but its input {timeline.name(brought)!r} is on "
             f"{device!r} only from {arrived:.6g} s"
         )
-        yield Violation(rule="precedence", message=message, excess=arrived - starts)
+        yield broken("precedence", message, arrived - starts)
 
 
 def lasts_as_long(timeline: Timeline, seconds: FloatArray, tolerance: float) -> Iterator[Violation]:
@@ -115,7 +115,7 @@ def lasts_as_long(timeline: Timeline, seconds: FloatArray, tolerance: float) -> 
         wrong = np.flatnonzero((off > tolerance) & (acts.kind == ActivityKind.SEND))
     for row in wrong.tolist():
         message = f"{describe(timeline, row)} takes {seconds[row]:.6g} s, not {said[row]:.6g} s"
-        yield Violation(rule="transfer", message=message, excess=float(off[row]))
+        yield broken("transfer", message, float(off[row]))
 
 
 def within_memory(timeline: Timeline, limits: Sequence[int | None]) -> Iterator[Violation]:
@@ -134,4 +134,4 @@ def over_memory(device: str, used: int, limit: int | None) -> Iterator[Violation
     """Bytes on one device that exceed its memory; None for no limit."""
     if limit is not None and used > limit:
         message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-        yield Violation(rule="memory", message=message, excess=float(used - limit))
+        yield broken("memory", message, float(used - limit))

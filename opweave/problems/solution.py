@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Self, TypeV
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
 
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.looks import Bare
-from opweave.problems.own import with_own
-from opweave.problems.shown import HasHtml, ShownInNotebooks
+from opweave.problems.plugins import with_own
+from opweave.problems.shown import Bare, HasHtml, ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
@@ -48,6 +47,11 @@ class Violation(Spec):
     rule: str
     message: str
     excess: float | None = None
+
+
+def broken(rule: str, message: str, excess: float | None = None) -> Violation:
+    """A violation in short."""
+    return Violation(rule=rule, message=message, excess=excess)
 
 
 DetailsT = TypeVar("DetailsT", bound=Details)

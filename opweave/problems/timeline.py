@@ -16,7 +16,6 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.moments import explained_first
 from opweave.problems.shown import HasHtml
 from opweave.problems.words import counted
 
@@ -233,12 +232,9 @@ class Timeline(HasHtml):
 
     @cached_property
     def in_time(self) -> IntArray:
-        """Activities by resource, then by start; an activity of zero length comes before others that start with it.
-
-        Of several that take no time at one moment, those that something held up come first, as far as the data permit.
-        """
+        """Activities by resource, then by start; an activity of zero length comes before others that start with it."""
         acts = self.activities
-        return explained_first(self, np.lexsort((acts.rank, acts.end, acts.start, acts.resource)))
+        return np.lexsort((acts.rank, acts.end, acts.start, acts.resource))
 
     @cached_property
     def before(self) -> IntArray:

@@ -31,14 +31,10 @@ def readable_bytes(size: float) -> str:
     >>> readable_bytes(6_520_832), readable_bytes(900), readable_bytes(2048)
     ('6.22 MiB', '900 B', '2 KiB')
     """
-    value, unit = float(size), "B"
-    for unit in BYTE_UNITS:
-        if abs(value) < 1024 or unit == BYTE_UNITS[-1]:
-            break
-        value /= 1024
+    scale, unit = unit_of(abs(size), "bytes")
+    value = size / scale
     digits = 0 if unit == "B" or abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
-    text = f"{value:,.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+    return f"{_short(value, digits)} {unit}"
 
 
 def exact_bytes(size: float) -> str:
@@ -229,8 +225,12 @@ def precise_seconds(seconds: float) -> str:
     """
     if seconds == 0.0:
         return "0 s"
-    scale, unit = next((pair for pair in TIME_UNITS if seconds >= pair[0]), TIME_UNITS[-1])
+    scale, unit = unit_of(seconds, "seconds")
     value = seconds / scale
-    digits = max(0, 3 - math.floor(math.log10(value))) if value >= 0.001 else 6
+    return f"{_short(value, max(0, 3 - math.floor(math.log10(value))) if value >= 0.001 else 6)} {unit}"
+
+
+def _short(value: float, digits: int) -> str:
+    """A number with so many digits behind the point, without zeros at the end."""
     text = f"{value:,.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def counted(count: int, noun: str) -> str:
@@ -47,6 +47,26 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name, _ in zip(known, range(MOST_COMPARED), strict=False) if name != word}
     near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def refuse_unknown(
+    where: str, what: str, names: Iterable[object], known: Collection[str], whose: str = "graph"
+) -> None:
+    """Refuse names that are not known.
+
+    Raises
+    ------
+    ValueError
+        Names the first of them: "the costs name operator 'cnov1', which the graph does not have; did you mean ...?"
+    """
+    for name in names:
+        if name not in known:
+            has = (
+                f"; the {whose} has {', '.join(map(repr, known))}"
+                if what == "device"
+                else f", which the {whose} does not have"
+            )
+            raise ValueError(f"{where} {what} {name!r}{has}{did_you_mean(name, known)}")
 
 
 def together(rules: Sequence[str]) -> str:

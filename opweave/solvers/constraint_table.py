@@ -9,7 +9,7 @@ from typing import Any
 from opweave.formulations.expressions import expressible
 from opweave.problems.constraints import BUILT_IN, Constraint
 from opweave.problems.problem import Problem
-from opweave.problems.rows import Rows
+from opweave.problems.shown import Rows
 from opweave.solvers.registry import Solver, concerning, load_solvers
 
 

@@ -24,7 +24,7 @@ from opweave.formulations.formulation import formulation_names
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.on_plans import PlanRows, rows_on_plans
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Constraint, Forbid, MeasuresMemory, objections
+from opweave.problems.constraints import Constraint, MeasuresMemory, Pin, objections
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
@@ -145,13 +145,12 @@ def _lists(judge: Judge, free: Problem[Any, Any], problem: Problem[Any, Any], ru
         _try(solver, judge, free, run)
     devices = [each.name for each in problem.cluster.devices] if isinstance(problem, MeasuresMemory) else []
     for device in devices:
-        others = [name for name in devices if name != device]
-        forbidden = [Forbid(op=op.id, device=name) for op in problem.graph.operators for name in others]
+        pinned = [Pin(op=op.id, device=device) for op in problem.graph.operators]
         for solver in baselines[:1] if run.best is not None else baselines:
             if run.should_stop():
                 return Outcome(run.termination())
             try:
-                _try(solver, judge, free.under((*free.constraints, *forbidden)), run)
+                _try(solver, judge, free.under((*free.constraints, *pinned)), run)
             except ContradictionError:
                 break
     return Outcome(run.termination())

@@ -2,10 +2,11 @@
 
 The workers of a problem are listed in the order in which a sensible person would try them. The first one works until
 there is a plan. From then on everyone works in turn, for a short slice each. Whoever closed more of the gap per second
-of late gets more of the time. A share is divided equally, because a worker may need long until it gains, or may wait
+of late gets more of the time. A share is divided among all, because a worker may need long until it gains, or may wait
 for a better plan or bound of another: all of the time where nobody gains, and the less the more of the gap would be
-closed by the end if all went on as of late. It ends when plan and bound meet, when a worker has searched everything,
-when nobody has anything left to do, or when the time is up.
+closed by the end if all went on as of late. Whoever has worked long without a gain gets less of this share. It
+ends when plan and bound meet, when a worker has searched everything, when nobody has anything left to do, or when the
+time is up.
 
 Without a time limit, slices would make a run depend on the speed of the machine. So every worker works until it has
 done, one after the other, and the same seed gives the same run.
@@ -24,8 +25,8 @@ from opweave.solvers.workers import Worker
 SLICE = 0.1
 """Seconds of a slice: long beside what changing takes, short beside any time limit."""
 
-EQUAL = 0.4
-"""Least share of the time that is divided equally; the rest follows what the workers gain."""
+COMMON = 0.4
+"""Least share of the time that is divided among all; the rest follows what the workers gain."""
 
 LEAST_BOUND = 1e-3
 """Bounds below this share of the objective count as this share."""
@@ -44,6 +45,8 @@ class Seat:
         Seconds that it has worked, and the same divided by its share of the time: whoever has the least is next.
     gain, during
         How much of the gap it has closed of late, in logarithms of objective and bound, and in how many seconds.
+    idle
+        Seconds that it has worked since its last gain.
     """
 
     worker: Worker
@@ -51,6 +54,7 @@ class Seat:
     turn: float = 0.0
     gain: float = 0.0
     during: float = 0.0
+    idle: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -60,6 +64,7 @@ class Seat:
     def book(self, seconds: float, gain: float) -> None:
         """Note a slice."""
         self.spent += seconds
+        self.idle = 0.0 if gain > 0.0 else self.idle + seconds
         fading = 0.5 ** (seconds / (MEMORY * self.spent)) if self.spent else 1.0
         self.gain, self.during = fading * self.gain + gain, fading * self.during + seconds
 
@@ -127,13 +132,15 @@ class Portfolio:
 
     def _share(self, seat: Seat, run: Run) -> float:
         """A worker's share of the time, from what all have gained of late."""
-        rates, equal = sum(each.rate for each in self._left), 1.0 / len(self._left)
+        rates, mean = sum(each.rate for each in self._left), sum(each.idle for each in self._left) / len(self._left)
+        hopes = [1.0 / (each.idle + mean + SLICE) for each in self._left]
+        hope = 1.0 / (seat.idle + mean + SLICE) / sum(hopes)
         if rates == 0.0:
-            return equal
+            return hope
         objective, bound = _standing(run)
-        closing = rates * equal * (run.remaining() or 0.0) / max(objective - bound, 1e-9)
-        followed = (1.0 - EQUAL) * min(1.0, closing)
-        return (1.0 - followed) * equal + followed * seat.rate / rates
+        closing = rates / len(self._left) * (run.remaining() or 0.0) / max(objective - bound, 1e-9)
+        followed = (1.0 - COMMON) * min(1.0, closing)
+        return (1.0 - followed) * hope + followed * seat.rate / rates
 
 
 def _standing(run: Run) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError, UnknownSolverError
 from opweave.problems.plugins import load_plugins, why_left_out
 from opweave.problems.problem import Problem
-from opweave.problems.rows import Rows
+from opweave.problems.shown import Rows
 from opweave.problems.spec import FrozenDict
 from opweave.problems.words import did_you_mean
 from opweave.solvers.interrupts import WholeImports

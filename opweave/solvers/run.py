@@ -69,7 +69,7 @@ Setting = OptionValue | Stepping
 
 Observer = Callable[[Progress], None]
 StopCallback = Callable[[Progress], bool]
-Extension = Callable[[Any, Any], None]
+Extension = Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,9 @@ def solve(
     start
         A valid solution to improve on.
     extend
-        ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``. A row
-        compares handles, which are the same for all engines, in seconds, bytes and counts: ``model.on(op, device)``,
+        ``f(model, problem)`` may add rows to a model before an engine, or "auto", solves it: ``model.add(row)``; rows
+        that it returns are added, too. A row compares handles, which are the same for all engines, in seconds, bytes
+        and counts: ``model.on(op, device)``,
         ``model.start(op)``, ``model.end(op)``, ``model.before(a, b)``, ``model.position(op)``,
         ``model.batch(op, device)``, ``model.stage(op)``, ``model.share(op, device)``, ``model.uses(device)``,
         ``model.held(device)`` and ``model.objective``, which can be limited only from above.

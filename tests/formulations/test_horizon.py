@@ -23,7 +23,7 @@ def solve(request: pytest.FixtureRequest):
 
     def with_rows(write) -> ow.Result:
         def extend(model, _problem) -> None:
-            starts = model.starts if kind == "placement" else lambda op: model.starts(op, "d")
+            starts = model.start if kind == "placement" else lambda op: model.start(op, "d")
             rows = write(starts)
             for row in rows:
                 model.add(row)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import opweave as ow
-from opweave.formulations.on_cluster import capacity_of, left_to_run_on, permitted, tied
+from opweave.formulations.on_cluster import asked_of, capacity_of, left_to_run_on, permitted, room_of, tied, too_large
 from opweave.formulations.once import once
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
-from opweave.formulations.shortage import asked_of, room_of, too_large
 from opweave.problems.arrays import NO_LIMIT
 from tests.solvers.placement.instances import small_problem
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, permutations, product
 
 from opweave.problems.constraints import Forbid, Pin, Precede
-from opweave.problems.slicing.paper_rule import rulings
+from opweave.problems.slicing.geometry import rulings
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 
 Cells = set[tuple[int, int]]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opweave.problems.rows import Rows
+from opweave.problems.shown import Rows
 
 
 def test_a_row_is_one_line_of_the_terminals_width(monkeypatch: pytest.MonkeyPatch) -> None:

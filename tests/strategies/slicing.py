@@ -8,7 +8,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.slicing.paper_rule import rulings
+from opweave.problems.slicing.geometry import rulings
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from tests.strategies import choices as st
 from tests.strategies.choices import DrawFn, lists_of, of, or_none

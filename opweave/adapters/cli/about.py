@@ -1,19 +1,37 @@
-"""The commands about opweave itself: ``opweave solvers | formulations | warm``."""
+"""The commands about opweave itself: ``opweave solvers | formulations | warm | demo``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from opweave.adapters.cli.completion import problem_words
-from opweave.adapters.cli.output import print_rows, stdout
-from opweave.adapters.cli.settings import JsonOption
-from opweave.adapters.cli.solving import VERIFIED
-from opweave.adapters.error_messages import plain
-from opweave.adapters.report.views import view_for
+from opweave.adapters import clusters
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, print_rows, stdout
+from opweave.adapters.cli.settings import JsonOption, problem_words
+from opweave.adapters.costs.default_costs import missing_costs
+from opweave.adapters.files import check_folder_writable
+from opweave.adapters.load import AnyProblem, load
+from opweave.adapters.report.baselines import baselines
+from opweave.adapters.report.views import show, view_for
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.units import readable_seconds
+from opweave.solvers.questions.compare import Comparison, compare
+
+MODEL = "nasnetmobile.json.gz"
+"""keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1. Its many branches make the order matter."""
+
+BOARDS = "boards"
+"""The cluster of the demonstration's second part."""
+
+ENGINE, ENGINE_SECONDS, PLAN_SECONDS = "highs", 6.0, 60.0
+"""The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
 ProblemOption = Annotated[
     str | None,
@@ -61,7 +79,6 @@ def _kind(problem: str | None) -> str | None:
 def warm_command(*, as_json: JsonOption = False) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.report.progress_line import counted
-    from opweave.problems.units import readable_seconds
     from opweave.solvers.loops import warm
 
     with counted(Console(stderr=True), "compiling loops") as observer:
@@ -70,5 +87,61 @@ def warm_command(*, as_json: JsonOption = False) -> int:
         typer.echo(json.dumps(seconds))
     else:
         told = f"{len(seconds)} loops compiled or loaded in {readable_seconds(sum(seconds.values()))}"
-        stdout().print(plain(told), markup=False, highlight=False)
+        note(told)
     return VERIFIED
+
+
+def demo_parts() -> Mapping[str, tuple[str, AnyProblem]]:
+    """Load the model that ships with the package, and ask two questions about it."""
+    with resources.as_file(resources.files("opweave.adapters") / "data" / MODEL) as path:
+        graph = load(path)
+    size, boards = f"{graph.name}, {len(graph.operators)} operators", clusters.load(BOARDS)
+    pipeline = Pipeline.model_validate({"graph": graph, "cluster": boards, **missing_costs(graph, {"cluster": boards})})
+    return {
+        "ordering": (f"{size}: which order needs the least memory?", MemoryOrdering(graph=graph)),
+        "pipeline": (f"{size}: where to cut it for four Raspberry Pis?", pipeline),
+    }
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the report files.")] = Path("opweave-report"),
+    *,
+    as_json: JsonOption = False,
+) -> int:
+    """Plan a real model that ships with opweave, in order and in stages, and write a report about each."""
+    from opweave.adapters.report.questions import table_of
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.tables import result_table
+
+    check_folder_writable(out)
+    status, console = VERIFIED, stdout()
+    for name, (question, problem) in demo_parts().items():
+        if not as_json:
+            note(question)
+        found = demonstrated(problem)
+        best = next((row.result for row in found.rows if row.solver == "auto" and row.solution is not None), None)
+        if as_json:
+            typer.echo(found.model_dump_json())
+        else:
+            console.print(table_of(found))
+        if best is None:
+            status = NOTHING_FOUND
+            continue
+        view = show(problem, best)
+        files = write_report(view, out / name, comparison=found)
+        if not as_json:
+            console.print(result_table(view))
+            name_files(console, files)
+    return status
+
+
+def demonstrated(problem: AnyProblem) -> Comparison:
+    """Ask the baselines and opweave's own search, and about an order also an engine, which may not take long."""
+    from opweave.adapters.report.progress_line import counted
+
+    with counted(Console(stderr=True), "solvers") as observer:
+        found = compare(problem, [*baselines(problem), "auto"], time_limit=PLAN_SECONDS, progress=observer)
+    if not isinstance(problem, MemoryOrdering):
+        return found
+    engine = compare(problem, [ENGINE], time_limit=ENGINE_SECONDS)
+    return found.model_copy(update={"rows": (*found.rows, *engine.rows)})

@@ -1,85 +1,85 @@
-"""The options that describe a problem: every flag once, with the problems that accept it.
+"""The options that describe a problem: one for each field of its class that can be typed.
 
-``opweave plan`` takes all of them, the command of a problem only its own. A further problem adds its word to the flags
-that it shares and new rows for its own flags; no command changes.
+A flag is named like its field, and its help is the field's entry in the docstring of the class.
 """
 
 from __future__ import annotations
 
 import inspect
-import operator
+import re
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cache, partial
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from pydantic import BaseModel
 
 from opweave.adapters import clusters
 from opweave.adapters.cli.settings import with_options
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.view import AnyView
+from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.memory_layout.spec import MemoryLayout, Pool
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.units import parse_bytes
 
 ROOFLINE = "roofline"
 
+WORDS = ("ordering", "placement", "batched", "pipeline", "slicing", "layout", "serving")
+"""The problems of the command line, in the order in which the help lists them."""
 
-def _as_given(value: object) -> object:
-    return value
+PINNED = ("placement", "batched", "pipeline")
+"""Problems that take ``--pin``."""
+
+OF_ORDERS, OF_POOLS = ("in_place", "inputs", "outputs"), ("bytes", "alignment")
+"""What a layout takes in place of its own fields: how the storages of an order live, and its pool."""
+
+LEFT_OUT = frozenset({"graph", "schema_version", "order", "constraints"})
+
+SHORTER = {"limit_bytes": "limit", "bytes": "capacity"}
+"""Flags that are not named like their fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of planning commands, and the field that it sets.
+    """A flag of a problem.
 
     Attributes
     ----------
-    name
-        The flag as it is typed.
-    field
-        The problem's field that the flag sets.
-    uses
-        The values that it accepts, by the word of every problem that has it.
+    name, field
+        The flag as it is typed, and the field that it sets.
+    use
+        What it means.
     takes
         The type into which the command line converts the text; a list allows several occurrences.
     read
         Converts that to the field's value; None stands for the field's default.
     required
-        Whether the problems that have the flag require it.
+        Whether the problem cannot do without it.
     """
 
     name: str
     field: str
-    uses: Mapping[str, str]
-    takes: type[str] | type[int] | type[float] | type[bool] | type[list[str]] = str
-    read: Callable[..., object] = _as_given
+    use: str
+    takes: Any = str
+    read: Callable[[Any], object] = lambda value: value
     required: bool = False
 
-    @property
-    def help(self) -> str:
-        """Problems and the values that each accepts; problems with the same values are listed together."""
-        words: dict[str, list[str]] = {}
-        for word, use in self.uses.items():
-            words.setdefault(use, []).append(word)
-        return "; ".join(f"{', '.join(group)}: {use}" for use, group in words.items()) + "."
-
-    def parameter(self, word: str | None) -> inspect.Parameter:
-        """The flag as a typer parameter of one problem's command; without a word, one that the help leaves out."""
-        told, hidden = (self.help, True) if word is None else (self._told(word), False)
-        option = typer.Option(self.name, help=told, show_default=False, rich_help_panel="The problem", hidden=hidden)
-        return inspect.Parameter(
-            _variable(self.name),
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[self.takes | None, option],
+    def parameter(self, *, hidden: bool) -> inspect.Parameter:
+        """The flag as a typer parameter."""
+        told = f"{self.use}; required." if self.required else f"{self.use}."
+        names = (self.name, f"--no-{self.name[2:]}") if self.takes is bool else (self.name,)
+        option = typer.Option(
+            "/".join(names), help=told, show_default=False, rich_help_panel="The problem", hidden=hidden
         )
-
-    def _told(self, word: str) -> str:
-        use = self.uses[word]
-        return f"{use}; required." if self.required else f"{use}."
+        kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[self.takes | None, option]
+        return inspect.Parameter(_variable(self.name), kind, default=None, annotation=annotation)
 
 
 def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
@@ -116,88 +116,84 @@ def _costs(text: str) -> Costs | None:
     return None if text == ROOFLINE else load_costs(text)
 
 
-def _geometry(path: str) -> dict[str, object]:
+def _object(field: str, path: str) -> dict[str, object]:
     data = read_json(path)
     if not isinstance(data, dict):
-        raise InvalidInputError(
-            f'{path}: a geometry file must hold an object, for example {{"conv1": {{"kernel": 3, "padding": 1}}}}'
-        )
+        raise InvalidInputError(f'{path}: a {field} file must hold an object, for example {{"conv1": ...}}')
     return data
+
+
+@cache
+def flags_of(word: str) -> tuple[Flag, ...]:
+    """The flags of a problem.
+
+    Examples
+    --------
+    >>> [flag.name for flag in flags_of("ordering")]
+    ['--objective', '--in-place', '--limit', '--inputs', '--outputs']
+    """
+    kind = view_for(word).problem_type
+    if issubclass(kind, MemoryLayout):
+        return (*_of_class(MemoryOrdering, OF_ORDERS), *_of_class(Pool, OF_POOLS))
+    found = _of_class(kind, [name for name in kind.model_fields if name not in LEFT_OUT])
+    if word in PINNED:
+        found.append(Flag("--pin", "constraints", "OP=DEVICE; may be repeated", list[str], pins))
+    return tuple(found)
+
+
+def _of_class(kind: type[BaseModel], names: Collection[str]) -> list[Flag]:
+    uses, found = _documented(kind), []
+    for field in names:
+        info, use = kind.model_fields[field], uses.get(field, "")
+        inner, name = _plain(info.annotation), f"--{SHORTER.get(field, field).replace('_', '-')}"
+        origin = get_origin(inner) or inner
+        if field == "cluster":
+            found.append(Flag(name, field, "a file or a preset's name", str, _cluster, required=True))
+        elif field == "costs":
+            found.append(Flag(name, field, "a file, or roofline (the default)", str, _costs))
+        elif field in SHORTER:
+            found.append(Flag(name, field, f"bytes, for example 6MiB: {use}", str, parse_bytes))
+        elif origin is Literal and len(get_args(inner)) > 1:
+            *others, last = get_args(inner)
+            about = f": {use}" if use and not use.startswith(get_args(inner)) else ""
+            found.append(Flag(name, field, f"{', '.join(others)} or {last}{about}"))
+        elif inner in (bool, int, float, str):
+            found.append(Flag(name, field, use, inner))
+        elif origin is tuple:
+            found.append(Flag(name, field, f"as in A,B: {use}", str, _listed))
+        elif isinstance(origin, type) and issubclass(origin, Mapping):
+            use = f"a JSON file: {use}"
+            found.append(Flag(name, field, use, str, partial(_object, field), required=info.is_required()))
+    return found
+
+
+def _plain(annotation: Any) -> Any:
+    """A type without None and without what pydantic notes about it."""
+    while True:
+        origin, inner = get_origin(annotation), [each for each in get_args(annotation) if each is not type(None)]
+        if origin is Annotated or (origin in (Union, types.UnionType) and len(inner) == 1):
+            annotation = inner[0]
+        else:
+            return annotation
+
+
+def _documented(kind: type[BaseModel]) -> dict[str, str]:
+    """The first sentence about every field, from the section "Attributes" of a numpydoc docstring."""
+    section = inspect.getdoc(kind) or ""
+    section = section.partition("Attributes\n----------\n")[2].partition("\n\n")[0]
+    found = {}
+    for names, text in re.findall(r"^(\w[\w, ]*)\n((?:^ .*\n?)+)", section, re.MULTILINE):
+        flat = re.sub(r'``"?|"?``|:\w+:|`', "", " ".join(text.split()))
+        found |= dict.fromkeys(names.split(", "), re.split(r"; None|\. |\.$", flat)[0])
+    return found
 
 
 def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _same(words: str, use: str) -> dict[str, str]:
-    return dict.fromkeys(words.split(), use)
-
-
-ON_DEVICES = "placement batched pipeline slicing"
-
-FLAGS = (
-    Flag("--objective", "objective", {"ordering": "peak or total", "pipeline": "bottleneck, transfers or latency"}),
-    Flag("--in-place", "in_place", _same("ordering layout", "none, first or any")),
-    Flag(
-        "--inputs",
-        "inputs",
-        _same("ordering layout", "freed, kept or excluded") | {"pipeline": "first or everywhere"},
-    ),
-    Flag("--outputs", "outputs", _same("ordering layout", "kept or excluded")),
-    Flag("--limit", "limit_bytes", {"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
-    Flag("--capacity", "limit_bytes", {"layout": "bytes of the arena, for example 1MiB"}, read=parse_bytes),
-    Flag("--alignment", "alignment", {"layout": "offsets are multiples of this many bytes"}, int),
-    Flag("--cluster", "cluster", _same(ON_DEVICES, "a file or a preset's name"), read=_cluster, required=True),
-    Flag("--costs", "costs", _same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
-    Flag("--batch", "batch", {"batched": "number of inputs; 1 by default"}, int),
-    Flag(
-        "--transfers",
-        "transfers",
-        {
-            "placement": "one_port_tensor, one_port_edge, delay or blocking",
-            "batched": "delay or delay_per_input",
-            "slicing": "refined or paper",
-        },
-    ),
-    Flag(
-        "--memory-model",
-        "memory",
-        _same("placement pipeline", "additive or parameters") | {"batched": "buffers, additive or parameters"},
-    ),
-    Flag("--cuts", "cuts", {"pipeline": "prefix or dominators"}),
-    Flag("--load", "load", {"pipeline": "overlap or sum"}),
-    Flag("--host", "host", {"placement": "for blocking transfers: the device with the memory that all pass through"}),
-    Flag("--max-calls", "max_calls", {"placement": "for blocking transfers: most calls of an accelerator"}, int),
-    Flag("--host-cores", "host_cores", {"placement": "for blocking transfers: operators of the host at a time"}, int),
-    Flag("--max-replicas", "max_replicas", {"pipeline": "most devices that take turns in a stage"}, int),
-    Flag("--max-tensors", "max_tensors", {"pipeline": "most tensors across a prefix cut"}, int),
-    Flag("--compression", "compression", {"pipeline": "factor by which transfers shrink"}, float),
-    Flag("--no-compute", "include_compute", {"pipeline": "computing takes no time"}, bool, operator.not_),
-    Flag("--channel", "channel", _same("pipeline slicing", "dedicated or shared")),
-    Flag("--min-stages", "min_stages", {"pipeline": "fewest stages"}, int),
-    Flag("--max-stages", "max_stages", {"pipeline": "most stages"}, int),
-    Flag(
-        "--device-order", "device_order", {"pipeline": "devices in the order of use, for example A,B,C"}, read=_listed
-    ),
-    Flag(
-        "--forbid-device",
-        "forbidden_devices",
-        {"pipeline": "a device that must not be used; may be repeated"},
-        list[str],
-    ),
-    Flag("--dimension", "dimension", {"slicing": "free or rule"}),
-    Flag("--weights", "weights", {"slicing": "resident or streamed"}),
-    Flag("--layout", "layout", {"slicing": "channels_first or channels_last"}),
-    Flag("--input-device", "input_device", {"slicing": "device that has the inputs"}),
-    Flag("--output-device", "output_device", {"slicing": "device that gathers the outputs"}),
-    Flag("--geometry", "geometry", {"slicing": "a file, instead of the geometry in the model file"}, read=_geometry),
-    Flag("--pin", "constraints", _same("placement batched pipeline", "OP=DEVICE; may be repeated"), list[str], pins),
-)
-"""All flags of problems, in the order in which the help lists them."""
-
-
 def with_flags(command: Callable[..., int], word: str | None = None) -> Callable[..., int]:
-    """Give a command :data:`FLAGS`; it receives the given ones as its argument ``flags``.
+    """Give a command flags; it receives the given ones, by name, as its argument ``flags``.
 
     Parameters
     ----------
@@ -206,13 +202,15 @@ def with_flags(command: Callable[..., int], word: str | None = None) -> Callable
     word
         The problem whose flags it takes; None for those of all problems, which the help then leaves out.
     """
-    taken = [flag for flag in FLAGS if word is None or word in flag.uses]
+    words = WORDS if word is None else (word,)
+    taken = {flag.name: flag for each in words for flag in flags_of(each)}
 
     def flags(given: dict[str, object]) -> dict[str, object]:
-        typed = {flag.name: given.pop(_variable(flag.name)) for flag in taken}
+        typed = {name: given.pop(_variable(name)) for name in taken}
         return {name: value for name, value in typed.items() if value is not None}
 
-    return with_options(command, "flags", [flag.parameter(word) for flag in taken], flags)
+    options = [flag.parameter(hidden=word is None) for flag in taken.values()]
+    return with_options(command, "flags", options, flags)
 
 
 def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collection[str] = ()) -> dict[str, object]:
@@ -235,26 +233,22 @@ def fields_of(view: type[AnyView], given: Mapping[str, object], stated: Collecti
 
     Examples
     --------
-    >>> from opweave.adapters.report.views import view_for
     >>> fields_of(view_for("ordering"), {"--in-place": "any", "--limit": "1KiB"})
     {'in_place': 'any', 'limit_bytes': 1024}
     """
-    for flag in FLAGS:
-        if flag.name in given and view.word not in flag.uses:
-            raise InvalidInputError(_useless(flag, view))
+    own = {flag.name: flag for flag in flags_of(view.word)}
+    strange = next((name for name in given if name not in own), None)
+    if strange is not None:
+        others = ", ".join(word for word in WORDS if any(flag.name == strange for flag in flags_of(word)))
+        text = f"problem {view.word} does not accept {strange}; leave it out"
+        raise InvalidInputError(f"{text}, it is for {others}" if others else text)
+    for flag in own.values():
         if flag.name in given and flag.field in stated:
             raise InvalidInputError(f"the file states {flag.field} itself; leave out {flag.name}")
-    for flag in FLAGS:
-        if flag.required and view.word in flag.uses and flag.name not in given and flag.field not in stated:
-            raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
-    values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
+        if flag.required and flag.name not in given and flag.field not in stated:
+            raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.use}")
+    values = {own[name].field: own[name].read(value) for name, value in given.items()}
     return {field: value for field, value in values.items() if value is not None}
-
-
-def _useless(flag: Flag, view: type[AnyView]) -> str:
-    known = flag.field in view.problem_type.model_fields
-    why = "" if known else f": it has no field {flag.field}"
-    return f"problem {view.word} does not accept {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"
 
 
 def _variable(name: str) -> str:

@@ -11,10 +11,8 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from opweave.adapters.cli.llm_options import MAX, Wishes
-from opweave.adapters.cli.output import name_files, stdout
-from opweave.adapters.cli.settings import Settings
-from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, say, stdout
+from opweave.adapters.cli.settings import Settings, with_fields, with_settings
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import make_folder, write_text
 from opweave.adapters.load import save
@@ -38,6 +36,55 @@ PROVED = 2e-6
 """Gap below which seconds count as equal."""
 
 
+MAX = "max"
+"""The context that stands for the longest one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What is asked of a language model; every field is an option of the command line."""
+
+    devices: Annotated[
+        str,
+        typer.Option(
+            "--devices", "-d", help="A rig or a cluster as JSON, a cluster by name, or here.", show_default=False
+        ),
+    ]
+    context: Annotated[str, typer.Option("--context", "-c", help="Tokens of context, or max.")] = "4096"
+    phase: Annotated[str, typer.Option("--phase", help="decode, or prefill (reading a prompt).")] = "decode"
+    sequences: Annotated[int, typer.Option("--sequences", min=1, help="Requests at the same time.")] = 1
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Tokens of a prompt that are read at once.")] = 512
+    keys: Annotated[str, typer.Option("--keys", help="Type of the cached keys.")] = "f16"
+    values: Annotated[str, typer.Option("--values", help="Type of the cached values.")] = "f16"
+    dtype: Annotated[str | None, typer.Option("--dtype", help="For config.json: type of the matrices.")] = None
+    host: Annotated[str | None, typer.Option("--host", help="Device that is the processor with its memory.")] = None
+    reserve: Annotated[
+        str | None, typer.Option("--reserve", help="Left free on every device: 1GiB, or buffers, fit, unsloth, none.")
+    ] = None
+    slowest: Annotated[
+        float | None, typer.Option("--slowest", help="With --context max: most seconds for a token.")
+    ] = None
+    layers: Annotated[
+        str, typer.Option("--layers", help="Layers whole, split (parts in host memory, too), or free (anywhere).")
+    ] = "split"
+    machines: Annotated[bool, typer.Option("--machines", help="Compare the sets of machines, too.")] = False
+
+    def check(self) -> None:
+        """Refuse words that no option has, and options that lack another one.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the option.
+        """
+        if self.phase not in ("decode", "prefill"):
+            raise InvalidInputError(f"--phase {self.phase!r:.40}: it is decode or prefill")
+        if self.layers not in ("whole", "split", "free"):
+            raise InvalidInputError(f"--layers {self.layers!r:.40}: it is whole, split or free")
+        if self.slowest is not None and self.context != MAX:
+            raise InvalidInputError("--slowest asks for the longest context at that speed; add --context max")
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked: the model, the devices, the workload and more rules."""
@@ -53,7 +100,7 @@ class Question:
         return fastest_pass(self.model, self.rig, self.work, constraints=self.constraints)
 
 
-def llm_command(
+def _llm(
     model: Annotated[
         Path, typer.Argument(help="A language model: .gguf, .safetensors or config.json.", show_default=False)
     ],
@@ -62,15 +109,17 @@ def llm_command(
     settings: Settings,
 ) -> int:
     """Plan a language model on the devices you have: who holds what, how full, how fast, and what is proved."""
-    wishes.check()
     question = _asked(model, wishes)
     console, limit = stdout(), settings.time_limit or SECONDS
     if wishes.context == MAX:
-        fitting = _longest(console, question, wishes.slowest, limit, quiet=settings.as_json)
+        fitting = _longest(question, wishes.slowest, limit, quiet=settings.as_json)
         if fitting is None:
             return NOTHING_FOUND
         question = replace(question, work=fitting)
     return _answer(console, question, model, settings, limit, machines=wishes.machines)
+
+
+llm_command = with_settings(with_fields(_llm, "wishes", Wishes))
 
 
 def _asked(file: Path, wishes: Wishes) -> Question:
@@ -100,7 +149,7 @@ def _whole(flag: str, text: str) -> int:
 
 def _with_options(rig: Rig, host: str | None, reserve: str | None, model: LanguageModel, work: Workload) -> Rig:
     """The rig as the command line changes it; one without reserves gets those of the rule "buffers"."""
-    from opweave.problems.language.reserves import RESERVES, reserve_bytes
+    from opweave.problems.language.rig import RESERVES, reserve_bytes
 
     data: dict[str, object] = {field: getattr(rig, field) for field in Rig.model_fields}
     if host is not None:
@@ -116,9 +165,7 @@ def _with_options(rig: Rig, host: str | None, reserve: str | None, model: Langua
     return Rig.model_validate(data)
 
 
-def _longest(
-    console: Console, question: Question, slowest: float | None, limit: float, *, quiet: bool
-) -> Workload | None:
+def _longest(question: Question, slowest: float | None, limit: float, *, quiet: bool) -> Workload | None:
     """Find the longest context and say why it cannot be longer; None if there is none."""
     from opweave.solvers.language.questions import longest_context
 
@@ -134,7 +181,7 @@ def _longest(
         words = (
             f"longest context: {found.context:,} tokens; {beyond}" if found.context else f"no context fits; {beyond}"
         )
-        console.print(plain(words), markup=False, highlight=False)
+        note(words)
     return question.work.model_copy(update={"context": found.context}) if found.context else None
 
 
@@ -220,7 +267,7 @@ def _show(
 
 def _spread(rig: Rig, seconds: float) -> str:
     """What published runs would have taken where this is predicted."""
-    from opweave.problems.language.published import published_spread
+    from opweave.problems.language.rig import published_spread
 
     spread = published_spread(rig.efficiency)
     low, high = (precise_seconds(each * seconds) for each in (spread.least, spread.most))
@@ -264,8 +311,7 @@ def _machines(console: Console, question: Question, limit: float) -> None:
     found = which_machines(
         question.model, question.rig, question.work, constraints=question.constraints, time_limit=limit
     )
-    for line in str(found).splitlines():
-        console.print(plain(line), markup=False, highlight=False)
+    say(console, str(found))
 
 
 def _settings_of(question: Question, schedule: Schedule, file: Path) -> dict[str, object]:

@@ -7,26 +7,27 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, ParamSpec
 
 import typer
 from pydantic import ValidationError
 
 from opweave import interrupts
-from opweave.adapters.cli.about import formulations_command, solvers_command, warm_command
-from opweave.adapters.cli.checking import check_command, conflict_command, verify_command
-from opweave.adapters.cli.demo import demo_command
+from opweave.adapters.cli.about import demo_command, formulations_command, solvers_command, warm_command
+from opweave.adapters.cli.exchange import check_command, model_command, report_command, verify_command
+from opweave.adapters.cli.flags import WORDS
 from opweave.adapters.cli.llm import llm_command
-from opweave.adapters.cli.llm_options import Wishes
-from opweave.adapters.cli.models import model_command
-from opweave.adapters.cli.plan import COMMANDS, command_of, plan_command
-from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
-from opweave.adapters.cli.report import report_command
-from opweave.adapters.cli.settings import Settings, with_fields, with_settings
-from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED, solve_and_tell
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED
+from opweave.adapters.cli.plan import EXAMPLES, command_of, plan_command
+from opweave.adapters.cli.questions import (
+    compare_command,
+    conflict_command,
+    pareto_command,
+    solve_command,
+    sweep_command,
+)
 from opweave.adapters.error_messages import one_sentence
-from opweave.adapters.load import load_problem
+from opweave.adapters.report.views import view_for
 from opweave.problems.errors import ImplausibleWarning, InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
 
@@ -114,16 +115,6 @@ def _opweave(
             raise typer.Exit(BAD_INPUT) from None
 
 
-@with_settings
-def solve_command(
-    spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
-    *,
-    settings: Settings,
-) -> int:
-    """Solve a problem written as JSON."""
-    return solve_and_tell(load_problem(spec), settings)
-
-
 def _register(group: str, name: str, command: Callable[..., int], *examples: str, about: str | None = None) -> None:
     """Add a command to a group of the help; the examples end its own help."""
     lines = ("Examples:", *examples) if examples else ()
@@ -131,41 +122,45 @@ def _register(group: str, name: str, command: Callable[..., int], *examples: str
     app.command(name, rich_help_panel=group, help=about, epilog="\n\n".join(lines) or None)(settled)
 
 
-for _each in COMMANDS:
-    _register(PLANS, _each.word, command_of(_each.word), *_each.examples, about=_each.about)
-_register(
-    PLANS,
-    "llm",
-    with_settings(with_fields(llm_command, "wishes", Wishes)),
-    "opweave llm model.gguf --devices home.json --context 32768",
-    "opweave llm config.json --devices here --context max --slowest 0.1",
-)
-_register(PLANS, "plan", plan_command, "opweave plan model.onnx", "opweave plan lifetimes.csv --problem layout")
-_register(
-    QUESTIONS,
-    "solve",
-    solve_command,
-    "opweave solve problem.json -t 60 --report page",
-    "opweave solve problem.json --solver highs --gap 0.01 --json",
-)
-_register(QUESTIONS, "compare", compare_command, "opweave compare problem.json --solvers auto,heft -t 10")
-_register(QUESTIONS, "sweep", with_settings(sweep_command), "opweave sweep problem.json --memory 1GiB,2GiB,none -t 10")
-_register(QUESTIONS, "pareto", with_settings(pareto_command), "opweave pareto problem.json makespan peak -t 60")
-_register(QUESTIONS, "conflict", conflict_command, "opweave conflict problem.json")
-_register(EXCHANGE, "check", check_command, "opweave check problem.json result.json")
-_register(EXCHANGE, "report", report_command, "opweave report result.json --spec problem.json --open")
-_register(EXCHANGE, "verify", verify_command, "opweave verify model.onnx result.json --dim batch=1")
-_register(
-    EXCHANGE,
-    "model",
-    model_command,
-    "opweave model problem.json -o model.mps",
-    "opweave model problem.json --judge solution.sol",
-)
-_register(ABOUT, "demo", demo_command, "opweave demo --out page")
-_register(ABOUT, "solvers", solvers_command, "opweave solvers --problem pipeline", "opweave solvers --constraints")
-_register(ABOUT, "formulations", formulations_command, "opweave formulations --problem ordering")
-_register(ABOUT, "warm", warm_command, "opweave warm")
+for _word in WORDS:
+    _about = (view_for(_word).problem_type.__doc__ or "").partition("\n")[0]
+    _register(PLANS, _word, command_of(_word), *EXAMPLES[_word], about=_about)
+for _group, _name, _command, *_examples in (
+    (
+        PLANS,
+        "llm",
+        llm_command,
+        "opweave llm model.gguf --devices home.json --context 32768",
+        "opweave llm config.json --devices here --context max --slowest 0.1",
+    ),
+    (PLANS, "plan", plan_command, "opweave plan model.onnx", "opweave plan lifetimes.csv --problem layout"),
+    (
+        QUESTIONS,
+        "solve",
+        solve_command,
+        "opweave solve problem.json -t 60 --report page",
+        "opweave solve problem.json --solver highs --gap 0.01 --json",
+    ),
+    (QUESTIONS, "compare", compare_command, "opweave compare problem.json --solvers auto,heft -t 10"),
+    (QUESTIONS, "sweep", sweep_command, "opweave sweep problem.json --memory 1GiB,2GiB,none -t 10"),
+    (QUESTIONS, "pareto", pareto_command, "opweave pareto problem.json makespan peak -t 60"),
+    (QUESTIONS, "conflict", conflict_command, "opweave conflict problem.json"),
+    (EXCHANGE, "check", check_command, "opweave check problem.json result.json"),
+    (EXCHANGE, "report", report_command, "opweave report result.json --spec problem.json --open"),
+    (EXCHANGE, "verify", verify_command, "opweave verify model.onnx result.json --dim batch=1"),
+    (
+        EXCHANGE,
+        "model",
+        model_command,
+        "opweave model problem.json -o model.mps",
+        "opweave model problem.json --judge solution.sol",
+    ),
+    (ABOUT, "demo", demo_command, "opweave demo --out page"),
+    (ABOUT, "solvers", solvers_command, "opweave solvers --problem pipeline", "opweave solvers --constraints"),
+    (ABOUT, "formulations", formulations_command, "opweave formulations --problem ordering"),
+    (ABOUT, "warm", warm_command, "opweave warm"),
+):
+    _register(_group, _name, _command, *_examples)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Where commands write: tables to standard output, and the names of the files that they wrote."""
+"""What commands have in common: exit statuses, tables on standard output, files, and solving one problem."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from opweave.adapters.cli.settings import Settings
 from opweave.adapters.error_messages import plain
-from opweave.adapters.load import save
+from opweave.adapters.load import AnyProblem, save
+from opweave.adapters.report.views import view_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pydantic import BaseModel
     from rich.table import Table
+
+VERIFIED, NOTHING_FOUND = 0, 1
+"""Exit statuses of commands that look for a plan."""
 
 PIPED_WIDTH = 120
 """Columns of a table that is not written to a terminal."""
@@ -55,6 +60,11 @@ def tell(
     name_files(console, [file for file in (output, *more) if file is not None])
 
 
+def note(text: str) -> None:
+    """Print a line on standard output."""
+    say(stdout(), text)
+
+
 def say(console: Console, text: str) -> None:
     """Print text as it is, line by line."""
     for line in text.splitlines():
@@ -81,3 +91,28 @@ def _jsonable(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_jsonable(each) for each in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
+    """Solve a problem, write the files that are asked for, and show the plan."""
+    from opweave.adapters.report.progress_line import live_progress
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.tables import result_table, section_table
+    from opweave.solvers.solve import solve
+
+    showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
+    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
+        result = solve(problem, **settings.of_solve, progress=observer)
+    view = showing(problem, result)
+
+    def show(console: Console) -> None:
+        console.print(result_table(view))
+        for section in view.sections():
+            console.print(section_table(section))
+        say(console, view.explain())
+
+    def write() -> Sequence[Path | None]:
+        return () if settings.report is None else write_report(view, settings.report)
+
+    tell(result, settings.output, show, write, as_json=settings.as_json)
+    return VERIFIED if result.verified else NOTHING_FOUND

@@ -3,103 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from opweave.adapters.cli.completion import problem_words
-from opweave.adapters.cli.flags import fields_of, with_flags
-from opweave.adapters.cli.layouts import is_lifetimes, layout_problem
-from opweave.adapters.cli.models import runtime_problem
-from opweave.adapters.cli.settings import DimOption, ExampleOption, Settings, dimensions, with_options, with_settings
-from opweave.adapters.cli.solving import solve_and_tell
+from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, with_flags
+from opweave.adapters.cli.output import solve_and_tell
+from opweave.adapters.cli.settings import (
+    DimOption,
+    ExampleOption,
+    Settings,
+    dimensions,
+    problem_words,
+    with_options,
+    with_settings,
+)
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
 from opweave.adapters.example_inputs import Arrays, read_arrays, sizes_given
 from opweave.adapters.formats import family_of
+from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import AnyProblem, geometry, is_instance, load, load_problem
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.views import view_for
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.layout_of import layout_of
+from opweave.problems.memory_layout.spec import MemoryLayout, Pool
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 
-
-@dataclass(frozen=True, slots=True)
-class ProblemCommand:
-    """The command of one problem.
-
-    Attributes
-    ----------
-    word
-        Its name; also the problem's name for ``opweave plan --problem``.
-    about
-        What it decides, in one sentence.
-    examples
-        Command lines for the end of its help.
-    """
-
-    word: str
-    about: str
-    examples: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A model file, and what the command line says of the sizes of its inputs."""
-
-    model: Path
-    dim: list[str] | None
-    example_inputs: Path | None
-
-    def read(self) -> tuple[Arrays | None, dict[str, int]]:
-        """The example inputs, and the sizes of open dimensions."""
-        inputs = None if self.example_inputs is None else read_arrays(self.example_inputs)
-        return inputs, {**sizes_given(self.model, inputs or {}), **dimensions(self.dim)}
-
-
-COMMANDS = (
-    ProblemCommand(
-        "ordering",
-        "In which order should operators run? The least peak memory, or the least memory over time.",
-        ("opweave ordering model.onnx", "opweave ordering model.pt2 --in-place first --limit 6MiB --report page"),
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "ordering": (
+        "opweave ordering model.onnx",
+        "opweave ordering model.pt2 --in-place first --limit 6MiB --report page",
     ),
-    ProblemCommand(
-        "placement",
-        "On which device should each operator run? The least seconds for one input.",
-        (
-            "opweave placement model.onnx --cluster moirai-inter -t 60",
-            "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
-            "opweave placement shop.fjs -t 60",
-        ),
+    "placement": (
+        "opweave placement model.onnx --cluster moirai-inter -t 60",
+        "opweave placement model.json --cluster rig.json --costs ms.json --pin head=a",
+        "opweave placement shop.fjs -t 60",
     ),
-    ProblemCommand(
-        "batched",
-        "Which device runs how many inputs of each operator? The least seconds for a batch.",
-        ("opweave batched model.onnx --cluster home --batch 16",),
+    "batched": ("opweave batched model.onnx --cluster home --batch 16",),
+    "pipeline": (
+        "opweave pipeline model.onnx --cluster boards",
+        "opweave pipeline model.onnx --cluster home --objective latency -t 10",
     ),
-    ProblemCommand(
-        "pipeline",
-        "Where should a model be cut into stages? The shortest bottleneck, or the least latency.",
-        (
-            "opweave pipeline model.onnx --cluster boards",
-            "opweave pipeline model.onnx --cluster home --objective latency -t 10",
-        ),
-    ),
-    ProblemCommand(
-        "slicing",
-        "How should operators be cut across devices? The least seconds for one input.",
-        ("opweave slicing model.onnx --cluster boards --weights streamed",),
-    ),
-    ProblemCommand(
-        "layout",
-        "At which address should each tensor lie? The smallest arena, of a model or of lifetimes in a CSV.",
-        ("opweave layout model.onnx", "opweave layout lifetimes.csv --capacity 1MiB"),
-    ),
-)
-"""The commands of problems, in the order in which the help lists them."""
+    "slicing": ("opweave slicing model.onnx --cluster boards --weights streamed",),
+    "layout": ("opweave layout model.onnx", "opweave layout lifetimes.csv --capacity 1MiB"),
+    "serving": ("opweave serving layers.json --cluster rig.json --rates rates.json",),
+}
+"""Command lines for the end of each problem's help."""
 
-STATED = {"--cluster", "--costs"}
-"""Flags without which a published instance brings its own devices and costs."""
+ORDER_SHARE = 0.5
+"""Share of a time limit for the order of a model whose layout is asked for."""
 
 AsIsOption = Annotated[
     bool, typer.Option("--as-is", help="Order the file's operators, not those of ONNX Runtime's optimiser.")
@@ -112,9 +68,7 @@ ModelArgument = Annotated[
 ]
 
 
-@with_settings
-@with_flags
-def plan_command(
+def _plan(
     model: ModelArgument,
     *,
     problem: Annotated[
@@ -122,8 +76,7 @@ def plan_command(
         typer.Option(
             "--problem",
             "-p",
-            help=f"What to plan: {', '.join(each.word for each in COMMANDS)}. "
-            "By default ordering, of a CSV layout, of a job shop placement.",
+            help=f"What to plan: {', '.join(WORDS)}. By default ordering, of a CSV layout, of a job shop placement.",
             autocompletion=problem_words,
         ),
     ] = None,
@@ -139,51 +92,85 @@ def plan_command(
     For an order of an ONNX file, the operators are those that ONNX Runtime's optimiser leaves, if it is installed.
     A published instance brings its devices and costs.
     """
-    usual = "placement" if family_of(model) == "job shop" else "layout" if is_lifetimes(model) else "ordering"
-    view, source = view_for(problem or usual), Source(model, dim, example_inputs)
-    return solve_and_tell(_posed(view, source, flags, settings, as_is=as_is), settings)
-
-
-def command_of(word: str) -> Callable[..., int]:
-    """Make the command of a problem, with the flags of that problem alone."""
-    view = view_for(word)
-
-    def command(
-        model: ModelArgument,
-        *,
-        dim: DimOption = None,
-        example_inputs: ExampleOption = None,
-        as_is: AsIsOption = False,
-        flags: Mapping[str, object],
-        settings: Settings,
-    ) -> int:
-        source = Source(model, dim, example_inputs)
-        return solve_and_tell(_posed(view, source, flags, settings, as_is=as_is), settings)
-
-    own = with_settings(with_flags(command, word))
-    return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
-
-
-def _posed(
-    view: type[AnyView], source: Source, flags: Mapping[str, object], settings: Settings, *, as_is: bool
-) -> AnyProblem:
-    """Pose the problem of a view about a model file."""
-    model = source.model
-    job_shop = family_of(model) == "job shop"
-    if job_shop or (STATED.isdisjoint(flags) and view.word in ("placement", "pipeline") and is_instance(model)):
+    view = view_for(problem or _usual(model))
+    if family_of(model) == "job shop" or (
+        not {"--cluster", "--costs"} & set(flags) and view.word in ("placement", "pipeline") and is_instance(model)
+    ):
         known = load_problem(model, kind=view.problem_type.kind)
         fields = fields_of(view, flags, stated=("cluster", "costs"))
         given = {name: getattr(known, name) for name in known.model_fields_set} | fields
-        return validated(view.problem_type, given, f"problem {view.word}")
+        return solve_and_tell(validated(view.problem_type, given, f"problem {view.word}"), settings)
     fields = fields_of(view, flags)
-    inputs, dims = source.read()
+    inputs = None if example_inputs is None else read_arrays(example_inputs)
+    dims = {**sizes_given(model, inputs or {}), **dimensions(dim)}
     if view.word == "layout":
-        return layout_problem(model, dims, inputs, fields, settings.time_limit)
-    counted = None if as_is or view.word != "ordering" else runtime_problem(model, dims, inputs)
-    if counted is not None:
-        return validated(view.problem_type, counted | fields, f"problem {view.word}")
+        return solve_and_tell(_layout(model, dims, inputs, fields, settings.time_limit), settings)
+    posed = None if as_is or view.word != "ordering" else _as_run(model, dims, inputs)
+    posed = _posed(view, model, dims, inputs, fields) if posed is None else posed | fields
+    return solve_and_tell(validated(view.problem_type, posed, f"problem {view.word}"), settings)
+
+
+plan_command = with_settings(with_flags(_plan))
+
+
+def command_of(word: str) -> Callable[..., int]:
+    """Make the command of a problem: ``opweave plan`` with that problem, and with its flags alone."""
+    own = with_options(with_settings(with_flags(_plan, word)), "problem", [], lambda _: word)
+    return own if word == "ordering" else with_options(own, "as_is", [], lambda _: False)
+
+
+def _usual(model: Path) -> str:
+    return "placement" if family_of(model) == "job shop" else "layout" if _is_lifetimes(model) else "ordering"
+
+
+def _is_lifetimes(path: Path) -> bool:
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _posed(
+    view: type[AnyView], model: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: dict[str, object]
+) -> dict[str, object]:
+    """The fields of a problem about a model's graph; costs and geometry that are not given are worked out."""
     graph = load(model, dims=dims, inputs=inputs)
-    fields |= missing_costs(graph, fields)
-    if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
+    known = view.problem_type.model_fields
+    if "costs" in known:
+        fields |= missing_costs(graph, fields)
+    if "geometry" in known and "geometry" not in fields:
         fields["geometry"] = geometry(model, graph=graph, dims=dims)
-    return validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
+    return {"graph": graph, **fields}
+
+
+def _as_run(model: Path, dims: Mapping[str, int], inputs: Arrays | None) -> dict[str, object] | None:
+    """Fields of the problem of ordering an ONNX file as ONNX Runtime will run it; None for what it cannot run."""
+    if family_of(model) != "onnx":
+        return None
+    from opweave.adapters.onnx.optimizer import runtime_form
+
+    found = runtime_form(model, dims, inputs)
+    names = ("graph", "in_place", "inputs", "outputs")
+    return None if found is None else {name: getattr(found, name) for name in names}
+
+
+def _layout(
+    path: Path, dims: Mapping[str, int], inputs: Arrays | None, fields: Mapping[str, Any], time_limit: float | None
+) -> AnyProblem:
+    """The layout of lifetimes in a CSV, or of a model's order with the least peak."""
+    from opweave.solvers.solve import solve
+
+    of_order = {name: fields[name] for name in OF_ORDERS if name in fields}
+    capacity, alignment = fields.get("bytes"), fields.get("alignment", 1)
+    if _is_lifetimes(path):
+        if of_order:
+            flag = next(iter(of_order)).replace("_", "-")
+            raise InvalidInputError(f"--{flag} is about the order of a model; a CSV says when its storages live")
+        return load_lifetimes(path, capacity=capacity, alignment=alignment)
+    pool = validated(Pool, {"name": "arena", "bytes": capacity, "alignment": alignment}, "pool 'arena'")
+    graph = load(path, dims=dims, inputs=inputs)
+    ordering = validated(MemoryOrdering, {"graph": graph, **of_order}, "problem layout")
+    order = solve(ordering, time_limit=None if time_limit is None else ORDER_SHARE * time_limit).solution
+    assert order is not None  # without a limit of bytes, every order is one
+    listed = {name: getattr(graph, name) for name in OpGraph.model_fields}
+    listed["operators"] = [graph.operators[graph.operator_index[name]] for name in order.order]
+    known = {name: getattr(ordering, name) for name in MemoryOrdering.model_fields}
+    layout: MemoryLayout = layout_of(MemoryOrdering(**{**known, "graph": OpGraph(**listed)}), order, pools=[pool])
+    return layout

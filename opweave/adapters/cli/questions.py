@@ -1,4 +1,4 @@
-"""The commands that ask more than one question: ``opweave compare | sweep | pareto``."""
+"""The commands that ask something of a problem: ``opweave solve | compare | sweep | pareto | conflict``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from opweave.adapters.cli.output import say, tell
-from opweave.adapters.cli.settings import JsonOption, OutputOption, Settings, option_value, pairs
-from opweave.adapters.cli.solving import NOTHING_FOUND, VERIFIED
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, say, solve_and_tell, tell
+from opweave.adapters.cli.settings import (
+    JsonOption,
+    OutputOption,
+    Settings,
+    SpecArgument,
+    option_value,
+    pairs,
+    solver_names,
+    with_settings,
+)
 from opweave.adapters.files import check_writable
 from opweave.adapters.load import load_problem
 from opweave.problems.errors import InvalidInputError
@@ -22,9 +30,14 @@ from opweave.problems.units import parse_bytes, read_rate
 if TYPE_CHECKING:
     from opweave.adapters.report.questions import Answered
 
-SpecArgument = Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)]
 PlotOption = Annotated[Path | None, typer.Option("--plot", help="Draw a picture into this file (.png).")]
 Values = str | None
+
+
+@with_settings
+def solve_command(spec: SpecArgument, *, settings: Settings) -> int:
+    """Solve a problem written as JSON."""
+    return solve_and_tell(load_problem(spec), settings)
 
 
 def compare_command(
@@ -53,6 +66,7 @@ def compare_command(
     return _tell(found, output, plot, None, as_json=as_json)
 
 
+@with_settings
 def sweep_command(
     spec: SpecArgument,
     *,
@@ -90,6 +104,7 @@ def sweep_command(
     return _tell(found, settings.output, plot, settings.report, as_json=settings.as_json)
 
 
+@with_settings
 def pareto_command(
     spec: SpecArgument,
     measures: Annotated[list[str], typer.Argument(help="Two or three, as in: makespan peak.", show_default=False)],
@@ -108,6 +123,37 @@ def pareto_command(
         front: dict[str, Any] = {"points": points, "method": method, **settings.of_solve}
         found = pareto(load_problem(spec), measures, **front, progress=observer)
     return _tell(found, settings.output, plot, settings.report, as_json=settings.as_json)
+
+
+def conflict_command(
+    spec: SpecArgument,
+    *,
+    solver: Annotated[
+        str,
+        typer.Option("--solver", "-s", help="Who is asked whether there is a plan.", autocompletion=solver_names),
+    ] = "auto",
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", "-t", help="Seconds; by default, 10 for each question on the way.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say which requirements of a problem cannot hold together, and what would mend it.
+
+    Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
+    proved in time. 2: bad input.
+    """
+    from opweave.adapters.report.progress_line import live_progress
+    from opweave.solvers.questions.conflict import conflict
+
+    if output is not None:
+        check_writable(output)
+    problem = load_problem(spec)
+    with live_progress(Console(stderr=True), problem.unit, "conflict") as observer:
+        found = conflict(problem, time_limit=time_limit, solver=solver, seed=seed, progress=observer)
+    tell(found, output, lambda console: say(console, found.explain()), as_json=as_json)
+    return VERIFIED if found.status == "feasible" else NOTHING_FOUND
 
 
 def axis_value(axis: str, text: str) -> OptionValue:

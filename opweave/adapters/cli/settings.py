@@ -1,20 +1,48 @@
-"""The options that all solving commands share, declared once as the fields of :class:`Settings`."""
+"""The options that commands share, each declared once, and what the shell offers for them when a user presses Tab."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Protocol, get_type_hints
 
 import typer
 
-from opweave.adapters.cli.completion import solver_names
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
+
+
+def problem_words(incomplete: str) -> list[str]:
+    """Problems whose names begin so."""
+    from opweave.adapters.report.views import views
+
+    return _beginning(incomplete, [view.word for view in views()])
+
+
+def solver_names(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Solvers of the problem at hand, as far as the command line says which it is, with what they are."""
+    from opweave.adapters.report.views import view_for
+    from opweave.problems.errors import OpweaveError
+    from opweave.solvers.registry import list_solvers
+
+    words = [context.params.get("problem"), context.info_name]
+    kind = None
+    for word in words:
+        try:
+            kind = kind or view_for(str(word)).problem_type.kind
+        except OpweaveError:
+            continue
+    found: Mapping[str, str] = {row.name: row.about for row in list_solvers(kind) if row.available}
+    return [(name, found[name]) for name in _beginning(incomplete, found)]
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in dict.fromkeys(names) if name.startswith(incomplete))
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 DimOption = Annotated[
@@ -24,7 +52,17 @@ ExampleOption = Annotated[
     Path | None,
     typer.Option("--example-inputs", help="An .npz file with arrays by input name, as numpy.savez writes it."),
 ]
+SpecArgument = Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
+
+
+class Checked(Protocol):
+    """A dataclass of options that refuses wrong ones."""
+
+    def __init__(self, **given: Any) -> None: ...
+
+    def check(self) -> None:
+        """Refuse what is wrong, before time is spent on solving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,43 +115,24 @@ class Settings:
 
 
 def with_settings(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command all options of :class:`Settings`; it receives them as its argument ``settings``."""
+    """Give a command all options of :class:`Settings`; it receives them, checked, as its argument ``settings``."""
+    return with_fields(command, "settings", Settings)
 
-    def checked(**given: Any) -> Settings:
-        found = Settings(**given)
+
+def with_fields(command: Callable[..., int], argument: str, kind: type[Checked]) -> Callable[..., int]:
+    """Give a command an option for every field of a dataclass in place of one of its arguments."""
+    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter
+
+    def option(each: dataclasses.Field[Any]) -> inspect.Parameter:
+        default = keyword.empty if each.default is dataclasses.MISSING else each.default
+        return keyword(each.name, keyword.KEYWORD_ONLY, default=default, annotation=types[each.name])
+
+    def gathered(given: dict[str, Any]) -> Checked:
+        found = kind(**{each.name: given.pop(each.name) for each in fields})
         found.check()
         return found
 
-    return with_fields(command, "settings", Settings, checked)
-
-
-def with_fields(
-    command: Callable[..., int], argument: str, kind: type, made: Callable[..., object] | None = None
-) -> Callable[..., int]:
-    """Give a command an option for every field of a dataclass in place of one of its arguments.
-
-    Parameters
-    ----------
-    command, argument
-        As for :func:`with_options`.
-    kind
-        The dataclass; the types of its fields are annotated with options.
-    made
-        Makes the argument from the fields' values; None for the dataclass itself.
-    """
-    types, fields, keyword = get_type_hints(kind, include_extras=True), dataclasses.fields(kind), inspect.Parameter
-    options = [
-        keyword(
-            each.name,
-            keyword.KEYWORD_ONLY,
-            default=keyword.empty if each.default is dataclasses.MISSING else each.default,
-            annotation=types[each.name],
-        )
-        for each in fields
-    ]
-    return with_options(
-        command, argument, options, lambda given: (made or kind)(**{each.name: given.pop(each.name) for each in fields})
-    )
+    return with_options(command, argument, list(map(option, fields)), gathered)
 
 
 def with_options(

@@ -10,7 +10,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 
 EXPERTS = "experts"
-"""Kind of operators that read a part of their parameters; see :mod:`opweave.problems.language.graph`."""
+"""Kind of operators that read a part of their parameters; see :mod:`opweave.problems.language.workload`."""
 
 PORTIONS = 16
 """Number of portions of a batch on devices that do not state which sizes they support."""

@@ -82,11 +82,29 @@ def element_flops(kind: str, inputs: float, outputs: float) -> float:
     return float(outputs) if name in INPLACE_KINDS and name not in _NOTHING else 0.0
 
 
+Macs = tuple[int | None, int, int, int | None]
+"""Multiply-accumulates as data: for each element of the result (None) or of the input at a position, as many as some
+dimensions of the weights have: position of the weights, first dimension, and the one at which they end."""
+
+Formula = Macs | Callable[[Sequence[tuple[int, ...]], tuple[int, ...]], float]
+
+
+def macs(rule: Macs, shapes: Sequence[tuple[int, ...]], made: tuple[int, ...]) -> float:
+    """Count two operations for each multiply-accumulate.
+
+    Examples
+    --------
+    A convolution with weights (filters, channels, height, width):
+
+    >>> macs((None, 1, 1, None), [(1, 3, 4, 4), (8, 3, 3, 3)], (1, 8, 2, 2))
+    1728.0
+    """
+    over, weights, begin, end = rule
+    return 2.0 * math.prod(made if over is None else shapes[over]) * math.prod(shapes[weights][begin:end])
+
+
 def formula_flops(
-    formula: Callable[[Sequence[tuple[int, ...]], tuple[int, ...]], float] | None,
-    kind: str,
-    shapes: Sequence[tuple[int, ...]],
-    made: tuple[int, ...],
+    formula: Formula | None, kind: str, shapes: Sequence[tuple[int, ...]], made: tuple[int, ...]
 ) -> float:
     """Count by a formula of input shapes and result shape; without one, by :func:`element_flops`.
 
@@ -95,6 +113,6 @@ def formula_flops(
     if formula is None:
         return element_flops(kind, math.prod(shapes[0]) if shapes else 0, math.prod(made))
     try:
-        return float(formula(shapes, made))
+        return macs(formula, shapes, made) if isinstance(formula, tuple) else float(formula(shapes, made))
     except IndexError:
         return 0.0

@@ -1,8 +1,7 @@
 """Sizes for the dimensions that a Keras model's inputs leave open.
 
-A size belongs to a key, as for ONNX: ``"image:1"``, position 1 of input ``image``; the name of the axis: ``"batch"``,
-and ``"length"``, ``"height"``, ``"width"``, ``"depth"`` by the rank of the input and Keras's image format; ``"*:1"``,
-position 1 of every input; ``"*"``, every other open dimension. The first of these that fits counts.
+Axes have names (see :mod:`opweave.adapters.dims`): ``"batch"``, and ``"length"``, ``"height"``, ``"width"``,
+``"depth"`` by the rank of the input and Keras's image format.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.limits import MAX_BYTES
+from opweave.adapters.dims import OpenDimension, advice, given_sizes
 
 if TYPE_CHECKING:
     import keras
@@ -28,37 +26,20 @@ def closed_shapes(inputs: Sequence[keras.KerasTensor], dims: Mapping[str, int], 
     InvalidInputError
         For a size that is none, a key that fits no dimension, and dimensions that stay open, with an example of all.
     """
-    for key, size in dims.items():
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BYTES:
-            raise InvalidInputError(f"dims[{key!r}] is {size!r}; it must be a whole number from 1")
-    used: set[str] = set()
-    left: dict[str, int] = {}
-    names: dict[str, None] = {}
-    shapes = []
-    for tensor in inputs:
-        shape = list(tensor.shape)
-        for position, size in enumerate(shape):
-            if size is not None:
-                continue
-            axis = _axis(position, len(shape)) or f"{tensor.name}:{position}"
-            fitting = [key for key in (f"{tensor.name}:{position}", axis, f"*:{position}", "*") if key in dims]
-            used |= {f"{tensor.name}:{position}", axis, f"*:{position}", "*"}
-            names[axis] = None
-            if fitting:
-                shape[position] = dims[fitting[0]]
-            else:
-                left[axis] = _USUAL.get(axis, 224)
-        shapes.append(tuple(shape))
-    for key in dims:
-        if key not in used:
-            has = f"its open dimensions: {', '.join(names)}" if names else "it has no open dimension"
-            raise InvalidInputError(f"{where}: there is no dimension {key!r}; {has}")
+    found = [
+        OpenDimension(tensor.name, position, len(tensor.shape), _axis(position, len(tensor.shape)))
+        for tensor in inputs
+        for position, size in enumerate(tensor.shape)
+        if size is None
+    ]
+    sizes = given_sizes(found, dims, where)
+    left = [dim for dim in found if dim.place not in sizes]
     if left:
-        example = ", ".join(f'"{key}": {size}' for key, size in left.items())
-        raise InvalidInputError(
-            f"{where}: the inputs have open dimensions; give their sizes, for example dims={{{example}}}"
-        )
-    return shapes
+        raise advice(left, {dim.key: _USUAL.get(dim.key, 224) for dim in left}, where)
+    return [
+        tuple(sizes[f"{tensor.name}:{place}"] if size is None else size for place, size in enumerate(tensor.shape))
+        for tensor in inputs
+    ]
 
 
 def _axis(position: int, rank: int) -> str:

@@ -14,22 +14,28 @@ if TYPE_CHECKING:
     from opweave.adapters.llm.reading import read
     from opweave.adapters.llm.rig_file import load_rig
     from opweave.adapters.llm.words import plan_in_words
-    from opweave.problems.language.costs import language_costs
-    from opweave.problems.language.graph import language_graph
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
-    from opweave.problems.language.posed import by_layer, fastest_pass, fastest_request, steady_stream, whole_layers
-    from opweave.problems.language.published import (
+    from opweave.problems.language.posed import (
+        by_layer,
+        fastest_pass,
+        fastest_request,
+        serving_flow,
+        steady_stream,
+        whole_layers,
+    )
+    from opweave.problems.language.rig import (
         PUBLISHED,
+        RESERVES,
         PublishedSpeed,
+        Reserve,
+        Rig,
         Spread,
         published_spread,
+        reserve_bytes,
         typical_efficiency,
     )
-    from opweave.problems.language.reserves import RESERVES, Reserve, reserve_bytes
-    from opweave.problems.language.rig import Rig
     from opweave.problems.language.rules import Beside, InOrder
-    from opweave.problems.language.served import serving_flow
-    from opweave.problems.language.workload import Part, Workload, parts
+    from opweave.problems.language.workload import Part, Workload, language_costs, language_graph, parts
     from opweave.solvers.language.baselines import OtherSplit, other_splits
     from opweave.solvers.language.questions import (
         InBlocks,
@@ -89,8 +95,8 @@ _DATA, _SOLVERS = "opweave.problems.language", "opweave.solvers.language"
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "PUBLISHED": f"{_DATA}.published",
-        "RESERVES": f"{_DATA}.reserves",
+        "PUBLISHED": f"{_DATA}.rig",
+        "RESERVES": f"{_DATA}.rig",
         "Beside": f"{_DATA}.rules",
         "Cache": f"{_DATA}.model",
         "InBlocks": f"{_SOLVERS}.questions",
@@ -100,10 +106,10 @@ __getattr__, __dir__ = lazily(
         "LongestContext": f"{_SOLVERS}.questions",
         "OtherSplit": f"{_SOLVERS}.baselines",
         "Part": f"{_DATA}.workload",
-        "PublishedSpeed": f"{_DATA}.published",
-        "Reserve": f"{_DATA}.reserves",
+        "PublishedSpeed": f"{_DATA}.rig",
+        "Reserve": f"{_DATA}.rig",
         "Rig": f"{_DATA}.rig",
-        "Spread": f"{_DATA}.published",
+        "Spread": f"{_DATA}.rig",
         "Weights": f"{_DATA}.model",
         "Workload": f"{_DATA}.workload",
         "bench_device": "bench",
@@ -112,22 +118,22 @@ __getattr__, __dir__ = lazily(
         "fastest_pass": f"{_DATA}.posed",
         "fastest_request": f"{_DATA}.posed",
         "holdings": "held",
-        "language_costs": f"{_DATA}.costs",
+        "language_costs": f"{_DATA}.workload",
         "language_figure": "picture",
-        "language_graph": f"{_DATA}.graph",
+        "language_graph": f"{_DATA}.workload",
         "load_rig": "rig_file",
         "longest_context": f"{_SOLVERS}.questions",
         "next_bytes": f"{_SOLVERS}.questions",
         "other_splits": f"{_SOLVERS}.baselines",
         "parts": f"{_DATA}.workload",
         "plan_in_words": "words",
-        "published_spread": f"{_DATA}.published",
+        "published_spread": f"{_DATA}.rig",
         "read": "reading",
-        "reserve_bytes": f"{_DATA}.reserves",
-        "serving_flow": f"{_DATA}.served",
+        "reserve_bytes": f"{_DATA}.rig",
+        "serving_flow": f"{_DATA}.posed",
         "steady_stream": f"{_DATA}.posed",
         "this_machine": "machine",
-        "typical_efficiency": f"{_DATA}.published",
+        "typical_efficiency": f"{_DATA}.rig",
         "which_machines": f"{_SOLVERS}.questions",
         "whole_layers": f"{_DATA}.posed",
     },

@@ -115,7 +115,7 @@ def _graphics_card(number: int, line: str, precision: Precision) -> tuple[Device
     device = Device(
         name=f"cuda{number}",
         memory_bytes=size,
-        flops_per_second=None if sheet is None else getattr(sheet, precision) or sheet.fp32,
+        flops_per_second=None if sheet is None else sheet.speeds.get(precision, sheet.speeds.get("fp32")),
         memory_bandwidth=None if sheet is None else sheet.memory_bandwidth,
     )
     return device, lane * lanes

@@ -12,9 +12,8 @@ from opweave.adapters.llm.gguf_read import from_gguf
 from opweave.adapters.llm.safetensors import from_safetensors
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import LanguageModel
-from opweave.problems.language.workload import Phase, Workload
+from opweave.problems.language.workload import Phase, Workload, language_graph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.onnx.arena import ArenaUse, onnx_arena
+    from opweave.adapters.onnx.nodes import reorder_onnx
     from opweave.adapters.onnx.optimizer import optimize
     from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
     from opweave.adapters.onnx.read import from_onnx, onnx_runtime_problem
-    from opweave.adapters.onnx.reorder import reorder_onnx
     from opweave.adapters.onnx.session import onnx_session_options
 
 __all__ = [
-    "ArenaUse",
     "Piece",
     "PieceRunner",
     "from_onnx",
-    "onnx_arena",
     "onnx_runtime_problem",
     "onnx_session_options",
     "optimize",
@@ -30,15 +27,13 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "ArenaUse": "arena",
         "Piece": "pieces",
         "PieceRunner": "pieces",
         "from_onnx": "read",
-        "onnx_arena": "arena",
         "onnx_runtime_problem": "read",
         "onnx_session_options": "session",
         "optimize": "optimizer",
-        "reorder_onnx": "reorder",
+        "reorder_onnx": "nodes",
         "split_onnx": "pieces",
     },
 )

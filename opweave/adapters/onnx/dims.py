@@ -1,44 +1,21 @@
-"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them.
+"""Open dimensions of an ONNX model's inputs, and the sizes that a user gives them (see :mod:`opweave.adapters.dims`).
 
-A size belongs to a key: the dimension's name (``"batch"``); ``"x:2"``, position 2 of input ``x``, which also reaches
-dimensions without a name; ``"*:0"``, position 0 of every input, the batch in most models; ``"*"``, every other open
-dimension. The first of these that fits an open dimension counts. A name that gets a size has it everywhere.
+A name that gets a size has it everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.adapters.dims import OpenDimension, given_sizes
 from opweave.adapters.onnx.model import inner_graphs, values_of
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.limits import MAX_BYTES
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorShapeProto, TypeProto
-
-
-@dataclass(frozen=True, slots=True)
-class OpenDimension:
-    """A dimension of an input without a size; ``symbol`` is its name, or empty."""
-
-    input: str
-    position: int
-    rank: int
-    symbol: str
-
-    @property
-    def key(self) -> str:
-        """The key by which it gets a size."""
-        return self.symbol or self.place
-
-    @property
-    def place(self) -> str:
-        """Its place, which is also a key."""
-        return f"{self.input}:{self.position}"
 
 
 def open_dimensions(graph: GraphProto) -> list[OpenDimension]:
@@ -68,21 +45,13 @@ def fix_dimensions(graph: GraphProto, dims: Mapping[str, int], where: str) -> No
     InvalidInputError
         For a size that is none, and for a key that fits no dimension.
     """
-    for key, size in dims.items():
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_BYTES:
-            raise InvalidInputError(f"dims[{key!r}] is {size!r}; it must be a whole number from 0 to 2**53")
     _give_ranks(graph, dims)
-    found = open_dimensions(graph)
-    symbols = _symbols(graph)
-    _check_keys(dims, found, symbols, where)
+    found, symbols = open_dimensions(graph), _symbols(graph)
+    places = given_sizes(found, dims, where, names=symbols, least=0)
     sizes = {name: dims[name] for name in symbols if name in dims}
-    places: dict[str, int] = {}
     for dim in found:
-        fitting = [word for word in (dim.place, dim.symbol, f"*:{dim.position}", "*") if word in dims]
-        if fitting:
-            places[dim.place] = dims[fitting[0]]
-            if dim.symbol:
-                sizes.setdefault(dim.symbol, places[dim.place])
+        if dim.symbol and dim.place in places:
+            sizes.setdefault(dim.symbol, places[dim.place])
     for value in graph.input:
         shape = _shape(value.type)
         for position, given in enumerate(shape.dim if shape is not None else ()):
@@ -111,17 +80,6 @@ def _symbols(graph: GraphProto) -> dict[str, None]:
     )
 
 
-def _check_keys(
-    dims: Mapping[str, int], found: Sequence[OpenDimension], symbols: Mapping[str, None], where: str
-) -> None:
-    known = {*symbols, "*"} | {dim.place for dim in found} | {f"*:{dim.position}" for dim in found}
-    for key in dims:
-        if key not in known:
-            names = ", ".join(dict.fromkeys([*(dim.key for dim in found), *symbols]))
-            has = f"its open dimensions: {names}" if names else "it has no open dimension"
-            raise InvalidInputError(f"{where}: there is no dimension {key!r}; {has}")
-
-
 def _replace(graph: GraphProto, sizes: Mapping[str, int]) -> None:
     for value in values_of(graph):
         shape = _shape(value.type)
@@ -146,26 +104,6 @@ def _usual(dim: OpenDimension, size: int, places: Container[str]) -> int:
     if (dim.position == 0 and dim.rank > 1) or state:
         return 1
     return 3 if dim.position == 1 and dim.rank == 4 else size
-
-
-def advice(found: Sequence[OpenDimension], example: Mapping[str, int] | None, where: str) -> InvalidInputError:
-    """The refusal of a model with open dimensions; the example is one with which the shapes fit together."""
-    keys = dict.fromkeys(dim.key for dim in found)
-    if example is None:
-        return InvalidInputError(
-            f"{where}: the inputs have open dimensions: {', '.join(keys)}; give their sizes as dims, or on the command "
-            "line with --dim NAME=SIZE for each"
-        )
-    python = ", ".join(f'"{key}": {example[key]}' for key in keys)
-    words = " ".join(f"--dim {_shell(key)}={example[key]}" for key in keys)
-    return InvalidInputError(
-        f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{python}}}, or on the command line "
-        f"{words}"
-    )
-
-
-def _shell(key: str) -> str:
-    return key if key.replace("_", "").replace(":", "").replace(".", "").isalnum() else f"'{key}'"
 
 
 def sizes_of_inputs(graph: GraphProto, inputs: Mapping[str, object], where: str) -> dict[str, int]:

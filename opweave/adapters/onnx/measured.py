@@ -1,7 +1,7 @@
-"""Shapes that depend on values: one run of the model by ONNX Runtime measures them.
+"""What ONNX Runtime knows about a model: types by its rules, and shapes that depend on values by one run.
 
-The run happens in a process of its own, with limits on its time and memory. So a model that never ends, or that crashes
-the runtime, is refused in a sentence.
+It works in a process of its own, with limits on its time and memory. So a model that never ends, or that crashes the
+runtime, is refused in a sentence.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.adapters.onnx.model import OnnxFile
+from opweave.adapters.onnx.model import OnnxFile, save_model
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
-from opweave.adapters.onnx.sizes import Sized, element_type, sized
-from opweave.adapters.onnx.write import save_model
+from opweave.adapters.onnx.sizes import ELEMENT_BITS, Sized, element_type, sized
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto, TypeProto, ValueInfoProto
     from onnxruntime import InferenceSession
 
 Given = Any
@@ -80,7 +79,7 @@ def measured(
     EngineError
         When the runtime refuses the model or fails, or its time or memory is up.
     """
-    found = _in_child("record", file, model, wanted, inputs, limits)
+    found = _in_child(file, model, wanted, inputs, limits)
     if found is None:
         raise EngineError(f"the run took more than {limits.run_seconds:g} s")
     if isinstance(found, str):
@@ -92,22 +91,84 @@ def measured(
 
 
 def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], limits: Limits) -> bool:
-    """Whether ONNX Runtime fails to run a model; False if that takes too long to find out, or cannot be found out."""
+    """Whether a model cannot be run; False if that takes too long to find out, or cannot be found out."""
     if not limits.run_seconds or find_spec("onnxruntime") is None:
         return False
     try:
-        return isinstance(_in_child("attempt", file, model, (), inputs, limits), str)
+        return isinstance(_in_child(file, model, (), inputs, limits), str)
     except EngineError:
         return True
 
 
+def runtime_types(file: OnnxFile, model: ModelProto, limits: Limits) -> dict[str, TypeProto]:
+    """Types of tensors by the rules of ONNX Runtime, which has them for the operators that it fuses, too.
+
+    Weights are not needed: large ones are inputs of the model that it opens. Nothing is run.
+
+    Returns
+    -------
+    dict
+        Types by name, as far as they are known; empty if the runtime refuses the model or is not installed.
+    """
+    from onnx import TensorProto, helper
+
+    copy = _without_weights(model)
+    outputs = {value.name for value in copy.graph.output}
+    made = dict.fromkeys(name for node in copy.graph.node for name in node.output if name and name not in outputs)
+    copy.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
+    found = _opened(file, copy, limits)
+    return {
+        name: helper.make_tensor_type_proto(TensorProto.DataType.Value(kind), shape)
+        for name, (kind, shape, _) in (found or {}).items()
+        if kind in ELEMENT_BITS
+    }
+
+
+def openable(file: OnnxFile, model: ModelProto, limits: Limits) -> ModelProto:
+    """A model without the shapes that the rules of ONNX Runtime contradict, as it refuses a file with such shapes."""
+    from onnx import helper
+
+    if not model.graph.value_info or _opened(file, _without_weights(model), limits) is not None:
+        return model
+    bare = type(model)()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.CopyFrom(helper.make_empty_tensor_value_info(value.name))
+    known = runtime_types(file, bare, limits)
+    bare.graph.value_info.extend(value for value in model.graph.value_info if known.get(value.name) == value.type)
+    return bare if known else model
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """A model that reads large weights as inputs."""
+    from onnx import TensorProto, helper
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    large = [tensor for tensor in graph.initializer if tensor.data_location == TensorProto.EXTERNAL]
+    small = [tensor for tensor in graph.initializer if tensor.data_location != TensorProto.EXTERNAL]
+    weights = type(graph)(initializer=small).initializer
+    graph.ClearField("initializer")
+    graph.initializer.extend(weights)
+    graph.input.extend(helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in large)
+    return copy
+
+
+def _opened(file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
+    """Let the runtime open a model and say what it returns; None if it refuses that, or cannot be asked."""
+    if not limits.run_seconds or find_spec("onnxruntime") is None:
+        return None
+    try:
+        found = _child("types", file, model, {}, (), limits)
+    except (EngineError, InvalidInputError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _in_child(
-    function: str,
-    file: OnnxFile,
-    model: ModelProto,
-    wanted: Sequence[str],
-    inputs: Mapping[str, Given],
-    limits: Limits,
+    file: OnnxFile, model: ModelProto, wanted: Sequence[str], inputs: Mapping[str, Given], limits: Limits
 ) -> Found | str | None:
     """Run a model in a process of its own; a text says why it cannot be run, None that its time is up."""
     from onnx import helper
@@ -121,14 +182,32 @@ def _in_child(
     weights = {tensor.name for tensor in copy.graph.initializer}
     needed = [value for value in copy.graph.input if value.name not in weights]
     feeds = {value.name: inputs[value.name] if value.name in inputs else _zeros(value) for value in needed}
+    return _child("record", file, copy, feeds, wanted, limits)
+
+
+def _child(
+    function: str,
+    file: OnnxFile,
+    model: ModelProto,
+    feeds: Mapping[str, _Feed | Given],
+    wanted: Sequence[str],
+    limits: Limits,
+) -> Found | str | None:
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
-        path = save_model(file, copy, Path(folder) / "measured.onnx")
-        task = _Task(str(path), feeds, tuple(wanted))
+        path = save_model(file, model, Path(folder) / "measured.onnx")
         caps = ChildLimits(seconds=limits.run_seconds, memory_bytes=limits.run_bytes)
-        found: Found | str | None = run_in_child(
-            "ONNX Runtime", f"opweave.adapters.onnx.measured:{function}", task, caps
-        )
+        work = f"opweave.adapters.onnx.measured:{function}"
+        found: Found | str | None = run_in_child("ONNX Runtime", work, _Task(str(path), feeds, tuple(wanted)), caps)
     return found
+
+
+def types(task: _Task, _: Callable[[object], None]) -> Found:
+    """In the child: open the model, and describe its outputs; an unknown shape looks like that of a number."""
+    return {
+        value.name: (_element(value.type), tuple(value.shape), 0)
+        for value in _session(task).get_outputs()
+        if value.type.startswith("tensor") and value.shape and all(isinstance(size, int) for size in value.shape)
+    }
 
 
 def _zeros(value: ValueInfoProto) -> _Feed:
@@ -146,23 +225,12 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
     try:
         return _by_runtime(task)
     except (EngineError, InvalidInputError) as error:
+        if not task.wanted:
+            return str(error)
         try:
             return _by_reference(task)
         except Exception:  # the runtime's error tells more
             return str(error)
-
-
-def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:
-    """In the child: run the model, or say why the run failed; a runtime that cannot even open it tells nothing."""
-    try:
-        session = _session(task)
-    except (EngineError, InvalidInputError):
-        return {}
-    try:
-        session.run(None, {name: _array(given) for name, given in task.feeds.items()})
-    except Exception as error:  # the runtime has its own exception tree
-        return str(error)
-    return {}
 
 
 def _session(task: _Task) -> InferenceSession:
@@ -188,8 +256,9 @@ def _by_runtime(task: _Task) -> Found:
             given = {name: runtime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
             for name, value in zip(tensors, session.run_with_ort_values(tensors, given), strict=True):
                 found[name] = (_element(value.data_type()), tuple(value.shape()), 0)
-        if others:
-            found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
+        if others or not task.wanted:
+            values = session.run(others or None, feeds)
+            found |= {name: _described(value) for name, value in zip(others, values, strict=False)}
     except Exception as error:  # the runtime has its own exception tree
         raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
     return found

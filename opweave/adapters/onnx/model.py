@@ -1,23 +1,37 @@
-"""ONNX models in memory without their weights: reading, nodes in order, names that nodes read."""
+"""ONNX models without their weights: reading, writing, nodes in order, names that nodes read.
+
+Large data of tensors is taken out of a model when it is read, so that copies of the model are small, and put back when
+it is written. External data is never read; it is copied from file to file.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, mapped
-from opweave.adapters.onnx.wire import LARGE_BYTES, Cut, hollow, marked
+from opweave.adapters.files import PathLike, Segment, Span, make_folder, mapped, size_of, write_segments
+from opweave.adapters.graphs.names import UniqueNames
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+
+
+LARGE_BYTES = 8192
+"""Data of more bytes is taken out. Shape inference needs only small constants, such as the shape of a Reshape."""
+
+LARGEST_PROTOBUF = 2**31 - 1
+"""Largest model in bytes that fits into one file; a larger one keeps its weights beside it."""
+
+_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +41,22 @@ class OnnxFile:
     Attributes
     ----------
     proto
-        The model. Tensors with more than :data:`~opweave.adapters.onnx.wire.LARGE_BYTES` have no data; they look as if
-        their data were external.
+        The model. Tensors with more than :data:`LARGE_BYTES` have no data; they look as if their data were external.
     where
         Name of the model in errors.
     path
         The file; None for a model that was in memory.
     token
-        Marks the tensors whose data was cut.
-    cuts
-        What was cut, by the numbers in these marks.
+        Marks the tensors whose data was taken out. It is random, so that no file can pretend to be one of them.
+    data
+        What was taken out, by the numbers in these marks.
     """
 
     proto: ModelProto
     where: str
     path: Path | None
     token: str
-    cuts: Sequence[Cut]
+    data: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,7 @@ class Shaped:
 
 
 def read_model(model: PathLike | ModelProto, limits: Limits) -> OnnxFile:
-    """Read a model and name it for error messages; large and external data is not read.
+    """Read a model and name it for error messages; external data is not read.
 
     Raises
     ------
@@ -78,7 +91,7 @@ def read_model(model: PathLike | ModelProto, limits: Limits) -> OnnxFile:
     if not isinstance(model, str | os.PathLike):
         copy = type(model)()
         copy.CopyFrom(model)
-        return OnnxFile(copy, "ONNX model", None, token, _hollow_in_memory(copy, token))
+        return OnnxFile(copy, "ONNX model", None, token, _taken_out(copy, token))
     where = plain(os.fspath(model))
     try:
         import onnx
@@ -88,29 +101,119 @@ def read_model(model: PathLike | ModelProto, limits: Limits) -> OnnxFile:
         ) from None
     with mapped(model, limits=limits) as data:
         try:
-            content, cuts = hollow(data, Path(model), token)
-            parsed = onnx.load_model_from_string(content)
+            parsed = onnx.load_model_from_string(bytes(data))
         except Exception:  # protobuf has its own exception tree
             raise InvalidInputError(f"{where}: not an ONNX model, or cut off; export or download it again") from None
     _refuse_broken_names(parsed, where)
     if not parsed.graph.name:
         parsed.graph.name = Path(where).stem
-    return OnnxFile(parsed, where, Path(model), token, cuts)
+    return OnnxFile(parsed, where, Path(model), token, _taken_out(parsed, token))
 
 
-def _hollow_in_memory(model: ModelProto, token: str) -> list[Cut]:
-    """Take large raw data out of a model that was not read from a file."""
-    cuts: list[Cut] = []
+def _taken_out(model: ModelProto, token: str) -> list[bytes]:
+    """Take large raw data out of a model."""
+    data: list[bytes] = []
     for tensor in _tensors(model.graph):
         if len(tensor.raw_data) > LARGE_BYTES:
-            tensor.MergeFromString(marked(token, len(cuts)))
-            cuts.append(Cut(9, tensor.raw_data))
+            tensor.external_data.add(key=token, value=str(len(data)))
+            tensor.data_location = type(tensor).EXTERNAL
+            data.append(tensor.raw_data)
             tensor.ClearField("raw_data")
-    return cuts
+    return data
+
+
+def save_model(file: OnnxFile, model: ModelProto, out: PathLike) -> Path:
+    """Write a model atomically; over 2 GiB, its weights go into ``OUT.data`` beside it.
+
+    Parameters
+    ----------
+    file
+        The file that the model was read from, which still holds external weights. Its permissions are kept.
+    model
+        The model, or any other with weights of that file.
+    out
+        Path of the new file.
+
+    Raises
+    ------
+    InvalidInputError
+        When the path cannot be written to, or external data cannot be read.
+    """
+    path, whole, mode = Path(out), type(model)(), permissions(file)
+    make_folder(path.parent)
+    whole.CopyFrom(model)
+    held = [(tensor, data) for tensor in _tensors(whole.graph) if (data := _data_of(file, tensor)) is not None]
+    inside = whole.ByteSize() + size_of([data for _, data in held]) <= LARGEST_PROTOBUF
+    beside, total = list[Segment](), 0
+    for tensor, data in held:
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+        if inside:
+            tensor.raw_data = data if isinstance(data, bytes) else _read(data)
+            continue
+        padding, size = -total % _PAGE, size_of([data])  # so that a runtime can map the weights
+        for key, value in (("location", f"{path.name}.data"), ("offset", total + padding), ("length", size)):
+            tensor.external_data.add(key=key, value=str(value))
+        tensor.data_location = type(tensor).EXTERNAL
+        beside += [bytes(padding), data]
+        total += padding + size
+    if beside:
+        write_segments(path.with_name(f"{path.name}.data"), beside, mode=mode)
+    write_segments(path, [whole.SerializeToString()], mode=mode)
+    return path
+
+
+def permissions(file: OnnxFile) -> int | None:
+    """The permissions of the file that a model was read from; None for a model in memory."""
+    return stat.S_IMODE(file.path.stat().st_mode) if file.path is not None and file.path.is_file() else None
+
+
+def _read(span: Span) -> bytes:
+    with span.path.open("rb") as file:
+        file.seek(span.begin)
+        return file.read(span.size)
+
+
+def _data_of(file: OnnxFile, tensor: TensorProto) -> Segment | None:
+    """The data that a tensor lacks."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if file.token in entries:
+        return file.data[int(entries[file.token])]
+    if tensor.data_location != type(tensor).EXTERNAL or file.path is None:
+        return None
+    return _external_span(tensor.name, entries, file.path, file.where)
+
+
+def _external_span(name: str, entries: dict[str, str], path: Path, where: str) -> Span:
+    """Find a tensor's external data, which must lie in a file in or below the model's folder.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no such data; the message names the file.
+    """
+    location = entries.get("location", "")
+    place = (path.parent / location).resolve()
+    what = f"{where}: the external data of {name!r}, {location!r:.80},"
+    if not location or not place.is_relative_to(path.parent.resolve()):
+        raise InvalidInputError(f"{what} lies outside the model's folder; export the model again")
+    if not place.is_file():
+        raise InvalidInputError(f"{what} cannot be read; put the data file beside the model")
+    size = place.stat().st_size
+    try:
+        begin = int(entries.get("offset", 0))
+        length = int(entries.get("length", size - begin))
+    except ValueError:
+        raise InvalidInputError(f"{what} has no readable offset and length; export the model again") from None
+    if begin < 0 or length < 0 or begin + length > size:
+        raise InvalidInputError(f"{what} ends before its weights do; download the data file again")
+    return Span(place, begin, length)
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
     yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
@@ -171,6 +274,30 @@ def _outer_names(graph: GraphProto) -> list[str]:
     own |= {name for node in graph.node for name in node.output}
     read = [name for node in graph.node for name in reads_of(node)]
     return [name for name in [*read, *(value.name for value in graph.output)] if name not in own]
+
+
+def rename(node: NodeProto, names: Mapping[str, str]) -> None:
+    """Give the values that a node reads and makes other names, also inside the graphs that it contains."""
+    node.input[:] = [names.get(name, name) for name in node.input]
+    node.output[:] = [names.get(name, name) for name in node.output]
+    for graph in inner_graphs(node):
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own |= {name for each in graph.node for name in each.output}
+        outer = {old: new for old, new in names.items() if old not in own}
+        for each in graph.node:
+            rename(each, outer)
+        for value in graph.output:
+            value.name = outer.get(value.name, value.name)
+
+
+def operator_nodes(graph: GraphProto) -> dict[str, NodeProto]:
+    """Name every node but constants once; names from the file come first, so that no generated name displaces them."""
+    names, nodes = UniqueNames(), [node for node in graph.node if node.op_type != "Constant"]
+    ids = [names.take(node.name) if node.name else "" for node in nodes]
+    return {
+        name or names.take(f"{node.op_type}_{index}"): node
+        for index, (name, node) in enumerate(zip(ids, nodes, strict=True))
+    }
 
 
 def inlined(model: ModelProto, where: str) -> ModelProto:

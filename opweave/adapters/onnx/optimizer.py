@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from opweave.adapters.files import PathLike, make_folder
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.branches import rename
-from opweave.adapters.onnx.model import read_model
+from opweave.adapters.onnx.measured import openable
+from opweave.adapters.onnx.model import LARGEST_PROTOBUF, permissions, read_model, rename, save_model
 from opweave.adapters.onnx.nodes import named, named_model
 from opweave.adapters.onnx.prepare import Inputs, shape
 from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import default_options, import_runtime, open_session
-from opweave.adapters.onnx.write import LARGEST_PROTOBUF, permissions, save_model
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -96,7 +95,7 @@ def optimize(
     make_folder(path.parent)
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         source, target = Path(folder) / "source.onnx", Path(folder) / "optimised.onnx"
-        save_model(file, found, source)
+        save_model(file, openable(file, found, limits), source)
         weights = source.with_name(f"{source.name}.data")
         beside = weights.exists() or source.stat().st_size > LARGEST_PROTOBUF // 2
         task = _Task(str(source), str(target), level, beside)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike, make_folder
-from opweave.adapters.onnx.model import reads_of
+from opweave.adapters.onnx.model import reads_of, save_model
 from opweave.adapters.onnx.nodes import NamedModel, named
 from opweave.adapters.onnx.prepare import Prepared, prepare
 from opweave.adapters.onnx.session import Arrays, onnx_session_options, open_session, run_session
 from opweave.adapters.onnx.sizes import DTYPES, element_name
-from opweave.adapters.onnx.write import save_model
 from opweave.adapters.runtimes.groups import Group
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits

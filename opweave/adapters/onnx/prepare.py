@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opweave.adapters.dims import advice
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.dims import advice, guesses, open_dimensions, sizes_of_inputs
+from opweave.adapters.onnx.dims import guesses, open_dimensions, sizes_of_inputs
 from opweave.adapters.onnx.model import OnnxFile, Shaped, complete, read_model, reads_of, title
 from opweave.adapters.onnx.sizes import Sized, constant_size, element_type, initializer_size, sized, sparse_size
 from opweave.problems.errors import EngineError, InvalidInputError, LimitExceededError
@@ -201,12 +202,10 @@ def _complaint(where: str, found: Shaped, lacking: Mapping[str, str]) -> str:
 def _lack(kind: TypeProto | None) -> str:
     if kind is None or kind.WhichOneof("value") is None:
         return "of unknown shape"
-    form = kind.WhichOneof("value").removesuffix("_type")
-    if form != "tensor":
-        return f"a {form} of unknown size"
-    tensor = kind.tensor_type
-    if not tensor.elem_type or not tensor.HasField("shape"):
-        return f"of unknown {'shape' if tensor.elem_type else 'type'}"
+    if not kind.HasField("tensor_type"):
+        return "of unknown size, as it is no tensor"
+    if not kind.tensor_type.elem_type or not kind.tensor_type.HasField("shape"):
+        return "of unknown shape or type"
     return "with an open dimension, which depends on the values of the inputs"
 
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
+from collections.abc import Container, Hashable, Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from opweave.adapters.error_messages import complaint, validated
+from opweave.adapters.assemble import Node, Parts, Value, assemble
 from opweave.adapters.files import PathLike
-from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.flops import node_flops
-from opweave.adapters.onnx.model import complete, inner_graphs, reads_of, title
+from opweave.adapters.onnx.kinds import VIEW_KINDS, node_flops
+from opweave.adapters.onnx.model import complete, inner_graphs, operator_nodes, reads_of, title
 from opweave.adapters.onnx.prepare import Inputs, Prepared, constants_of, prepare
-from opweave.adapters.onnx.scratch import Scratch, kernel_scratch, packed_bytes
+from opweave.adapters.onnx.scratch import kernel_scratch
 from opweave.adapters.onnx.sizes import DTYPES, Sized
-from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
-
-VIEW_KINDS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators whose output shares the storage of their first input, as in ONNX Runtime."""
+    from onnx import ModelProto, NodeProto
 
 _NOT_FOLDED = """
     Bernoulli DequantizeLinear Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike
@@ -55,16 +52,16 @@ def from_onnx(
 ) -> OpGraph:
     """Build a graph from an ONNX model.
 
-    * Shapes follow from the operators' rules, also through the operators that ONNX Runtime fuses (see
-      :mod:`opweave.adapters.onnx.fused`), so its optimised models load; weights are sized from their dims and type.
-      External data is never opened.
+    * Shapes follow from the operators' rules; those of operators that only ONNX Runtime has, such as fused ones, are
+      known if it is installed. Weights are sized from their dims and type. External data is never opened.
     * Shapes that depend on values are measured: ONNX Runtime (without it, ONNX's slow reference implementation) runs
       the model once, on ``inputs`` or on zeros, in a process of its own whose time and memory are limited by
       ``limits``. This is the only case in which a model is run; ``Limits(run_seconds=0)`` forbids it.
     * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
       ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
       outputs that are constants, because they take no planned memory.
-    * :data:`VIEW_KINDS` make aliases; a view of a constant is not an operator, only another name for the constant.
+    * :data:`~opweave.adapters.onnx.kinds.VIEW_KINDS` make aliases; a view of a constant is not an operator, only
+      another name for the constant.
     * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
     * Model-local functions are inlined, and so is the branch of an If whose condition is known. Every other If, every
       Loop and every Scan is one operator, which also reads what its inner graphs take from outside.
@@ -94,31 +91,18 @@ def from_onnx(
 
 def graph_of(prepared: Prepared, inplace_kinds: Set[str]) -> OpGraph:
     """Build the graph of a prepared model; see :func:`from_onnx`."""
-    where = prepared.file.where
-    try:
-        content = _Builder(prepared, inplace_kinds).content()
-    except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
-        raise complaint(error, f"{where}: {error.title}") from None
-    return validated(OpGraph, content, where)
-
-
-def operator_nodes(graph: GraphProto) -> dict[str, NodeProto]:
-    """Name every node but constants once; names from the file come first, so that no generated name displaces them."""
-    names, nodes = UniqueNames(), [node for node in graph.node if node.op_type != "Constant"]
-    ids = [names.take(node.name) if node.name else "" for node in nodes]
-    return {
-        name or names.take(f"{node.op_type}_{index}"): node
-        for index, (name, node) in enumerate(zip(ids, nodes, strict=True))
-    }
+    return assemble(_Reader(prepared).parts(), prepared.file.where, inplace_kinds)
 
 
 def follows(node: NodeProto, fixed: Container[str]) -> bool:
     """Whether a node is no operator because it depends only on constants, whose names are ``fixed``."""
     reads = [name for name in node.input if name]
-    if node.op_type in VIEW_KINDS and reads and reads[0] in fixed:
-        return True
-    plain = not node.domain and node.op_type not in NOT_FOLDED and not inner_graphs(node)
-    return plain and all(name in fixed for name in reads)
+    view = node.op_type in VIEW_KINDS and bool(reads) and reads[0] in fixed
+    return view or (_folds(node) and all(name in fixed for name in reads))
+
+
+def _folds(node: NodeProto) -> bool:
+    return not node.domain and node.op_type not in NOT_FOLDED and not inner_graphs(node)
 
 
 def _kind(node: NodeProto) -> str:
@@ -138,68 +122,55 @@ def _adds_to_input(node: NodeProto) -> bool:
     return fused and len(node.input) > 3 and bool(node.input[3]) and list(node.input).count(node.input[3]) == 1
 
 
-class _Builder:
-    """Converts the prepared graph to opweave's graph, value by value."""
+class _Reader:
+    """Lists the nodes and values of a prepared model, perhaps with what the kernels of ONNX Runtime need."""
 
-    def __init__(self, prepared: Prepared, inplace_kinds: Set[str]) -> None:
-        self._prepared = prepared
-        self._graph = prepared.graph
-        self._constants = dict(prepared.constants)
-        self._inplace_kinds = inplace_kinds
-        self._constant_name = {name: name for name in prepared.constants}
-        self._tensors: dict[str, Tensor] = {}
-        self._inner_names = UniqueNames(prepared.constants)
-        self._nodes = operator_nodes(self._graph)
+    def __init__(self, prepared: Prepared, *, counts_as_runtime: bool = False) -> None:
+        self._prepared, self._graph, self._runtime = prepared, prepared.graph, counts_as_runtime
+        self._results = {value.name for value in prepared.graph.output}
+        self._values: dict[Hashable, Value] = {name: _value(name, size) for name, size in prepared.constants.items()}
+        self._inner_names, self._inside = UniqueNames(prepared.constants), set[Hashable]()
         casts = [node for node in self._graph.node if node.op_type == "Cast" and node.input and node.output]
         self._converted = {node.output[0] for node in casts}
         self._to_convert = {node.input[0] for node in casts}
         self._wanted = {name for node in self._graph.node for name in reads_of(node)}
-        self._wanted |= {value.name for value in self._graph.output}
+        self._wanted |= self._results
 
-    def content(self) -> dict[str, object]:
-        for value in self._graph.input:
-            if value.name not in self._constants:
-                self._add_tensor(value.name, "the caller", None)
-        operators = [op for name, node in self._nodes.items() if (op := self._operator(name, node))]
-        used = {name for op in operators for name in op.parameters}
-        return {
-            "name": self._graph.name or "graph",
-            "operators": operators,
-            "tensors": list(self._tensors.values()),
-            "parameters": [
-                Parameter(id=name, bytes=size.bytes) for name, size in self._constants.items() if name in used
-            ],
-            "outputs": [value.name for value in self._graph.output if value.name not in self._constant_name],
-        }
+    def parts(self) -> Parts:
+        given = [value.name for value in self._graph.input if value.name not in self._prepared.constants]
+        self._values |= {name: self._value(name, "the caller") for name in given}
+        nodes = [self._node(name, node) for name, node in operator_nodes(self._graph).items()]
+        for node in nodes:
+            lacking = next((name for name in node.inputs if name not in self._values), None)
+            if lacking is not None:
+                raise InvalidInputError(
+                    f"{self._prepared.file.where}: operator {node.name!r:.80} reads {lacking!r:.80}, which the graph "
+                    "does not have; export the model again"
+                )
+        constants = self._inside | set(self._prepared.constants)
+        outputs = [value.name for value in self._graph.output]
+        return Parts(self._graph.name or "graph", nodes, self._values, constants, outputs, given)
 
-    def _operator(self, name: str, node: NodeProto) -> Operator | None:
-        reads = reads_of(node)
-        view = bool(reads) and (node.op_type in VIEW_KINDS or self._keeps_type(node))
-        constant = follows(node, self._constant_name)
-        if constant and view:
-            self._constant_name |= dict.fromkeys(node.output, self._constant_name[reads[0]])
-            return None
+    def _node(self, name: str, node: NodeProto) -> Node:
+        reads, title_ = reads_of(node), title(node)
         writes = [made for made in node.output if made and (made in self._wanted or self._is_sized(made))]
-        if constant:
-            for made in writes:
-                self._constants[made] = self._prepared.size(made, title(node))
-                self._constant_name[made] = made
-            return None
-        for made in writes:
-            self._add_tensor(made, title(node), reads[0] if view else None)
-        dynamic = [read for read in reads if read not in self._constant_name]
-        summed = node.input[3] if self._inplace_kinds and _adds_to_input(node) else None
-        weights = [self._constant_name[read] for read in reads if read in self._constant_name]
-        return Operator(
-            id=name,
+        self._values |= {made: self._value(made, title_) for made in writes}
+        if self._runtime and node.op_type == "ZipMap":  # maps are not in the arena
+            self._values |= {made: replace(self._values[made], bytes=0) for made in writes}
+        shapes = [self._shape(read) for read in node.input]
+        copied = self._runtime and not self._results.isdisjoint(writes)  # a result is never a view
+        return Node(
+            name=name,
             kind=_kind(node),
-            inputs=tuple(sorted(dynamic, key=lambda read: read != summed)),
-            outputs=tuple(writes),
-            parameters=tuple(dict.fromkeys([*weights, *self._inner_weights(name, node)])),
-            flops=node_flops(
-                node, [self._shape(read) for read in node.input], self._shape(writes[0]) if writes else ()
-            ),
-            inplace_ok=not view and (summed in dynamic or runs_in_place(node.op_type, self._inplace_kinds)),
+            inputs=reads,
+            outputs=writes,
+            view=bool(reads) and not copied and (node.op_type in VIEW_KINDS or self._keeps_type(node)),
+            folds=_folds(node),
+            flops=node_flops(node, shapes, self._shape(writes[0]) if writes else ()),
+            workspace_bytes=self._scratch(node) if self._runtime else 0,
+            word=node.op_type,
+            over=node.input[3] if _adds_to_input(node) else None,
+            weights=self._inner_weights(name, node),
         )
 
     def _keeps_type(self, node: NodeProto) -> bool:
@@ -213,27 +184,37 @@ class _Builder:
     def _is_sized(self, name: str) -> bool:
         return name in self._prepared.measured or complete(self._prepared.shaped.types.get(name))
 
-    def _inner_weights(self, name: str, node: NodeProto) -> list[str]:
+    def _inner_weights(self, name: str, node: NodeProto) -> list[Hashable]:
         """The weights that graphs inside the node hold; their ids begin with the operator's."""
-        found = []
+        found: list[Hashable] = []
         for graph in inner_graphs(node):
             for weight, size in constants_of(graph, self._prepared.file.where).items():
-                found.append(self._inner_names.take(f"{name}/{weight}"))
-                self._constants[found[-1]] = size
+                key = self._inner_names.take(f"{name}/{weight}")
+                self._values[key] = _value(key, size)
+                self._inside.add(key)
+                found.append(key)
             for inner in graph.node:
                 found += self._inner_weights(name, inner)
         return found
 
-    def _add_tensor(self, name: str, maker: str, alias_of: str | None) -> None:
-        size = self._prepared.size(name, maker)
-        shape = size.shape if size.dtype in DTYPES else None
-        self._tensors[name] = Tensor(id=name, bytes=size.bytes, alias_of=alias_of, shape=shape, dtype=size.dtype)
+    def _value(self, name: str, maker: str) -> Value:
+        return _value(name, self._prepared.size(name, maker))
+
+    def _scratch(self, node: NodeProto) -> int:
+        made = self._size(node.output[0]) if node.output else None
+        return 0 if made is None else kernel_scratch(node, [self._size(name) for name in node.input], made)
+
+    def _size(self, name: str) -> Sized | None:
+        known = self._prepared.constants.get(name)
+        return self._prepared.size(name, "a node") if known is None and self._is_sized(name) else known
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        if name in self._constant_name:
-            return self._constants[self._constant_name[name]].shape
-        tensor = self._tensors.get(name)
-        return (tensor.shape if tensor is not None else None) or ()
+        value = self._values.get(name)
+        return () if value is None else value.shape or ()
+
+
+def _value(name: str, size: Sized) -> Value:
+    return Value(name, size.bytes, size.shape if size.dtype in DTYPES else None, size.dtype)
 
 
 def onnx_runtime_problem(
@@ -271,61 +252,21 @@ def onnx_runtime_problem(
 
 def runtime_problem(prepared: Prepared) -> MemoryOrdering:
     """The problem of a prepared model; see :func:`onnx_runtime_problem`."""
-    graph = graph_of(prepared, RUNTIME_INPLACE_KINDS)
-    outputs = frozenset(graph.outputs)
+    parts = _Reader(prepared, counts_as_runtime=True).parts()
+    graph = assemble(parts, prepared.file.where, RUNTIME_INPLACE_KINDS)
     read = {name for op in graph.operators for name in op.inputs}
     unread = [name for op in graph.operators for name in op.outputs if name not in read]
-    maps = {name for op in graph.operators if op.kind == "ZipMap" for name in op.outputs}
-    tensors = (
-        each.model_copy(update={"alias_of": None, "bytes": 0 if each.id in maps else each.bytes})
-        if each.id in outputs
-        else each
-        for each in graph.tensors
-    )
     # The runtime overwrites a tensor only if it knows the shapes before it runs.
-    fresh = outputs | prepared.measured.keys()
-    scratch = scratch_of(prepared)
-    operators = (
-        op.model_copy(
-            update={
-                "inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs)),
-                "workspace_bytes": scratch.get(op.id, Scratch()).bytes,
-            }
-        )
+    fresh = {*graph.outputs, *prepared.measured}
+    operators = tuple(
+        op.model_copy(update={"inplace_ok": op.inplace_ok and fresh.isdisjoint((*op.inputs[:1], *op.outputs))})
         for op in graph.operators
     )
     counted = OpGraph(
         name=graph.name,
-        operators=tuple(operators),
-        tensors=tuple(tensors),
+        operators=operators,
+        tensors=graph.tensors,
         parameters=graph.parameters,
         outputs=tuple(dict.fromkeys((*graph.outputs, *unread))),
     )
     return MemoryOrdering(graph=counted, in_place="first", inputs="excluded", outputs="kept")
-
-
-def scratch_of(prepared: Prepared) -> dict[str, Scratch]:
-    """Scratch memory of the kernels, by operator."""
-    found = {}
-    for name, node in operator_nodes(prepared.graph).items():
-        sizes = [_size(prepared, value) if value else None for value in node.input]
-        made = _size(prepared, node.output[0]) if node.output and node.output[0] else None
-        if made is not None:
-            found[name] = kernel_scratch(node, sizes, made)
-    return found
-
-
-def packed_of(prepared: Prepared) -> list[int]:
-    """Blocks of the arena in which a session keeps weights as their kernels want them."""
-    found = []
-    for node in operator_nodes(prepared.graph).values():
-        wanted = (name if place == 0 or name in prepared.constants else "" for place, name in enumerate(node.input))
-        found.append(packed_bytes(node, [_size(prepared, name) if name else None for name in wanted]))
-    return found
-
-
-def _size(prepared: Prepared, name: str) -> Sized | None:
-    if name in prepared.constants:
-        return prepared.constants[name]
-    known = name in prepared.measured or complete(prepared.shaped.types.get(name))
-    return prepared.size(name, "a node") if known else None

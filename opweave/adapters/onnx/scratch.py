@@ -30,21 +30,8 @@ LANES, LANE_BYTES = 16, 4
 """Filters and channels that 8-bit kernels multiply at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """Bytes of the blocks that a kernel takes before its outputs, and after them; it returns all of them at its end."""
-
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all blocks."""
-        return sum(self.before) + sum(self.after)
-
-
-def kernel_scratch(node: NodeProto, sizes: Sequence[Sized | None], made: Sized) -> Scratch:
-    """Blocks that the kernel of a node takes while it runs, beyond its inputs and outputs.
+def kernel_scratch(node: NodeProto, sizes: Sequence[Sized | None], made: Sized) -> int:
+    """Bytes that the kernel of a node takes while it runs, beyond its inputs and outputs.
 
     Parameters
     ----------
@@ -57,8 +44,8 @@ def kernel_scratch(node: NodeProto, sizes: Sequence[Sized | None], made: Sized) 
 
     Returns
     -------
-    Scratch
-        Without blocks for kinds without a formula here.
+    int
+        0 for kinds without a formula here.
 
     Examples
     --------
@@ -67,16 +54,16 @@ def kernel_scratch(node: NodeProto, sizes: Sequence[Sized | None], made: Sized) 
     >>> shapes = (1, 256, 14, 14), (512, 256, 3, 3), (1, 512, 14, 14)
     >>> image, weights, made = (Sized(shape, "float32", 4 * math.prod(shape)) for shape in shapes)
     >>> kernel_scratch(node, [image, weights], made)
-    Scratch(before=(), after=(1806336,))
+    1806336
     """
     formula = _FORMULAS.get(node.op_type) if node.domain in ("", "com.microsoft") else None
     if formula is None:
-        return Scratch()
+        return 0
     given = {each.name: each for each in node.attribute}
     try:
         return formula(_Call(given, sizes, made, tuple(map(bool, node.output))))
     except (IndexError, ValueError):  # the file breaks the operator's schema
-        return Scratch()
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,48 +102,43 @@ class _Call:
         return all(step == 1 for step in steps) and not ("pads" in self.given and any(self.given["pads"].ints))
 
 
-Formula = Callable[[_Call], Scratch]
+Formula = Callable[[_Call], int]
 
 
-def _convolution(call: _Call) -> Scratch:
+def _convolution(call: _Call) -> int:
     """Nothing for pointwise ones; where there are more filters than positions, all of the unfolded image."""
     filters, depth, *window = call.shape(1)
     if not call.is_float() or (math.prod(window) == 1 and call.is_plain()):
-        return Scratch()
+        return 0
     positions = math.prod(call.made.shape[2:])
-    if filters // call.groups() > positions:
-        return Scratch(after=(positions * depth * math.prod(window) * FLOAT_BYTES,))
-    return Scratch(after=(SEGMENT_BYTES,))
+    whole = filters // call.groups() > positions
+    return positions * depth * math.prod(window) * FLOAT_BYTES if whole else SEGMENT_BYTES
 
 
-def _transposed(call: _Call) -> Scratch:
+def _transposed(call: _Call) -> int:
     """All products of weights and positions, of one image and group, before they are added up."""
-    if not call.is_float():
-        return Scratch()
-    return Scratch(after=(math.prod(call.shape(1)[1:]) * math.prod(call.shape(0)[2:]) * FLOAT_BYTES,))
+    return call.is_float() * math.prod(call.shape(1)[1:]) * math.prod(call.shape(0)[2:]) * FLOAT_BYTES
 
 
-def _integer_convolution(call: _Call) -> Scratch:
+def _integer_convolution(call: _Call) -> int:
     """The unfolded image of one group."""
     _, depth, *window = call.shape(1)
     if math.prod(window) == 1 and call.is_plain():
-        return Scratch()
-    return Scratch(after=(depth * math.prod(window) * math.prod(call.made.shape[2:]),))
+        return 0
+    return depth * math.prod(window) * math.prod(call.made.shape[2:])
 
 
-def _quantized_convolution(call: _Call) -> Scratch:
+def _quantized_convolution(call: _Call) -> int:
     """Images with their channels last, products in 32 bits, and the unfolded image or the addresses of its rows."""
     filters, depth, *window = call.shape(3)
     last = call.number("channels_last", 0)
     area, width = call.made.shape[1:-1] if last else call.made.shape[2:], math.prod(window)
-    positions, in_one_step = math.prod(area), _in_one_step(call)
-    separable = depth == 1 and filters == call.groups()
-    turned = () if last else (math.prod(call.shape(0)), math.prod(call.made.shape))
-    products = () if in_one_step else (math.prod(call.made.shape) * FLOAT_BYTES,)
+    in_one_step, separable = _in_one_step(call), depth == 1 and filters == call.groups()
+    turned = 0 if last else math.prod(call.shape(0)) + math.prod(call.made.shape)
+    products = 0 if in_one_step else math.prod(call.made.shape) * FLOAT_BYTES
     if width == 1 and call.is_plain() and not separable:
-        return Scratch(after=(*products, *turned))
-    rows = positions * width * (POINTER_BYTES if in_one_step or separable else depth)
-    return Scratch(after=(*products, *turned, rows))
+        return products + turned
+    return products + turned + math.prod(area) * width * (POINTER_BYTES if in_one_step or separable else depth)
 
 
 def _in_one_step(call: _Call) -> bool:
@@ -173,48 +155,41 @@ def _in_one_step(call: _Call) -> bool:
     return depth % LANE_BYTES == 0 and filters >= LANES and filters % (LANES // 2) == 0
 
 
-def _lstm(call: _Call) -> Scratch:
+def _lstm(call: _Call) -> int:
     """Of every direction: two states, three of the batch, the gates of all steps, four biases and the lengths."""
     steps, batch, _ = call.shape(0)
     hidden = call.shape(2)[-1] * FLOAT_BYTES
-    once = (hidden,) * 2 + (batch * hidden,) * 3 + (4 * hidden * batch * steps,) + (hidden,) * 4 * call.has(3)
-    left_out = (not written for written in (*call.writes, False, False, False)[1:3])
-    state = call.shape(1)[0] * batch * hidden
-    return Scratch(after=(*(state for lacks in left_out if lacks), *_directions(call, once)))
+    once = hidden * (2 + 3 * batch + 4 * batch * steps + 4 * call.has(3))
+    left_out = sum(not written for written in (*call.writes, False, False, False)[1:3])
+    return left_out * call.shape(1)[0] * batch * hidden + _directions(call, once)
 
 
-def _gru(call: _Call) -> Scratch:
+def _gru(call: _Call) -> int:
     """Of every direction: two states of the batch, the gates of all steps, the biases and the lengths."""
     steps, batch, _ = call.shape(0)
     hidden = batch * call.shape(2)[-1] * FLOAT_BYTES
     afterwards = call.number("linear_before_reset", 0)
-    biases = (hidden,) * (4 if afterwards else 3) * call.has(3)
-    return Scratch(after=_directions(call, (hidden, hidden, 3 * hidden * steps, *biases, *(hidden,) * afterwards)))
+    return _directions(call, hidden * (2 + 3 * steps + (3 + bool(afterwards)) * call.has(3) + afterwards))
 
 
-def _directions(call: _Call, once: tuple[int, ...]) -> tuple[int, ...]:
+def _directions(call: _Call, once: int) -> int:
     """Blocks of all directions; a backward one also reverses its input and its output."""
     steps, batch, wide = call.shape(0)
-    lengths = () if call.has(4) else (batch * FLOAT_BYTES,)
-    reverse = tuple(steps * batch * each * FLOAT_BYTES for each in (wide, call.shape(2)[-1]))
+    once += 0 if call.has(4) else batch * FLOAT_BYTES
+    reverse = steps * batch * (wide + call.shape(2)[-1]) * FLOAT_BYTES
     way = call.given["direction"].s.decode() if "direction" in call.given else "forward"
-    blocks = (*once, *lengths)
-    if not call.is_float():
-        return ()
-    return {"bidirectional": blocks + blocks + reverse, "reverse": blocks + reverse}.get(way, blocks)
+    return call.is_float() * {"bidirectional": 2 * once + reverse, "reverse": once + reverse}.get(way, once)
 
 
-def _rnn(call: _Call) -> Scratch:
+def _rnn(call: _Call) -> int:
     """The states of all steps."""
-    steps, batch, _ = call.shape(0)
-    return Scratch(after=(steps * batch * call.shape(2)[-1] * FLOAT_BYTES,))
+    return math.prod(call.shape(0)[:2]) * call.shape(2)[-1] * FLOAT_BYTES
 
 
-def _choice(call: _Call) -> Scratch:
+def _choice(call: _Call) -> int:
     """What is taken of the one input and what of the other, each as large as it and the condition need."""
     element = call.made.bytes // max(math.prod(call.made.shape), 1)
-    condition = call.shape(0)
-    return Scratch(before=tuple(_spread(condition, call.shape(place)) * element for place in (1, 2)))
+    return element * sum(_spread(call.shape(0), call.shape(place)) for place in (1, 2))
 
 
 def _spread(*shapes: Shape) -> int:
@@ -223,77 +198,39 @@ def _spread(*shapes: Shape) -> int:
     return math.prod(map(max, *((1,) * (rank - len(shape)) + shape for shape in shapes)))
 
 
-def _along(call: _Call) -> Scratch:
+def _along(call: _Call) -> int:
     """The input and the output with another axis last, if the axis is not the last one."""
     axis, rank = call.number("axis", -1), len(call.made.shape)
-    return Scratch() if axis % max(rank, 1) == rank - 1 else Scratch(after=(call.made.bytes,) * 2)
+    return 0 if axis % max(rank, 1) == rank - 1 else 2 * call.made.bytes
 
 
-def _of_several(call: _Call) -> Scratch:
-    """A result on the way to the result, for more than two inputs."""
-    return Scratch(before=(call.made.bytes,) if len(call.sizes) > 2 else ())
-
-
-def _attention(call: _Call) -> Scratch:
+def _attention(call: _Call) -> int:
     """Queries, keys and values, the scores of all heads, and the result before heads are joined."""
     batch, steps, _ = call.shape(0)
     if not call.is_float() or not call.has(1) or "num_heads" not in call.given:
-        return Scratch()
-    projected = call.shape(1)[-1]
-    scores = batch * call.given["num_heads"].i * steps * steps * FLOAT_BYTES
-    return Scratch(after=(batch * steps * projected * FLOAT_BYTES, scores, call.made.bytes))
+        return 0
+    scores = call.given["num_heads"].i * steps
+    return batch * steps * (call.shape(1)[-1] + scores) * FLOAT_BYTES + call.made.bytes
 
 
-def _as_result(call: _Call) -> Scratch:
-    return Scratch(after=(call.made.bytes,))
-
-
-def _products(call: _Call) -> Scratch:
+def _products(call: _Call) -> int:
     """The products in 32 bits."""
-    return Scratch(after=(math.prod(call.made.shape) * FLOAT_BYTES,))
+    return math.prod(call.made.shape) * FLOAT_BYTES
 
 
 _FORMULAS: dict[str, Formula] = {
     "Attention": _attention,
-    "Conv": _convolution,
     "ConvInteger": _integer_convolution,
     "ConvTranspose": _transposed,
-    "DynamicQuantizeMatMul": lambda call: Scratch(before=(math.prod(call.shape(0)),)),
-    "FusedConv": _convolution,
+    "DynamicQuantizeMatMul": lambda call: math.prod(call.shape(0)),
     "GRU": _gru,
-    "HardSwish": lambda call: Scratch(before=(call.made.bytes,)),
     "LSTM": _lstm,
     "QLinearConv": _quantized_convolution,
     "RNN": _rnn,
     "Where": _choice,
-    **dict.fromkeys(("BiasGelu", "FastGelu"), _as_result),
+    **dict.fromkeys(("BiasGelu", "FastGelu", "HardSwish"), lambda call: call.made.bytes),
+    **dict.fromkeys(("Conv", "FusedConv"), _convolution),
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _along),
-    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), _of_several),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), lambda call: call.made.bytes * (len(call.sizes) > 2)),
     **dict.fromkeys(("QGemm", "QLinearMatMul"), _products),
 }
-
-
-def packed_bytes(node: NodeProto, sizes: Sequence[Sized | None]) -> int:
-    """Bytes of the arena in which a session keeps the weights of a node as its kernel wants them.
-
-    Most kernels keep theirs beside the arena, or in blocks of their own that no other request can use. Transposed
-    convolutions and the 8-bit convolutions that multiply and scale in one step do not.
-
-    Parameters
-    ----------
-    node
-        The node.
-    sizes
-        Shape and element type of its constant weights by position, and of its first input; None for all else.
-    """
-    try:
-        if node.op_type == "ConvTranspose":
-            weights = sizes[1]
-            return weights.bytes if weights is not None and weights.dtype == "float32" else 0
-        if node.op_type != "QLinearConv" or sizes[3] is None:
-            return 0
-        call = _Call({each.name: each for each in node.attribute}, sizes, sizes[3], ())
-        filters, *rest = sizes[3].shape
-        return -(-filters // LANES) * LANES * math.prod(rest) if _in_one_step(call) else 0
-    except (IndexError, ValueError):  # the file breaks the operator's schema
-        return 0

@@ -109,11 +109,6 @@ class RuntimeRun:
     peak_bytes
         Largest use of the arena, including scratch memory of the kernels, with every block rounded up to 256 bytes;
         None if unknown, for example when building the session took more than running it.
-    padding_bytes
-        The part of the peak by which blocks were larger than requested. The arena splits no block if the rest would be
-        less than half of it.
-    peak_node
-        The node at which the arena use was largest.
     session_bytes
         Bytes of the arena that the session held before the first node, mostly pre-packed weights. None without
         counters.
@@ -124,8 +119,6 @@ class RuntimeRun:
     seconds: Mapping[str, float]
     live: tuple[int, ...] | None
     peak_bytes: int | None
-    padding_bytes: int | None
-    peak_node: str | None
     session_bytes: int | None
 
 
@@ -191,30 +184,22 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
     counters = [{key: int(text) for key, text in event["args"].items() if key.startswith("mem_")} for event in first]
     seconds = kernel_seconds(events, path.name)
     if not counters or not all({_LIVE, _MADE, _USED, _TOOK, _PEAK} <= row.keys() for row in counters):
-        return RuntimeRun(outputs, order, seconds, None, None, None, None, None)
+        return RuntimeRun(outputs, order, seconds, None, None, None)
     base = counters[0][_LIVE] - counters[0][_MADE]
-    peak, padding, where = _arena_peak(counters)
     return RuntimeRun(
         outputs=outputs,
         order=order,
         seconds=seconds,
         live=tuple(row[_LIVE] - base for row in counters),
-        peak_bytes=peak,
-        padding_bytes=padding,
-        peak_node=None if where is None else order[where],
+        peak_bytes=_arena_peak(counters),
         session_bytes=base,
     )
 
 
-def _arena_peak(counters: Sequence[Mapping[str, int]]) -> tuple[int | None, int | None, int | None]:
-    """Largest use of the arena during the run, the padding in it, and the node that ran then."""
-    base = counters[0][_USED] - counters[0][_TOOK]
-    base_padding = base - (counters[0][_LIVE] - counters[0][_MADE])
-    highest = counters[-1][_PEAK]
-    where = next(index for index, row in enumerate(counters) if row[_PEAK] == highest)
-    if where == 0 and highest > counters[0][_USED]:
-        return None, None, None  # the high-water mark may be from before the run
-    return highest - base, counters[where][_USED] - counters[where][_LIVE] - base_padding, where
+def _arena_peak(counters: Sequence[Mapping[str, int]]) -> int | None:
+    """Largest use of the arena during the run; None if the high-water mark may be from before it."""
+    base, highest = counters[0][_USED] - counters[0][_TOOK], counters[-1][_PEAK]
+    return None if counters[0][_PEAK] == highest > counters[0][_USED] else highest - base
 
 
 def random_feeds(model: ModelProto, seed: int, given: Container[str] = ()) -> Arrays:

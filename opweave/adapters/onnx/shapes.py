@@ -2,7 +2,8 @@
 
 Once the inputs have sizes, most shapes follow from the operators' rules. Where a rule needs a value, such as the target
 of a Reshape, the value usually follows from constants and from other shapes, so it is computed here. What is left
-depends on the inputs' values; :mod:`opweave.adapters.onnx.measured` finds it out.
+depends on the inputs' values; :mod:`opweave.adapters.onnx.measured` finds it out. Operators that only ONNX Runtime has
+get their types from it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +28,10 @@ from onnx import (
 )
 
 from opweave.adapters.graphs.names import UniqueNames
-from opweave.adapters.onnx.branches import Branch, chosen_graph, unfolded
-from opweave.adapters.onnx.dims import fix_dimensions
-from opweave.adapters.onnx.fused import stand_in
+from opweave.adapters.onnx.dims import fix_dimensions, open_dimensions
+from opweave.adapters.onnx.measured import runtime_types
 from opweave.adapters.onnx.model import (
+    LARGE_BYTES,
     OnnxFile,
     Shaped,
     complete,
@@ -37,18 +39,18 @@ from opweave.adapters.onnx.model import (
     inlined,
     inner_graphs,
     reads_of,
+    rename,
     replace_nodes,
     sort_nodes,
     title,
     values_of,
 )
-from opweave.adapters.onnx.wire import LARGE_BYTES
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import GraphProto, ModelProto, SparseTensorProto
+    from onnx import GraphProto, ModelProto, SparseTensorProto, ValueInfoProto
 
 Arrays = Mapping[str, "NDArray[np.generic]"]
 
@@ -63,9 +65,6 @@ COMPUTED = frozenset(_COMPUTED.split())
 
 _AS_LONG_AS_INPUT = frozenset({"Compress", "NonZero", "Unique"})
 """Kinds whose output has an unknown shape before they are computed, but cannot be much larger than the input."""
-
-_ZERO_OF_RESULT = 8
-"""Position of the zero point of a QGemm's result."""
 
 STANDARD = ("", "ai.onnx")
 
@@ -90,6 +89,12 @@ def shaped(file: OnnxFile, dims: Mapping[str, int], limits: Limits) -> Shaped:
     sort_nodes(graph, file.where)
     inference = _Inference(model, {})
     replace_nodes(graph, inference.unfold(file.where, limits))
+    if (inference.conflicts or inference.lacks_rules()) and not open_dimensions(graph):
+        known = runtime_types(file, model, limits)
+        for name, kind in known.items():
+            graph.value_info.add(name=name).type.CopyFrom(kind)
+        inference = _Inference(model, {}, known)
+        replace_nodes(graph, inference.unfold(file.where, limits))
     return Shaped(model, inference.types, inference.conflicts)
 
 
@@ -120,8 +125,8 @@ def _drop_constant_inputs(model: ModelProto) -> None:
 class _Inference:
     """Types and small values of everything, node by node."""
 
-    def __init__(self, model: ModelProto, inputs: Arrays) -> None:
-        self._graph = model.graph
+    def __init__(self, model: ModelProto, inputs: Arrays, known: Mapping[str, TypeProto] | None = None) -> None:
+        self._graph, self._known = model.graph, known or {}
         self._opsets = {entry.domain: entry.version for entry in model.opset_import}
         self._opsets[""] = self._opsets.get("", self._opsets.get("ai.onnx", 1))
         self._imports = [OperatorSetIdProto(domain=name, version=number) for name, number in self._opsets.items()]
@@ -129,10 +134,8 @@ class _Inference:
         self._names = UniqueNames(_all_names(model.graph))
         self._declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
         self._data: dict[str, TensorProto] = {}
-        self._dims: dict[str, tuple[int, ...]] = {}
         self.types: dict[str, TypeProto] = {}
         self.conflicts: dict[str, str] = {}
-        self._elements: dict[str, int] = {}
         for value in model.graph.input:
             self.types[value.name] = value.type
         self._add_weights(model.graph.initializer, model.graph.sparse_initializer)
@@ -142,7 +145,6 @@ class _Inference:
 
     def _add_weights(self, weights: Iterable[TensorProto], sparse: Iterable[SparseTensorProto]) -> None:
         for tensor in weights:
-            self._dims[tensor.name] = tuple(tensor.dims)
             self.types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
             if tensor.data_location != TensorProto.EXTERNAL:
                 self._data[tensor.name] = tensor
@@ -175,8 +177,13 @@ class _Inference:
             else:
                 self.follow(self._inside(node, branch).nodes)
 
-    def _inside(self, node: NodeProto, branch: GraphProto) -> Branch:
-        inside = unfolded(node, branch, self._names)
+    def lacks_rules(self) -> bool:
+        """Whether an output has no type because ONNX has no rule for its operator."""
+        made = (name for node in self._graph.node if self._schema(node) is None for name in node.output if name)
+        return not all(complete(self.types.get(name)) for name in made)
+
+    def _inside(self, node: NodeProto, branch: GraphProto) -> _Branch:
+        inside = _unfolded(node, branch, self._names)
         self._declared |= {value.name: value.type for value in inside.values}
         self._add_weights(inside.weights, inside.sparse)
         return inside
@@ -185,7 +192,7 @@ class _Inference:
         if node.op_type != "If" or node.domain not in STANDARD or not node.input or node.input[0] not in self._data:
             return None
         condition = self._array(node.input[0])
-        return None if condition is None or condition.size != 1 else chosen_graph(node, bool(condition.flat[0]))
+        return None if condition is None or condition.size != 1 else _chosen_graph(node, bool(condition.flat[0]))
 
     def _array(self, name: str) -> NDArray[np.generic] | None:
         try:
@@ -194,24 +201,6 @@ class _Inference:
             return None
 
     def _infer(self, node: NodeProto) -> None:
-        replaced = stand_in(node, self._opsets[""], self._dims)
-        if replaced is None:
-            self._infer_standard(node)
-            return
-        self.types |= {
-            tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for tensor in replaced[1]
-        }
-        # Rules of standard operators refuse 8-bit numbers where those of quantised operators want them.
-        held = {name: self.types[name] for name in node.input if _is_of_bytes(self.types.get(name))}
-        self.types |= {name: _with_element(kind, TensorProto.FLOAT) for name, kind in held.items()}
-        if held and _makes_bytes(node):
-            kept = next(iter(held.values())).tensor_type.elem_type
-            self._elements |= dict.fromkeys(node.output, kept)
-        for each in replaced[0]:
-            self._infer_standard(each)
-        self.types |= held
-
-    def _infer_standard(self, node: NodeProto) -> None:
         schema, reads = self._schema(node), reads_of(node)
         outputs: Mapping[str, TypeProto] = {}
         if schema is not None and all(name in self.types for name in reads):
@@ -219,7 +208,7 @@ class _Inference:
             data = {name: self._data[name] for name in node.input if name in self._data}
             try:
                 outputs = shape_inference.infer_node_outputs(
-                    schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
+                    schema, _explicit(node), types, data, opset_imports=self._imports, ir_version=self._ir_version
                 )
                 if not all(map(complete, outputs.values())):
                     outputs = {**outputs, **self._by_function(schema, node)}
@@ -227,9 +216,7 @@ class _Inference:
                 self.conflicts[title(node)] = " ".join(str(error).split())[:200]
         for name in filter(None, node.output):
             found = outputs.get(name)
-            if found is not None and name in self._elements:
-                found = _with_element(found, self._elements[name])
-            kind = _merged(found, self._declared.get(name))
+            kind = self._known.get(name) or _merged(found, self._declared.get(name))
             if kind is not None:
                 self.types[name] = kind
         self._compute(node)
@@ -283,6 +270,56 @@ class _Inference:
             self.types[name] = helper.make_tensor_type_proto(self._data[name].data_type, value.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """What a branch brings into the graph around it."""
+
+    nodes: list[NodeProto]
+    weights: list[TensorProto]
+    sparse: list[SparseTensorProto]
+    values: list[ValueInfoProto]
+
+
+def _chosen_graph(node: NodeProto, condition: bool) -> GraphProto | None:
+    """The branch of an If for a condition; None in a broken file."""
+    wanted = "then_branch" if condition else "else_branch"
+    return next((each.g for each in node.attribute if each.name == wanted and each.HasField("g")), None)
+
+
+def _unfolded(node: NodeProto, branch: GraphProto, names: UniqueNames) -> _Branch:
+    """Copy a branch so that its nodes make the outputs of its If; other values get names that are free outside."""
+    inner = type(branch)()
+    inner.CopyFrom(branch)
+    made = {name for each in inner.node for name in each.output if name}
+    own = [*made, *(tensor.name for tensor in inner.initializer)]
+    own += [sparse.values.name for sparse in inner.sparse_initializer]
+    new: dict[str, str] = {}
+    for value, name in zip(inner.output, node.output, strict=False):
+        if name and value.name in made and value.name not in new:
+            new[value.name] = name
+    taken = set(new)
+    new |= {name: names.take(name) for name in own if name not in taken}
+    nodes = list(inner.node)
+    for each in nodes:
+        rename(each, new)
+    for value, name in zip(inner.output, node.output, strict=False):
+        if name and new.get(value.name) != name:
+            nodes.append(helper.make_node("Identity", [new.get(value.name, value.name)], [name], name=node.name))
+    for named in (*inner.initializer, *inner.value_info, *(sparse.values for sparse in inner.sparse_initializer)):
+        named.name = new.get(named.name, named.name)
+    return _Branch(nodes, list(inner.initializer), list(inner.sparse_initializer), list(inner.value_info))
+
+
+def _explicit(node: NodeProto) -> NodeProto:
+    """A node with the default that the rule of a short-time Fourier transform forgets: half of the spectrum."""
+    if node.op_type != "STFT" or any(given.name == "onesided" for given in node.attribute):
+        return node
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    copy.attribute.append(helper.make_attribute("onesided", 1))
+    return copy
+
+
 def _all_names(graph: GraphProto) -> set[str]:
     found = {value.name for value in values_of(graph)} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
@@ -290,25 +327,6 @@ def _all_names(graph: GraphProto) -> set[str]:
         for inner in inner_graphs(node):
             found |= _all_names(inner)
     return found
-
-
-def _is_of_bytes(kind: TypeProto | None) -> bool:
-    return kind is not None and kind.tensor_type.elem_type in (TensorProto.INT8, TensorProto.UINT8)
-
-
-def _with_element(kind: TypeProto, element: int) -> TypeProto:
-    changed = TypeProto()
-    changed.CopyFrom(kind)
-    if changed.HasField("tensor_type"):
-        changed.tensor_type.elem_type = element
-    return changed
-
-
-def _makes_bytes(node: NodeProto) -> bool:
-    """Whether a quantised operator makes numbers of the type that it reads."""
-    if node.op_type == "QGemm":  # with a zero point for the result; floats without it
-        return len(node.input) > _ZERO_OF_RESULT and bool(node.input[_ZERO_OF_RESULT])
-    return node.op_type.startswith(("QLinear", "Nhwc"))
 
 
 def _merged(found: TypeProto | None, declared: TypeProto | None) -> TypeProto | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import MAX_BYTES
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
+    from onnx import NodeProto, SparseTensorProto, TensorProto
 
 _NAMES_BY_BITS = {
     2: "INT2 UINT2",
@@ -140,21 +140,16 @@ def constant_size(node: NodeProto, what: str) -> Sized:
     InvalidInputError
         When the node has no known value, or as for :func:`sized`.
     """
-    for attribute in node.attribute:
-        if attribute.name in _CONSTANT_SIZES:
-            return _CONSTANT_SIZES[attribute.name](attribute, what)
+    for given in node.attribute:
+        if given.name == "value":
+            return initializer_size(given.t, what)
+        if given.name == "sparse_value":
+            return sparse_size(given.sparse_tensor, what)
+        kind = given.name.removeprefix("value_")
+        texts = list(given.strings) or [given.s]
+        if kind in ("string", "strings"):
+            return Sized((len(texts),) * (kind == "strings"), "string", sum(map(len, texts)))
+        if kind in ("float", "floats", "int", "ints"):
+            dtype = "FLOAT" if kind.startswith("float") else "INT64"
+            return sized([len(given.floats) + len(given.ints)] * kind.endswith("s"), dtype, what)
     raise InvalidInputError(f"{what} is a Constant node without a value; export the model again")
-
-
-_CONSTANT_SIZES: dict[str, Callable[[AttributeProto, str], Sized]] = {
-    "value": lambda attribute, what: initializer_size(attribute.t, what),
-    "sparse_value": lambda attribute, what: sparse_size(attribute.sparse_tensor, what),
-    "value_float": lambda _, what: sized([], "FLOAT", what),
-    "value_floats": lambda attribute, what: sized([len(attribute.floats)], "FLOAT", what),
-    "value_int": lambda _, what: sized([], "INT64", what),
-    "value_ints": lambda attribute, what: sized([len(attribute.ints)], "INT64", what),
-    "value_string": lambda attribute, _: Sized((), "string", len(attribute.s)),
-    "value_strings": lambda attribute, _: Sized(
-        (len(attribute.strings),), "string", sum(len(text) for text in attribute.strings)
-    ),
-}

@@ -6,37 +6,18 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.files import PathLike, place, read_bytes
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.openvino.document import read_document
-from opweave.adapters.openvino.flops import COMMON, layer_flops
+from opweave.adapters.openvino.kinds import BITS, COMMON, NOT_FOLDED, VIEWS, layer_flops
 from opweave.adapters.openvino.reshaped import reshaped
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
-VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
-"""Layers whose output shares the storage of their first input."""
-
-_NOT_FOLDED = frozenset({"Multinomial", "RandomUniform", "ReadValue"})
-
 _BODIES = ("body", "then_body", "else_body")
-
-_BITS = {
-    1: "BIN BIT1 U1",
-    2: "U2",
-    3: "U3",
-    4: "F4E2M1 I4 NF4 U4",
-    6: "U6",
-    8: "BOOL F8E4M3 F8E5M2 F8E8M0 I8 U8",
-    16: "BF16 FP16 I16 U16",
-    32: "FP32 I32 U32",
-    64: "FP64 I64 U64",
-}
-BITS = {name: bits for bits, names in _BITS.items() for name in names.split()}
-"""Bits of one element; elements smaller than a byte are packed."""
 
 
 def from_openvino(
@@ -52,9 +33,9 @@ def from_openvino(
       nothing (see :mod:`opweave.adapters.openvino.reshaped`).
     * Constants become parameters, with the bytes that they have in the ``.bin`` file, and so do values that follow from
       constants alone, because OpenVINO computes these when it compiles the model.
-    * :data:`VIEWS` make aliases. A Loop, a TensorIterator and an If are single operators: they read the constants
-      inside them, their workspace is what their largest inner graph needs in the order of the file, and the operations
-      of each inner graph count once.
+    * :data:`~opweave.adapters.openvino.kinds.VIEWS` make aliases. What reads and assigns a variable stays in order.
+    * A Loop, a TensorIterator and an If are single operators: they read the constants inside them, their workspace is
+      what their largest inner graph needs in the order of the file, and the operations of each inner graph count once.
 
     Parameters
     ----------
@@ -185,14 +166,21 @@ class _Builder:
             inputs=read,
             outputs=made,
             view=kind in VIEWS,
-            folds=kind not in _NOT_FOLDED and not inner,
+            folds=kind not in NOT_FOLDED and not inner,
             flops=layer_flops(kind, shapes, (values[made[0]].shape or ()) if made else ())
             + sum(op.flops for graph in graphs for op in graph.operators),
             workspace_bytes=max(map(_needed, graphs), default=0),
             word=COMMON.get(kind, ""),
             module=_name(layer).rpartition("/")[0],
             weights=weights,
+            looks=[_variable(layer)] * (kind == "ReadValue"),
+            changes=[_variable(layer)] * (kind == "Assign"),
         )
+
+
+def _variable(layer: Element) -> str:
+    about = layer.find("data")
+    return "" if about is None else about.get("variable_id", "")
 
 
 def _needed(graph: OpGraph) -> int:

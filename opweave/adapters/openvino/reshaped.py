@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike, read_bytes
-from opweave.adapters.graphs.dimensions import filled
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
 from opweave.solvers.engines.child import ChildLimits, run_in_child

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,7 @@ from opweave.adapters.report.figures import (
 from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.device_details import critical_rows
-from opweave.problems.measures import utilisation
+from opweave.problems.measures import critical_rows, utilisation
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, unit_of
 
@@ -58,7 +57,6 @@ LEAST, PARTED = 1 / 3000, 1 / 250
 """Shares of the time axis: the least visible width of a bar, and the least width of one with a gap beside it."""
 
 END = "#333333"
-PORTS: tuple[ResourceKind, ...] = ("send_port", "receive_port", "link", "channel")
 PORT_WORDS: Mapping[ResourceKind, str] = {"send_port": "sends", "receive_port": "receives"}
 
 SAME = 1e-9
@@ -86,7 +84,7 @@ class Band:
         return BEST if self.device else SENT
 
 
-def marked_rows(timeline: Timeline) -> BoolArray:
+def _marked_rows(timeline: Timeline) -> BoolArray:
     """Activities on the critical path or, if inputs follow each other, on the bottleneck. Shape (activities,)."""
     marked = np.zeros(len(timeline.activities), dtype=bool)
     if timeline.period is None:
@@ -116,17 +114,17 @@ def gantt_figure(
         Proved lower bound of the last end, in seconds; None if there is none.
     """
     ranked = sorted(uses, key=lambda use: (-use.runs, -use.busy_seconds))[:DRAWN_DEVICES]
-    rows = bands(timeline, [use for use in uses if use in ranked], PORTS)
+    rows = _bands(timeline, [use for use in uses if use in ranked])
     bottom = max((band.top + band.height for band in rows), default=1.0)
     figure, (axes, shares) = new_panels(WIDTH, 1.9 + 0.42 * bottom, (6.0, 1.0))
-    end = draw_gantt(axes, timeline, rows, until=max(timeline.end, bound or 0.0) if timeline.period is None else None)
+    end = _draw(axes, timeline, rows, bound or 0.0)
     busy = utilisation(timeline).tolist()
     for band in rows:
         _share_bar(shares, band, busy[band.resource] if timeline.end > 0.0 else None)
     _dress_shares(shares, bottom)
     hidden = f"; {len(uses) - len(ranked)} devices not shown" if len(uses) > len(ranked) else ""
     entitle(axes, headline, subtitle + hidden)
-    handles = legend_of(timeline)
+    handles = _legend(timeline)
     if timeline.period is None:
         handles += _mark_end(axes, timeline.end, bound, end)
     in_a_row = -(-len(handles) // (1 if len(handles) <= 6 else 2))
@@ -134,7 +132,7 @@ def gantt_figure(
     return figure
 
 
-def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[ResourceKind]) -> list[Band]:
+def _bands(timeline: Timeline, uses: Sequence[DeviceUse]) -> list[Band]:
     """The rows from the top down: each device with its memory and its ports in use, then links and channels."""
     used = set(timeline.activities.resource.tolist())
     found: list[Band] = []
@@ -154,34 +152,23 @@ def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[Resou
                 limit = "" if use.memory_limit is None else f" / {readable_bytes(use.memory_limit)}"
                 held = f"{readable_bytes(use.memory_bytes)}{limit}" if use.memory_bytes or limit else ""
                 add(row, f"{shortened(use.name, 22)}\n{held if use.runs else 'not used'}".rstrip(), device=True)
-            elif row in used and resource.kind in ports and resource.kind in PORT_WORDS:
+            elif row in used and resource.kind in PORT_WORDS:
                 add(row, PORT_WORDS[resource.kind], device=False)
         top += GAP
     for row, resource in enumerate(timeline.resources):
-        if row in used and resource.kind in ports and resource.kind in ("link", "channel"):
+        if row in used and resource.kind in ("link", "channel"):
             add(row, shortened(resource.name, 22), device=False)
     return found
 
 
-def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: float | None) -> float:
-    """Draw the activities of some rows.
-
-    Parameters
-    ----------
-    until
-        The axis reaches at least to this time, in seconds; None for the end of what is drawn.
-
-    Returns
-    -------
-    float
-        Length of the time axis' unit in seconds.
-    """
+def _draw(axes: Axes, timeline: Timeline, rows: Sequence[Band], bound: float) -> float:
+    """Draw the activities of some rows; return the length of the time axis' unit in seconds."""
     acts = timeline.activities
     drawn = acts.round < DRAWN_ROUNDS
-    until = float(acts.end[drawn].max(initial=0.0)) if until is None else until
+    until = max(bound, float(acts.end[drawn].max(initial=0.0)) if timeline.period is not None else timeline.end)
     scale, unit = unit_of(until, "seconds")
     span = until / scale or 1.0
-    marked, sizes = marked_rows(timeline), _sizes(timeline)
+    marked, sizes = _marked_rows(timeline), _sizes(timeline)
     named = int((drawn & (acts.kind == ActivityKind.RUN)).sum()) <= NAMED_RUNS
     gap = 0.8 if named else 0.4
     for band in rows:
@@ -192,12 +179,12 @@ def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: f
         boxes, critical = _boxes(timeline, band, chosen, scale=scale, striped=bool(shades)), marked[chosen]
         if shades:
             colours = [_shade(count, shades) for count in acts.count[chosen].tolist()]
-            draw_boxes(axes, boxes, colours, span=span, gap=gap, order=2)
+            _draw_boxes(axes, boxes, colours, span=span, gap=gap, order=2)
             boxes[:, 2], boxes[:, 3] = band.top, band.top + 0.7 * STRIPE * band.height
         else:
-            draw_boxes(axes, boxes[~critical], band.colour, span=span, gap=gap, order=2)
+            _draw_boxes(axes, boxes[~critical], band.colour, span=span, gap=gap, order=2)
         # critical ones last, so that they stay visible among thousands
-        draw_boxes(axes, boxes[critical], CRITICAL, span=span, gap=0.0 if shades else gap, order=3)
+        _draw_boxes(axes, boxes[critical], CRITICAL, span=span, gap=0.0 if shades else gap, order=3)
         if named:
             for row in chosen.tolist() if band.device or timeline.period is not None else ():
                 _name(axes, timeline, band, row, scale=scale, span=span, sizes=shades)
@@ -258,7 +245,7 @@ def _name(
     )
 
 
-def draw_boxes(
+def _draw_boxes(
     axes: Axes, boxes: FloatArray, colours: str | Sequence[str], *, span: float, gap: float, order: float
 ) -> None:
     """Fill boxes on an axis of ``span`` units, thousands of them at once, in one colour or in one for each.
@@ -329,7 +316,7 @@ def _dress_shares(axes: Axes, bottom: float) -> None:
     axes.set_xlabel("busy", fontsize=11)
 
 
-def legend_of(timeline: Timeline) -> list[Artist]:
+def _legend(timeline: Timeline) -> list[Artist]:
     """The meaning of a chart's colours."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

@@ -1,4 +1,4 @@
-"""Tables and words for the answers to several solves: comparisons, sweeps and fronts."""
+"""Tables, words and pages for the answers to several solves: comparisons, sweeps, fronts and conflicts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes, write_text
 from opweave.adapters.load import save as save_json
 from opweave.adapters.report.html import table, text
 from opweave.adapters.report.progress_line import counted as progress_bar
+from opweave.adapters.report.tables import text_table
+from opweave.adapters.report.timeline_tables import Cells
 from opweave.problems.result import OptionValue, Status
-from opweave.problems.rows import data_frame
+from opweave.problems.shown import data_frame
 from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.questions.answers import Answer, readable_value
 from opweave.solvers.questions.compare import Comparison
+from opweave.solvers.questions.conflict import Conflict
+from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front
 from opweave.solvers.questions.sweep import Sweep
 from opweave.solvers.run import agree
@@ -33,88 +35,54 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Answered = Comparison | Sweep | Front
-Cells = tuple[Sequence[str], list[Sequence[str]]]
-"""Headings and rows."""
 
-_HERE = "opweave.adapters.report.questions"
 VIEWS: dict[tuple[str, str], str] = {
-    (name, verb): f"{_HERE}{module}:{function}"
+    (name, verb): f"{__name__}:{verb}"
     for name in ("Comparison", "Sweep", "Front")
-    for verb, module, function in (
-        ("plot", "_figures", "plot"),
-        ("to_pandas", "", "to_pandas"),
-        ("html", "", "to_html"),
-        ("explain", "", "explain"),
-        ("save", "", "save"),
-        ("report", "", "report"),
-    )
+    for verb in ("to_pandas", "html", "explain", "save", "report")
 }
-VIEWS["questions", "progress"] = f"{_HERE}:bar"
+VIEWS |= {(name, "plot"): "opweave.adapters.report.curves:plot" for name in ("Comparison", "Sweep", "Front")}
+VIEWS |= {("Conflict", verb): f"{__name__}:conflict_{verb}" for verb in ("to_pandas", "html", "report")}
+VIEWS |= {("Conflict", "save"): f"{__name__}:save", ("questions", "progress"): f"{__name__}:bar"}
 """What shows them, by class and verb; see :func:`~opweave.problems.shown.shown_by`."""
 
 
-def cells_of(answered: Answered) -> Cells:
+def cells_of(found: Answered) -> Cells:
     """The rows as text."""
-    if isinstance(answered, Comparison):
-        return _compared(answered)
-    return _swept(answered) if isinstance(answered, Sweep) else _front(answered)
-
-
-def _compared(found: Comparison) -> Cells:
+    unit, least = (
+        (found.units[0], f"{found.measures[0]} at least") if isinstance(found, Front) else (found.unit, "bound")
+    )
     rows: list[Sequence[str]] = []
     for row in found.rows:
+        took = "-" if row.seconds is None else readable_seconds(row.seconds)
+        status = row.status.value if row.status else "-"
+        source = None if row.result is None else row.result.bound_source
+        note = row.reason if row.solution is None else source
+        proof = (readable(row.bound, unit), readable_share(row.gap), status, took, note or "")
+        rows.append((*_answer(found, row), *proof))
+    return (*_headings(found), least, "gap", "status", "time", ""), rows
+
+
+def _headings(found: Answered) -> tuple[str, ...]:
+    if isinstance(found, Comparison):
+        return "solver", "objective", f"against {found.baseline}" if found.baseline else "against"
+    return (*found.axes, "objective") if isinstance(found, Sweep) else tuple(found.measures)
+
+
+def _answer(found: Answered, row: Answer) -> tuple[str, ...]:
+    if isinstance(found, Comparison):
         share = found.relative(row.solver)
-        against = "-" if share is None else _signed(share - 1)
-        rows.append((row.solver, readable(row.objective, found.unit), against, *_proof(row, found.unit), _note(row)))
-    headings = ("solver", "objective", f"against {found.baseline}" if found.baseline else "against", *_PROOF, "")
-    return headings, rows
+        return row.solver, readable(row.objective, found.unit), "-" if share is None else _signed(share - 1)
+    if isinstance(found, Sweep):
+        values = (readable_value(axis, row.values.get(axis)) for axis in found.axes)
+        return *values, readable(row.objective, found.unit)
+    units = zip(found.measures, found.units, strict=True)
+    return tuple(readable_measure(row.values[name], unit) for name, unit in units)
 
 
 def _signed(share: float) -> str:
     text = readable_share(abs(share))
     return text if text == "0 %" else f"{'+' if share > 0 else '-'}{text}"
-
-
-_PROOF = ("bound", "gap", "status", "time")
-
-
-def _proof(row: Answer, unit: str) -> tuple[str, str, str, str]:
-    took = "-" if row.seconds is None else readable_seconds(row.seconds)
-    return readable(row.bound, unit), readable_share(row.gap), row.status.value if row.status else "-", took
-
-
-def _note(row: Answer) -> str:
-    """Why there is no solution, or who proved the bound."""
-    source = None if row.result is None else row.result.bound_source
-    return (row.reason or "") if row.solution is None else (source or "")
-
-
-def _swept(found: Sweep) -> Cells:
-    rows: list[Sequence[str]] = [
-        (
-            *(readable_value(axis, row.values.get(axis)) for axis in found.axes),
-            readable(row.objective, found.unit),
-            *_proof(row, found.unit),
-            _note(row),
-        )
-        for row in found.rows
-    ]
-    return (*found.axes, "objective", *_PROOF, ""), rows
-
-
-def _front(found: Front) -> Cells:
-    units = dict(zip(found.measures, found.units, strict=True))
-    rows: list[Sequence[str]] = [
-        (
-            *(readable_measure(row.values[name], units[name]) for name in found.measures),
-            readable(row.bound, found.units[0]),
-            readable_share(row.gap),
-            row.status.value if row.status else "-",
-            _note(row),
-        )
-        for row in found.rows
-    ]
-    return (*found.measures, f"{found.measures[0]} at least", "gap", "status", ""), rows
 
 
 def readable_measure(value: OptionValue, unit: str) -> str:
@@ -124,28 +92,23 @@ def readable_measure(value: OptionValue, unit: str) -> str:
     return f"{value:,g}" if unit == "devices" else readable(value, unit)
 
 
-def table_of(answered: Answered) -> Table:
+def table_of(found: Answered) -> Table:
     """The rows as a table for the terminal; the best objective and unproved rows stand out."""
-    headings, rows = cells_of(answered)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    words = (*(answered.axes if isinstance(answered, Sweep) else ()), "solver", "status", "")
-    for heading in headings:
-        right = heading not in words
-        table.add_column(heading, justify="right" if right else "left", no_wrap=bool(heading), overflow="fold")
-    best = answered.best if isinstance(answered, Comparison) else None
-    for answer, cells in zip(answered.rows, rows, strict=True):
-        style = "dim" if answer.solution is None else ""
-        if best is not None and answer.objective is not None and answer.objective == best.objective:
-            style = "bold green"
-        table.add_row(*(Text(plain(cell), style=style) for cell in cells))
-    return table
+    headings, rows = cells_of(found)
+    best = found.best if isinstance(found, Comparison) else None
+    styles = []
+    for answer in found.rows:
+        leads = best is not None and answer.objective is not None and answer.objective == best.objective
+        styles.append("bold green" if leads else "dim" if answer.solution is None else "")
+    words = (*(found.axes if isinstance(found, Sweep) else ()), "solver", "status", "")
+    return text_table(headings, rows, words=words, styles=styles)
 
 
-def explain(answered: Answered) -> str:
+def explain(found: Answered) -> str:
     """Say in a few sentences what was found."""
-    if isinstance(answered, Comparison):
-        return plain(_explained_comparison(answered))
-    return plain(_explained_sweep(answered) if isinstance(answered, Sweep) else _explained_front(answered))
+    if isinstance(found, Comparison):
+        return plain(_explained_comparison(found))
+    return plain(_explained_sweep(found) if isinstance(found, Sweep) else _explained_front(found))
 
 
 def _explained_comparison(found: Comparison) -> str:
@@ -189,12 +152,10 @@ def _explained_front(found: Front) -> str:
         return f"There is no plan{f': {why}' if why else ''}."
     proved = sum(row.status is Status.OPTIMAL for row in found.rows)
     text = f"{counted(len(found.rows), 'compromise')} of {goal} against {' and '.join(others)}, {proved:,} proved."
-    if found.complete:
-        return f"{text} It is proved that there are no others."
-    return text
+    return f"{text} It is proved that there are no others." if found.complete else text
 
 
-def to_pandas(answered: Answered) -> DataFrame:
+def to_pandas(found: Answered) -> DataFrame:
     """The rows as a pandas table, with one column for each value or measure."""
     return data_frame(
         [
@@ -206,18 +167,17 @@ def to_pandas(answered: Answered) -> DataFrame:
                 "gap": row.gap,
                 "status": None if row.status is None else row.status.value,
                 "seconds": row.seconds,
-                **({"relative": answered.relative(row.solver)} if isinstance(answered, Comparison) else {}),
+                **({"relative": found.relative(row.solver)} if isinstance(found, Comparison) else {}),
                 "reason": row.reason,
             }
-            for row in answered.rows
+            for row in found.rows
         ]
     )
 
 
-def to_html(answered: Answered) -> str:
+def html(found: Answered) -> str:
     """The rows as a table for notebooks, and the words below it."""
-    headings, rows = cells_of(answered)
-    return f"{table(headings, rows)}<p>{text(explain(answered))}</p>"
+    return f"{table(*cells_of(found))}<p>{text(explain(found))}</p>"
 
 
 def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
@@ -225,27 +185,30 @@ def bar(label: str) -> AbstractContextManager[Callable[[int, int], None]]:
     return progress_bar(Console(stderr=True), label)
 
 
-def save(answered: Answered, path: PathLike) -> Path:
+def save(found: Answered | Conflict, path: PathLike) -> Path:
     """Write it as JSON, with all plans."""
-    save_json(answered, path)
+    save_json(found, path)
     return Path(path)
 
 
-def report(answered: Answered, folder: PathLike) -> Path:
+def report(found: Answered, folder: PathLike) -> Path:
     """Write a folder: everything as JSON, the rows as CSV, a picture, and a page that shows them; return the page."""
+    from opweave.adapters.report.curves import figure_of
     from opweave.adapters.report.figures import png
-    from opweave.adapters.report.questions_figures import figure_of
 
-    headings, rows = cells_of(answered)
+    headings, rows = cells_of(found)
     lines = io.StringIO()
     csv.writer(lines).writerows([headings, *rows])
-    title = type(answered).__name__
-    page = PAGE.format(title=title, table=to_html(answered))
-    place = make_folder(folder)
-    write_bytes(place / "picture.png", png(figure_of(answered)))
+    picture, place = png(figure_of(found)), make_folder(folder)
+    write_bytes(place / "picture.png", picture)
     write_text(place / "rows.csv", lines.getvalue())
-    save_json(answered, place / f"{title.lower()}.json")
-    write_text(place / "report.html", page)
+    return _page(found, place, f'<p><img alt="" src="picture.png"></p>{html(found)}')
+
+
+def _page(found: Answered | Conflict, place: Path, body: str) -> Path:
+    title = type(found).__name__
+    save_json(found, place / f"{title.lower()}.json")
+    write_text(place / "report.html", PAGE.format(title=title, body=body))
     return place / "report.html"
 
 
@@ -254,5 +217,32 @@ PAGE = """<!DOCTYPE html>
 <title>{title}</title>
 <style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
 img {{ width: 100%; }} th, td {{ text-align: left; padding: 0.2rem 1rem 0.2rem 0; }}</style></head>
-<body><h1>{title}</h1><p><img alt="{title}" src="picture.png"></p>{table}</body></html>
+<body><h1>{title}</h1>{body}</body></html>
 """
+
+
+def conflict_to_pandas(found: Conflict) -> DataFrame:
+    """The mends as a pandas table, cheapest first."""
+    fields = ["words", "requirement", "cost", "amount", "at_least", "least"]
+    return data_frame([{name: getattr(mend, name) for name in fields} for mend in found.mends], fields)
+
+
+def conflict_html(found: Conflict) -> str:
+    """What cannot hold together, the proof, and the mends."""
+    if found.status != "conflict":
+        return f"<p>{text(found.reason)}</p>"
+    items = "".join(f"<li>{text(item.name)}</li>" for item in found.items)
+    mends = "".join(f"<li>{text(_words(mend))}</li>" for mend in found.mends) or "<li>no single change</li>"
+    return (
+        f"<p><b>These cannot hold together:</b></p><ul>{items}</ul><p>Proof: {text(found.reason)}</p>"
+        f"<p><b>What would mend it:</b></p><ol>{mends}</ol>"
+    )
+
+
+def _words(mend: Mend) -> str:
+    return mend.words if mend.least else f"{mend.words} (perhaps less)"
+
+
+def conflict_report(found: Conflict, folder: PathLike) -> Path:
+    """Write a folder: everything as JSON, and a page that shows it; return the page."""
+    return _page(found, make_folder(folder), conflict_html(found))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from opweave.adapters.files import PathLike, make_folder, write_bytes
 from opweave.adapters.report.figures import png, svg
-from opweave.adapters.report.tables import Entry
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.page import page
+from opweave.solvers.questions.compare import Comparison
 
 
-def write_report(view: AnyView, folder: PathLike, *, comparison: Sequence[Entry] = ()) -> list[Path]:
+def write_report(view: AnyView, folder: PathLike, *, comparison: Comparison | None = None) -> list[Path]:
     """Write a report folder. All files are made before the first is written, and each is written whole or not at all.
 
     Parameters
@@ -23,7 +22,7 @@ def write_report(view: AnyView, folder: PathLike, *, comparison: Sequence[Entry]
     folder
         The folder; it is created if missing, and files of the same names are replaced.
     comparison
-        Results of other solvers, shown beside this one.
+        Answers of several solvers, shown beside this one.
 
     Returns
     -------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
+from pydantic import BaseModel
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.load import save as save_json
@@ -15,22 +15,18 @@ from opweave.adapters.report.html import table
 from opweave.adapters.report.report import write_report
 from opweave.adapters.report.tables import summary_rows
 from opweave.adapters.report.views import view_alone
-from opweave.problems.cluster import Cluster, Device
-from opweave.problems.costs import Costs
+from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
-from opweave.problems.looks import brief_fields, changed_fields
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.problems.rows import data_frame
-from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.timeline import ActivityKind, Timeline
-from opweave.problems.units import precise_seconds, readable_bytes
+from opweave.problems.shown import brief_fields, changed_fields, data_frame
+from opweave.problems.solution import Evaluation
+from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-    from pydantic import BaseModel
 
 VIEWS = {
     ("Result", "plot"): f"{__name__}:plot",
@@ -41,11 +37,8 @@ VIEWS = {
     ("Problem", "html"): f"{__name__}:problem_html",
     ("OpGraph", "html"): f"{__name__}:graph_html",
     ("Cluster", "html"): f"{__name__}:cluster_html",
-    ("Solution", "html"): f"{__name__}:solution_html",
-    ("Device", "html"): f"{__name__}:device_html",
-    ("Costs", "html"): f"{__name__}:costs_html",
+    **{(name, "html"): f"{__name__}:fields_html" for name in ("Solution", "Device", "Costs", "Timeline")},
     ("Evaluation", "html"): f"{__name__}:evaluation_html",
-    ("Timeline", "html"): f"{__name__}:timeline_html",
     **{(name, "save"): f"{__name__}:save" for name in ("OpGraph", "Cluster", "Problem", "Solution", "Result")},
     ("solve", "progress"): "opweave.adapters.report.progress_line:watched",
 }
@@ -53,6 +46,9 @@ VIEWS = {
 
 MOST_ROWS, MOST_NAMES = 12, 3
 """Most rows that a table in a notebook shows of a graph or a solution."""
+
+NOTHING = ("None", "()", "{}")
+"""Fields that say nothing."""
 
 MOST_LETTERS = 300
 """Most letters of a measurement that a notebook shows."""
@@ -92,9 +88,7 @@ def save(value: BaseModel, path: PathLike) -> Path:
 def result_html(result: Result[Any]) -> str:
     """The rows of the command line's table, and what they mean."""
     if result.answers is None:
-        return _titled(
-            result, [(name, text) for name, text in brief_fields(result) if text not in ("None", "()", "{}")]
-        )
+        return _titled(result, [(name, text) for name, text in brief_fields(result) if text not in NOTHING])
     shown = view_alone(result)
     return _titled(result, summary_rows(shown), shown.explain())
 
@@ -132,26 +126,9 @@ def cluster_html(cluster: Cluster) -> str:
     return _listing(repr(cluster), used, cells, len(cluster.devices))
 
 
-def solution_html(solution: Solution) -> str:
-    """The fields of a solution; long ones are cut."""
-    return _titled(solution, list(brief_fields(solution)))
-
-
-def device_html(device: Device) -> str:
-    """The fields of a device that are known."""
-    rows = [(name, _cell(name, getattr(device, name))) for name, _ in changed_fields(device)]
-    return _titled(device, rows)
-
-
-def costs_html(costs: Costs) -> str:
-    """Seconds of the first operators on the first devices."""
-    labels = [(device, size) for device in costs.devices for size in costs.batches][:MOST_ROWS]
-    headings = [device if costs.batches == (1,) else f"{device}, batch {size}" for device, size in labels]
-    cells = [
-        [op, *("-" if seconds is None else precise_seconds(seconds) for seconds in row[:MOST_ROWS])]
-        for op, row in zip(costs.operators[:MOST_ROWS], costs.table, strict=False)
-    ]
-    return _listing(repr(costs), ("operator", *headings), cells, len(costs.operators))
+def fields_html(value: object) -> str:
+    """The fields of anything; long ones are cut."""
+    return _titled(value, list(brief_fields(value)) if isinstance(value, BaseModel) else [("", repr(value))])
 
 
 def evaluation_html(judged: Evaluation[Any]) -> str:
@@ -159,27 +136,10 @@ def evaluation_html(judged: Evaluation[Any]) -> str:
     rows = [("objective", repr(judged.objective)), ("feasible", str(judged.feasible))]
     rows += [(each.rule, each.message) for each in judged.violations[:MOST_ROWS]]
     if judged.details is not None:
-        measured = [(name, text) for name, text in brief_fields(judged.details) if text not in ("None", "()", "{}")]
+        measured = [(name, text) for name, text in brief_fields(judged.details) if text not in NOTHING]
         rows += [(name, text) for name, text in measured if len(text) <= MOST_LETTERS]
     more = len(judged.violations) - MOST_ROWS
     return _titled(judged, rows, f"{more:,} more violations" if more > 0 else "")
-
-
-def timeline_html(timeline: Timeline) -> str:
-    """What happens first."""
-    acts = timeline.activities
-    cells = [
-        (
-            f"{acts.start[row]:.4g}",
-            f"{acts.end[row]:.4g}",
-            timeline.resources[acts.resource[row]].name,
-            ActivityKind(int(acts.kind[row])).name.lower(),
-            timeline.name(int(acts.what[row])),
-        )
-        for row in np.lexsort((acts.end, acts.start))[:MOST_ROWS].tolist()
-    ]
-    headings = (f"start ({timeline.unit})", "end", "where", "does", "what")
-    return _listing(repr(timeline), headings, cells, len(acts))
 
 
 def _few(names: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
-"""Tables for the terminal: one result, several solvers side by side, and the available solvers."""
+"""Tables for the terminal: one result, and the available solvers, formulations and constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
@@ -14,7 +14,7 @@ from opweave.adapters.report.timeline_tables import measure_rows
 from opweave.adapters.report.view import AnyView, Row, Section
 from opweave.adapters.report.views import view_for
 from opweave.problems.constraints import BUILT_IN
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Status
 from opweave.problems.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.problems.words import counted
 from opweave.solvers.loops import LOAD_SECONDS
@@ -32,12 +32,32 @@ _STYLE = {
 }
 
 
-class Entry(NamedTuple):
-    """One solver's answer in a comparison; if it could not run, ``result`` is None and ``note`` says why."""
+def text_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    words: Sequence[str] = (),
+    styles: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Table:
+    """Make a table of texts from anywhere.
 
-    solver: str
-    result: Result[Any] | None
-    note: str = ""
+    Parameters
+    ----------
+    words
+        The columns that are aligned to the left; the others hold numbers.
+    styles
+        The style of every row; None for plain rows.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for heading in headings:
+        short = heading in words and heading not in ("", "about", "about, source", "honours")
+        justify = "left" if heading in words else "right"
+        table.add_column(heading, justify=justify, no_wrap=short, overflow="fold")
+    for number, row in enumerate(rows):
+        style = "" if styles is None else styles[number]
+        table.add_row(*(Text("\n".join(map(plain, cell.split("\n"))), style=style) for cell in row))
+    return table
 
 
 def summary_rows(view: AnyView) -> list[Row]:
@@ -88,45 +108,8 @@ def result_table(view: AnyView) -> Table:
 
 def section_table(section: Section) -> Table:
     """Show one of a view's further tables; all columns but the first are numbers."""
-    table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for position, heading in enumerate(section.headings):
-        table.add_column(heading, justify="right" if position else "left", overflow="fold")
-    for row in section.rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    return table
-
-
-def comparison_cells(entries: Sequence[Entry], unit: str) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Put several answers side by side, as headings and rows. The first entry is the reference for the others."""
-    base = entries[0].result.objective if entries and entries[0].result else None
-    rows: list[Sequence[str]] = []
-    for solver, result, note in entries:
-        if result is None:
-            rows.append((solver, *["-"] * 5, note))
-            continue
-        against = "-"
-        if base and result.objective is not None:
-            change = result.objective / base - 1
-            against = "0 %" if change == 0 else f"{'+' if change > 0 else '-'}{readable_share(abs(change))}"
-        objective, bound = (readable(value, unit) for value in (result.objective, result.bound))
-        took = readable_seconds(result.timings.total)
-        rows.append((solver, objective, against, bound, result.status.value, took, note or result.bound_source or ""))
-    headings = ("solver", "objective", f"against {entries[0].solver}" if entries else "", "bound", "status", "time", "")
-    return headings, rows
-
-
-def comparison_table(entries: Sequence[Entry], unit: str) -> Table:
-    """Show several solvers' answers to one problem; the best objective is highlighted."""
-    headings, rows = comparison_cells(entries, unit)
-    objectives = [entry.result.objective if entry.result else None for entry in entries]
-    best = min((value for value in objectives if value is not None), default=None)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for position, heading in enumerate(headings):
-        right = 1 <= position <= 3 or heading == "time"
-        table.add_column(heading, justify="right" if right else "left", no_wrap=bool(heading), overflow="fold")
-    for row, objective in zip(rows, objectives, strict=True):
-        style = "bold green" if objective is not None and objective == best else ""
-        table.add_row(*(Text(plain(cell), style=style) for cell in row))
+    table = text_table(section.headings, section.rows, words=section.headings[:1], title=section.title)
+    table.columns[0].no_wrap = False
     return table
 
 
@@ -135,38 +118,35 @@ def constraints_table(rows: Sequence[HonouredConstraints]) -> Table:
     named = dict.fromkeys(name for row in rows for name in (*row.honoured, *row.refused))
     own = [kind.__name__ for kind in BUILT_IN]
     names = sorted(named, key=lambda name: own.index(name) if name in own else len(own))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.caption = "yes: honoured; no: refused"
-    for heading in ("problem", "solver", *names):
-        table.add_column(heading, no_wrap=True)
+    headings = ("problem", "solver", *names)
+    cells = []
     for row in rows:
         words = dict.fromkeys(row.honoured, "yes") | dict.fromkeys(row.refused, "no")
-        cells = (view_for(row.problem).word, row.solver, *(words.get(name, "") for name in names))
-        table.add_row(*(Text(plain(cell), style="" if row.available else "dim") for cell in cells))
+        cells.append((view_for(row.problem).word, row.solver, *(words.get(name, "") for name in names)))
+    table = text_table(headings, cells, words=headings, styles=["" if row.available else "dim" for row in rows])
+    table.caption = "yes: honoured; no: refused"
     return table
 
 
-def solvers_table(infos: Iterable[SolverInfo]) -> Table:
+def solvers_table(infos: Sequence[SolverInfo]) -> Table:
     """List the solvers, and how to install the missing ones."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("problem", "solver", "kind", "proves", "honours", "about"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("solver", "kind", "proves"))
+    headings, cells = ("problem", "solver", "kind", "proves", "honours", "about"), []
     for info in infos:
         about = info.about if info.available else f"not installed; to get it: {info.install}"
         honours = ", ".join(sorted(feature.value for feature in info.features))
-        cells = (view_for(info.problem).word, info.name, info.kind, info.proves, honours, about)
-        table.add_row(*(Text(plain(cell), style="" if info.available else "dim") for cell in cells))
-    return table
+        cells.append((view_for(info.problem).word, info.name, info.kind, info.proves, honours, about))
+    return text_table(headings, cells, words=headings, styles=["" if info.available else "dim" for info in infos])
 
 
 def formulations_table(infos: Iterable[FormulationInfo]) -> Table:
     """List the formulations; a star marks the defaults of each problem."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("problem", "formulation", "solvers here", "words for rows", "about, source"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "formulation")
+    headings, cells = ("problem", "formulation", "solvers here", "words for rows", "about, source"), []
     for info in infos:
         name, word = f"{info.name} *" if info.default else info.name, view_for(info.problem).word
         about = f"{info.about} Needs {info.requires}." if info.requires else info.about
-        cells = (word, name, ", ".join(info.available), ", ".join(info.handles))
-        table.add_row(*(Text(plain(cell)) for cell in cells), Text(f"{plain(about)}\n{plain(info.source)}"))
+        source = f"{about}\n{info.source}"
+        cells.append((word, name, ", ".join(info.available), ", ".join(info.handles), source))
+    table = text_table(headings, cells, words=headings)
+    for column in table.columns[2:]:
+        column.no_wrap = False
     return table

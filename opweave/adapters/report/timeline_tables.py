@@ -1,4 +1,4 @@
-"""Tables and plans of any problem, read from a timeline: its measures, its devices and its steps."""
+"""Tables and plans of any problem, read from a timeline: its measures, its devices and its activities."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import (
     MEASURES,
-    bytes_after_steps,
     bytes_held,
-    bytes_over_time,
     joules,
     moved_bytes,
     utilisation,
@@ -168,30 +166,6 @@ def runs_in_order(timeline: Timeline) -> IntArray:
     runs = np.flatnonzero(acts.kind == ActivityKind.RUN)
     order: IntArray = runs[np.lexsort((acts.rank[runs], acts.end[runs], acts.start[runs]))]
     return order
-
-
-def step_table(graph: OpGraph, timeline: Timeline, notes: Notes) -> Cells:
-    """List the runs by start, with their times; if time is counted in steps, with their bytes."""
-    acts = timeline.activities
-    rows: list[Sequence[str]] = []
-    if timeline.unit == "steps":
-        (_, held), after = bytes_over_time(timeline, 0), bytes_after_steps(timeline, 0)
-        for step, row in enumerate(runs_in_order(timeline).tolist()):
-            name, kind = _operator(graph, timeline, int(acts.what[row]))
-            rows.append((str(step), name, kind, readable_bytes(held[step]), readable_bytes(after[step])))
-        return ("step", "operator", "kind", "live while it runs", "live after it"), rows
-    words: dict[str, None] = {}
-    for row in runs_in_order(timeline).tolist():
-        about = notes(row)
-        words |= dict.fromkeys(about)
-        name, kind = _operator(graph, timeline, int(acts.what[row]))
-        times = precise_seconds(float(acts.start[row])), precise_seconds(float(acts.end[row]))
-        rows.append((name, kind, timeline.resources[acts.resource[row]].name, *times, *map(_noted, about.values())))
-    return ("operator", "kind", "device", "start", "end", *words), rows
-
-
-def _noted(value: object) -> str:
-    return readable_share(value) if isinstance(value, float) else str(value)
 
 
 def _operator(graph: OpGraph, timeline: Timeline, what: int) -> tuple[str, str]:

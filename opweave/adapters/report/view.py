@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from opweave.adapters.report import wording
 from opweave.adapters.report.baselines import Reference, baselines, reference
 from opweave.adapters.report.gantt import gantt_figure
-from opweave.adapters.report.memory_figure import memory_figure
+from opweave.adapters.report.memory_figures import Before, layout_figure, memory_figure
 from opweave.adapters.report.timeline_tables import (
     SHOWN,
-    Cells,
     DeviceUse,
     Limits,
     device_table,
     device_uses,
     plan_of,
-    step_table,
     transfer_rows,
 )
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.problems.cluster import Cluster
-from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.measures import MEASURES, bytes_over_time
+from opweave.problems.measures import MEASURES, Wait, bytes_over_time, critical_rows
 from opweave.problems.problem import DetailsT, Problem, SolutionT
 from opweave.problems.result import Result, Status
 from opweave.problems.timeline import Timeline
@@ -48,13 +45,6 @@ class Section(NamedTuple):
     title: str
     headings: Sequence[str]
     rows: list[Sequence[str]]
-
-
-class Before(NamedTuple):
-    """What a plan is compared with: its name, such as "given order", and what happens then."""
-
-    name: str
-    timeline: Timeline
 
 
 class View(Generic[ProblemT, SolutionT, DetailsT]):
@@ -259,10 +249,6 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         about = {"model": self.problem.graph.name, "assumptions": self.problem.assumptions()}
         return about | plan_of(self.problem.graph, self.timeline, self.uses, self.critical, self.notes)
 
-    def steps(self) -> Cells:
-        """List the plan step by step for people, as headings and rows."""
-        return step_table(self.problem.graph, self.timeline, self.notes)
-
     def trace(self) -> dict[str, object]:
         """Draw the plan as a Chrome trace."""
         return timeline_trace(self.problem.graph, self.timeline, self.critical, self.notes)
@@ -305,7 +291,10 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return f"{text}{sent}; {self.problem.assumptions()}"
 
     def figure(self) -> Figure:
-        """Draw what every device does when; if there are only steps, draw the memory."""
+        """Draw what every device does when; without seconds, draw the memory, or where storages stand in it."""
+        if self.timeline.lifetimes.offset is not None:
+            bound = self.result.bound if self.problem.unit == "bytes" else None
+            return layout_figure(self.timeline, self.limits, bound, headline=self.headline(), subtitle=self.subtitle())
         return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
 
     def gantt_figure(self) -> Figure:
@@ -315,21 +304,17 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
 
     def memory_figure(self) -> Figure:
-        """Draw how many bytes every device holds over time."""
+        """Draw how many bytes every device holds over time; if there are only steps, beside the given order."""
         return memory_figure(
             self.problem.graph,
             self.timeline,
-            given=self.given_timeline(),
-            proved=self.result.status is Status.OPTIMAL,
+            before=self.before() if self.timeline.unit == "steps" else None,
+            noun=self.noun if self.result.status is Status.OPTIMAL else f"{self.noun} found",
             bound=self.result.bound if self.problem.unit == "bytes" else None,
             limits=self.limits,
             headline=self.headline(),
             subtitle=self.subtitle(),
         )
-
-    def given_timeline(self) -> Timeline | None:
-        """The timeline that the memory figure compares with, such as the given order; None if there is none."""
-        return None
 
     def before(self) -> Before | None:
         """What the page shows beside the plan: the given order, or else what the baseline does; None without one."""
@@ -355,7 +340,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def figures(self) -> dict[str, Figure]:
         """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""
         found = {self.figure_file: self.figure()}
-        devices = range(len(self.uses)) if self.timeline.unit == "seconds" else ()
+        drawn = self.timeline.unit == "seconds" and self.timeline.lifetimes.offset is None
+        devices = range(len(self.uses)) if drawn else ()
         if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
             found["memory.png"] = self.memory_figure()
         return found

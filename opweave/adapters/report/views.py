@@ -14,13 +14,9 @@ from opweave.problems.result import Result
 @cache
 def views() -> tuple[type[AnyView], ...]:
     """List the problems' own views; they are imported on first use, so that ``import opweave`` stays light."""
-    from opweave.adapters.report.batched_mapping import BatchedMappingView
-    from opweave.adapters.report.memory_layout import MemoryLayoutView
-    from opweave.adapters.report.memory_ordering import MemoryOrderingView
-    from opweave.adapters.report.pipeline import PipelineView
-    from opweave.adapters.report.placement import PlacementView
-    from opweave.adapters.report.serving_flow import ServingFlowView
-    from opweave.adapters.report.slicing import SlicingView
+    from opweave.adapters.report.mapping import BatchedMappingView, PlacementView, SlicingView
+    from opweave.adapters.report.memory import MemoryLayoutView, MemoryOrderingView
+    from opweave.adapters.report.stages import PipelineView, ServingFlowView
 
     return (
         MemoryOrderingView,

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from opweave.adapters.report.timeline_tables import DeviceUse
-from opweave.problems.device_details import Wait
-from opweave.problems.measures import utilisation
+from opweave.problems.measures import Wait, utilisation
 from opweave.problems.result import Incumbent, Result, Status
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 from opweave.problems.units import precise_seconds, readable_bytes, readable_share

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
@@ -52,9 +51,10 @@ def schedule_groups(graph: OpGraph, schedule: Schedule | Answer[Schedule]) -> tu
     (Group(device='a', operators=('1',)), Group(device='b', operators=('2', '3')))
     """
     schedule = solution_of(schedule, Schedule)
-    _check_schedule(graph, schedule)
-    ids = [op.id for op in graph.operators]
-    key = [(schedule.start[name], place) for name, place in zip(ids, _places(graph), strict=True)]
+    operators = {op.id: op for op in graph.operators}
+    check_covered(list(schedule.device), operators, "the schedule", lambda op: f"operator {op.id!r:.80}")
+    ids = list(operators)
+    key = [(schedule.start.get(name, 0.0), place) for name, place in zip(ids, _places(graph), strict=True)]
     device = [schedule.device[name] for name in ids]
     waits = [len(graph.arrays.predecessors[index]) for index in range(len(ids))]
     ready: dict[str, list[tuple[tuple[float, int], int]]] = {name: [] for name in device}
@@ -82,21 +82,6 @@ def _places(graph: OpGraph) -> Sequence[int]:
     for position, index in enumerate(topological_order(graph.arrays.successors).tolist()):
         place[index] = position
     return place
-
-
-def _check_schedule(graph: OpGraph, schedule: Schedule) -> None:
-    for name in graph.operator_index:
-        if name not in schedule.device or name not in schedule.start:
-            raise InvalidInputError(
-                f"the schedule says nothing about operator {plain(name)!r} of {plain(graph.name)}; it was planned for "
-                "another model: plan this one again"
-            )
-    for name in schedule.device:
-        if name not in graph.operator_index:
-            raise InvalidInputError(
-                f"the schedule lists operator {plain(name)!r}, which {plain(graph.name)} does not have; it was planned "
-                "for another model, or names have changed since: plan this one again"
-            )
 
 
 def check_covered(order: Sequence[str], planned: Mapping[str, NodeT], what: str, title: Callable[[NodeT], str]) -> None:

@@ -1,18 +1,17 @@
 """TensorFlow Lite Micro: the layout problem of a ``.tflite`` file, and its layout written into the file.
 
-The interpreter takes offsets from the metadata ``OfflineMemoryAllocation`` instead of planning them itself. Reading and
-writing need the schema that the package ``tflite-micro`` brings (``pip install 'opweave[tflm]'``).
+The interpreter takes offsets from the metadata ``OfflineMemoryAllocation`` instead of planning them itself. Writing
+needs the schema that the package ``tflite-micro`` brings (``pip install 'opweave[tflm]'``).
 """
 
 from __future__ import annotations
 
-import math
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 
+from opweave.adapters.assemble import packed_bytes
 from opweave.adapters.files import PathLike, place, read_bytes, write_bytes
+from opweave.adapters.tflite.kinds import BITS
+from opweave.adapters.tflite.model import Subgraph, TfliteTensor, read_subgraphs
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -27,9 +26,6 @@ ALIGNMENT = 16
 
 VERSION, UNPLANNED = 0, -1
 """First number of the metadata, and the offset of a tensor that the interpreter has to plan itself."""
-
-_SIZES = {"FLOAT32": 4, "FLOAT16": 2, "FLOAT64": 8, "BOOL": 1, "COMPLEX64": 8, "COMPLEX128": 16, "BFLOAT16": 2}
-_SIZES |= {f"{sign}INT{bits}": bits // 8 for sign in ("", "U") for bits in (8, 16, 32, 64)}
 
 
 def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limits = DEFAULT_LIMITS) -> MemoryLayout:
@@ -52,26 +48,22 @@ def tflite_problem(path: PathLike, *, capacity: int | None = None, limits: Limit
     ------
     InvalidInputError, LimitExceededError
         If the file is no such model, or a shape in it is open.
-    SolverNotAvailableError
-        If the package ``tflite-micro`` is not installed.
     """
-    name, model, schema = _read(path, limits)
-    subgraph = _only_subgraph(name, model)
-    begin: dict[int, int] = dict.fromkeys(_numbers(subgraph.inputs), 0)
+    name = place(path)
+    subgraph = _only_subgraph(name, read_bytes(path, limits=limits), limits)
+    begin: dict[int, int] = dict.fromkeys(subgraph.inputs, 0)
     end = dict(begin)
-    for step, op in enumerate(subgraph.operators or (), start=1):
-        for tensor in _numbers(op.outputs):
-            begin.setdefault(tensor, step)
-            end[tensor] = max(end.get(tensor, 0), step)
-        for tensor in _numbers(op.inputs):
-            end[tensor] = step
-    last = len(subgraph.operators or ())
-    end |= dict.fromkeys(_numbers(subgraph.outputs), last)
-    types = {value: word for word, value in vars(schema.TensorType).items() if isinstance(value, int)}
+    for step, op in enumerate(subgraph.operators, start=1):
+        for made in op.outputs:
+            begin.setdefault(made, step)
+            end[made] = max(end.get(made, 0), step)
+        end |= dict.fromkeys(op.inputs, step)
+    end |= dict.fromkeys(subgraph.outputs, len(subgraph.operators))
     lifetimes = []
     for number, tensor in enumerate(subgraph.tensors):
-        if number in begin and not _is_constant(model, tensor) and not tensor.isVariable:
-            size = _rounded(_bytes(name, tensor, types))
+        if number in begin and not tensor.stored and not tensor.variable:
+            size = packed_bytes(tensor.shape, BITS.get(tensor.dtype), tensor.dtype, f"{name}: tensor {tensor.name!r}")
+            size = -(-size // ALIGNMENT) * ALIGNMENT
             lifetimes.append(
                 Lifetime(id=_id(tensor, number), begin=begin[number], end=end.get(number, 0) + 1, bytes=size)
             )
@@ -103,10 +95,19 @@ def write_tflite(
     SolverNotAvailableError
         If the package ``tflite-micro`` is not installed.
     """
-    import flatbuffers
-
-    name, model, schema = _read(path, limits)
-    subgraph, offsets = _only_subgraph(name, model), dict(solution_of(layout, Layout).offset)
+    try:
+        import flatbuffers
+        from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+    except ImportError as error:
+        raise SolverNotAvailableError(
+            "writing TensorFlow Lite files needs the package tflite-micro; to get it: pip install 'opweave[tflm]'"
+        ) from error
+    name, data, offsets = place(path), read_bytes(path, limits=limits), dict(solution_of(layout, Layout).offset)
+    subgraph = _only_subgraph(name, data, limits)
+    try:
+        model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(data, 0))
+    except Exception as error:  # the generated code checks nothing
+        raise InvalidInputError(f"{name}: the model is damaged ({type(error).__name__})") from None
     numbers = [VERSION, 0, len(subgraph.tensors)]
     numbers += [offsets.pop(_id(tensor, number), UNPLANNED) for number, tensor in enumerate(subgraph.tensors)]
     if offsets:
@@ -120,64 +121,20 @@ def write_tflite(
     entry = schema.MetadataT()
     entry.name, entry.buffer = METADATA, len(model.buffers)
     model.buffers.append(buffer)
-    model.metadata = [each for each in model.metadata or () if _text(each.name) != METADATA] + [entry]
+    model.metadata = [each for each in model.metadata or () if each.name not in (METADATA, METADATA.encode())] + [entry]
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     write_bytes(target, bytes(builder.Output()))
 
 
-def _read(path: PathLike, limits: Limits) -> tuple[str, Any, ModuleType]:
-    """The file's name, its model as an object, and the schema."""
-    name, data = place(path), read_bytes(path, limits=limits)
-    try:
-        from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
-    except ImportError as error:
-        raise SolverNotAvailableError(
-            "TensorFlow Lite files need the package tflite-micro; to get it: pip install 'opweave[tflm]'"
-        ) from error
-    if data[4:8] != b"TFL3":
-        raise InvalidInputError(f"{name}: this is no TensorFlow Lite model; its name should end in .tflite")
-    try:
-        return name, schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(data, 0)), schema
-    except Exception as error:  # the generated code checks nothing
-        raise InvalidInputError(f"{name}: the model is damaged ({type(error).__name__})") from None
-
-
-def _only_subgraph(name: str, model: Any) -> Any:
-    if len(model.subgraphs or ()) != 1:
-        count = len(model.subgraphs or ())
+def _only_subgraph(name: str, data: bytes, limits: Limits) -> Subgraph:
+    subgraphs = read_subgraphs(data, name, limits)
+    if len(subgraphs) != 1:
+        count = len(subgraphs)
         raise InvalidInputError(f"{name}: the model has {count} subgraphs; layouts are written for models with one")
-    return model.subgraphs[0]
+    return subgraphs[0]
 
 
-def _numbers(tensors: Any) -> list[int]:
-    """Positions of tensors, without those of optional inputs that are left out."""
-    return [] if tensors is None else [int(number) for number in tensors if number >= 0]
-
-
-def _is_constant(model: Any, tensor: Any) -> bool:
-    data = model.buffers[tensor.buffer].data
-    return data is not None and len(data) > 0
-
-
-def _bytes(name: str, tensor: Any, types: dict[int, str]) -> int:
-    shape = [] if tensor.shape is None else [int(length) for length in tensor.shape]
-    size = _SIZES.get(types.get(tensor.type, ""))
-    if size is None:
-        raise InvalidInputError(f"{name}: tensor {_text(tensor.name)!r} has a type whose size is not known")
-    if any(length < 0 for length in shape):
-        raise InvalidInputError(f"{name}: tensor {_text(tensor.name)!r} has an open shape; convert with fixed shapes")
-    return math.prod(shape) * size
-
-
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _id(tensor: Any, number: int) -> str:
+def _id(tensor: TfliteTensor, number: int) -> str:
     """The tensor's name and position; names may repeat, or be missing."""
-    return f"{number}:{_text(tensor.name)}"[:1024]
-
-
-def _text(name: Any) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name or "")
+    return f"{number}:{tensor.name}"[:1024]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from opweave.adapters.dims import filled
 from opweave.adapters.files import PathLike
-from opweave.adapters.graphs.dimensions import filled
 from opweave.adapters.tflite.model import Subgraph
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.limits import Limits
@@ -45,7 +45,7 @@ def input_shapes(model: Subgraph, dims: Mapping[str, int], where: str) -> dict[i
     Raises
     ------
     InvalidInputError
-        As for :func:`~opweave.adapters.graphs.dimensions.filled`.
+        As for :func:`~opweave.adapters.dims.filled`.
     """
     inputs = {place: model.tensors[place] for place in model.inputs}
     opened = {each.name: each.signature for each in inputs.values() if len(each.signature) == len(each.shape)}

@@ -6,8 +6,8 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opweave.adapters.tflite.kinds import CALLS, CUSTOM, TYPES, kind_of
 from opweave.adapters.tflite.table import DamagedError, Table
-from opweave.adapters.tflite.words import CALLS, CUSTOM, TYPES, kind_of
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
@@ -27,6 +27,8 @@ class TfliteTensor:
         Bytes of its value in the file; 0 for a tensor that is no constant.
     signature
         The shape with -1 for open dimensions; empty if there are none.
+    variable
+        Whether it keeps its value between runs.
     """
 
     name: str
@@ -34,13 +36,15 @@ class TfliteTensor:
     dtype: str
     stored: int
     signature: tuple[int, ...]
+    variable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TfliteOperator:
     """An operator; ``inputs`` and ``outputs`` are positions of tensors, without optional ones that are left out.
 
-    ``places`` are the inputs with -1 for those; ``calls`` are the subgraphs that it runs.
+    ``places`` are the inputs with -1 for those; ``calls`` are the subgraphs that it runs; ``variable`` names what it
+    makes a handle of.
     """
 
     kind: str
@@ -48,6 +52,7 @@ class TfliteOperator:
     outputs: tuple[int, ...]
     places: tuple[int, ...]
     calls: tuple[int, ...]
+    variable: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ class _Reader:
                 dtype=TYPES[number] if 0 <= number < len(TYPES) else f"type {number}",
                 stored=_stored(self._buffers[buffer]) if buffer else 0,
                 signature=table.numbers(7),
+                variable=bool(table.number(5, "b")),
             )
         return self._known[table.at]
 
@@ -149,13 +155,15 @@ class _Reader:
             raise DamagedError
         kind = self._kinds[code]
         places = self._numbers(table, 1, count)
-        options = table.table(12 if kind.startswith("STABLEHLO") else 4) if kind in CALLS else None
+        named = kind == "VAR_HANDLE"
+        options = table.table(12 if kind.startswith("STABLEHLO") else 4) if kind in CALLS or named else None
         return TfliteOperator(
             kind=kind,
             inputs=_present(places),
             outputs=_present(self._numbers(table, 2, count)),
             places=places,
-            calls=tuple(options.number(field, "i") for field in CALLS[kind]) if options is not None else (),
+            calls=tuple(options.number(field, "i") for field in CALLS.get(kind, ())) if options is not None else (),
+            variable=options.text(1) if options is not None and named else "",
         )
 
 

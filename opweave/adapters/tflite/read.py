@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
+from opweave.adapters.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.files import PathLike, mapped, place
-from opweave.adapters.graphs.assemble import Node, Parts, Value, assemble, packed_bytes
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
-from opweave.adapters.tflite.flops import operator_flops
+from opweave.adapters.tflite.kinds import BITS, CHANGES, COMMON, FOLDED, LOOKS, VIEWS, operator_flops
 from opweave.adapters.tflite.measured import Shapes, input_shapes, measured
 from opweave.adapters.tflite.model import Subgraph, TfliteOperator, read_subgraphs
-from opweave.adapters.tflite.words import BITS, COMMON, FOLDED, VIEWS
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -39,8 +38,8 @@ def from_tflite(
       Where the file does not state them, or with other sizes of inputs, the interpreter runs once on zeros to find them
       out (see :mod:`opweave.adapters.tflite.measured`).
     * Constants and variables become parameters, with the bytes that they have in the file; so do weights that the
-      interpreter unpacks or converts once, before it runs (:data:`~opweave.adapters.tflite.words.FOLDED`).
-    * :data:`~opweave.adapters.tflite.words.VIEWS` make aliases.
+      interpreter unpacks or converts once, before it runs (:data:`~opweave.adapters.tflite.kinds.FOLDED`).
+    * :data:`~opweave.adapters.tflite.kinds.VIEWS` make aliases. What reads and changes a variable stays in order.
     * An operator's id is its kind and position, and its module the path in the name of its first output.
 
     Parameters
@@ -103,7 +102,8 @@ class _Builder:
         made = {tensor for op in subgraph.operators for tensor in op.outputs} | set(subgraph.inputs)
         known = {tensor for op in subgraph.operators for tensor in op.inputs} | made | set(subgraph.outputs)
         values: dict[Hashable, Value] = {tensor: self._value(number, tensor) for tensor in known}
-        nodes = [self._node(number, index, op) for index, op in enumerate(subgraph.operators)]
+        states = self._states(subgraph)
+        nodes = [self._node(number, index, op, states) for index, op in enumerate(subgraph.operators)]
         for node in nodes:
             values |= {key: self._value(*key) for key in node.weights if isinstance(key, tuple)}
         constants = {key for key in values if key not in made}
@@ -116,11 +116,32 @@ class _Builder:
         size = tensor.stored or packed_bytes(tensor.shape, BITS.get(tensor.dtype), tensor.dtype, what)
         return Value(tensor.name or f"tensor_{place}", size, tensor.shape, tensor.dtype)
 
-    def _node(self, number: int, index: int, op: TfliteOperator) -> Node:
+    def _states(self, subgraph: Subgraph) -> dict[int, Hashable]:
+        """The variable or table behind every handle that an operator takes."""
+        named = {op.outputs[0]: op.variable for op in subgraph.operators if op.variable and op.outputs}
+        users = (op for op in subgraph.operators if op.kind in LOOKS | CHANGES and op.inputs)
+        return {op.inputs[0]: named.get(op.inputs[0], op.inputs[0]) for op in users}
+
+    def _keeps_state(self, op: TfliteOperator) -> bool:
+        """Whether what an operator runs may change variables."""
+        inside = (each for called in op.calls for each in self._inside(called))
+        return any(each.kind in LOOKS | CHANGES for each in inside)
+
+    def _inside(self, number: int) -> Iterator[TfliteOperator]:
+        waiting, seen = [number], set[int]()
+        while waiting:
+            called = waiting.pop()
+            if called not in seen and 0 <= called < len(self._subgraphs):
+                seen.add(called)
+                yield from self._subgraphs[called].operators
+                waiting += [each for op in self._subgraphs[called].operators for each in op.calls]
+
+    def _node(self, number: int, index: int, op: TfliteOperator, states: Mapping[int, Hashable]) -> Node:
         tensors = self._subgraphs[number].tensors
         shapes = [tensors[place].shape if place >= 0 else () for place in op.places]
         made = tensors[op.outputs[0]] if op.outputs else None
         needs = [self._needs(called) for called in op.calls]
+        own = [states[op.inputs[0]]] if op.kind in LOOKS | CHANGES and op.inputs else []
         return Node(
             name=f"{op.kind}_{index}",
             kind=op.kind,
@@ -134,6 +155,8 @@ class _Builder:
             word=COMMON.get(op.kind, ""),
             module=made.name.split(";")[0].rpartition("/")[0] if made is not None else "",
             weights=[key for called in op.calls for key in self._weights(called)],
+            looks=own,
+            changes=list(states.values()) if self._keeps_state(op) else own * (op.kind in CHANGES),
         )
 
     def _weights(self, number: int) -> list[Hashable]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.arena import arena_of
-from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model
+from opweave.adapters.onnx.measured import openable
+from opweave.adapters.onnx.model import OnnxFile, Shaped, inner_graphs, read_model, save_model
 from opweave.adapters.onnx.nodes import NamedModel, named, reordered, with_nodes, without_constant_nodes
 from opweave.adapters.onnx.optimizer import form_of_plan
 from opweave.adapters.onnx.pieces import Piece, write_pieces
@@ -27,11 +28,18 @@ from opweave.adapters.onnx.session import (
     open_session,
     profiled_run,
     random_feeds,
+    run_session,
 )
-from opweave.adapters.onnx.write import save_model
-from opweave.adapters.verify.fresh import cost_as_planned, cost_by_default
-from opweave.adapters.verify.parts import operator_times, parts_of, with_scratch
-from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
+from opweave.adapters.verify.parts import (
+    Output,
+    are_equal,
+    difference,
+    operator_times,
+    outputs_of,
+    parts_of,
+    with_scratch,
+)
+from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, RunCost, Verification
 from opweave.problems.errors import EngineError
 from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -39,14 +47,15 @@ from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
-from opweave.problems.units import readable_bytes
+from opweave.solvers.engines.child import ChildLimits, run_in_child
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
 
 PLANNED = "planned.onnx"
+RUNS = 7
+MOST_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ def verify_onnx(
 
 def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path: Path) -> Path:
     """Write the original with fixed sizes; with open ones if the runtime's optimiser fails on a branch of an If."""
-    save_model(file, with_types(found), path)
+    save_model(file, openable(file, with_types(found), DEFAULT_LIMITS), path)
     if any(map(inner_graphs, found.model.graph.node)):
         try:
             open_session(path, default_options())
@@ -120,8 +129,9 @@ def _original(model: PathLike | ModelProto, file: OnnxFile, found: Shaped, path:
 
 
 def _bench(original: Path, file: OnnxFile, found: Shaped, feeds: Arrays, threads: int) -> _Bench:
-    prepared = measure(file, found, feeds, DEFAULT_LIMITS)
-    whole, folder = named(file, found), original.parent
+    prepared, folder = measure(file, found, feeds, DEFAULT_LIMITS), original.parent
+    whole = named(file, found)
+    whole = replace(whole, proto=openable(file, whole.proto, DEFAULT_LIMITS))
     path = save_model(file, whole.proto, folder / "whole.onnx")
     parts = without_constant_nodes(whole)
     folded = save_model(file, parts.proto, folder / "folded.onnx")
@@ -152,8 +162,8 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
     compared = _compare(bench, ordering, planned.outputs, bench.plain(bench.folded), untouched)
     return Verification(
         **compared,
-        by_default=cost_by_default(bench.original, bench.feeds, bench.threads),
-        as_planned=cost_as_planned(bench.folder / PLANNED, bench.feeds, bench.threads),
+        by_default=_cost(_Task(bench.original, bench.feeds, bench.threads, planned=False)),
+        as_planned=_cost(_Task(bench.folder / PLANNED, bench.feeds, bench.threads, planned=True)),
         order_obeyed=obeyed,
         memory=memory,
         times=times,
@@ -177,17 +187,22 @@ def _compare(
     bench: _Bench, plan: Solution, outputs: Arrays, plain: RuntimeRun, untouched: RuntimeRun
 ) -> dict[str, Any]:
     """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
-    close, difference = _close(outputs, untouched.outputs)
+    ours = _flat(outputs)
+    close, apart = difference(ours, _flat(untouched.outputs))
     if not close:  # the runtime's optimiser may change sums by more than the tolerance; that is not the plan's doing
-        close, _ = _close(outputs, bench.plain(bench.original).outputs)
+        close, _ = difference(ours, _flat(bench.plain(bench.original).outputs))
     return {
         "model": bench.problem.graph.name,
         "runtime": f"onnxruntime {import_runtime().__version__}",
         "solution": plan.kind,
-        "outputs_equal": _equal(outputs, plain.outputs),
+        "outputs_equal": are_equal(ours, _flat(plain.outputs)),
         "outputs_close": close,
-        "difference": difference,
+        "difference": apart,
     }
+
+
+def _flat(outputs: Mapping[str, object]) -> dict[str, Output]:
+    return dict(pair for name, value in outputs.items() for pair in outputs_of(name, value))
 
 
 def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[RuntimeRun]]:
@@ -264,10 +279,9 @@ def _memory(bench: _Bench, planned: RuntimeRun, given: RuntimeRun, untouched: Ru
         measured=tuple(max(measured[name], 0) for name in ran),
         given_peak=max(given.live),
         default_peak=untouched.peak_bytes,
-        predicted_arena=arena_of(bench.prepared, problem, order).peak_bytes,
+        predicted_arena=int(problem.evaluate(Ordering(order=tuple(order))).objective or 0),
         allocator_peak=planned.peak_bytes,
         held_before=planned.session_bytes,
-        explanation=_explanation(planned, max(planned.live)),
     )
 
 
@@ -277,67 +291,44 @@ def _without_scratch(problem: MemoryOrdering) -> MemoryOrdering:
     return MemoryOrdering(graph=graph, in_place=problem.in_place, inputs=problem.inputs, outputs=problem.outputs)
 
 
-def _explanation(run: RuntimeRun, live: int) -> str:
-    sentences = []
-    if run.session_bytes:
-        sentences.append(
-            f"Before the first node the session holds {readable_bytes(run.session_bytes)} of weights, pre-packed for "
-            "their kernels; they stay and are not counted."
-        )
-    if run.peak_bytes is None or run.padding_bytes is None:
-        sentences.append("Building the session took more of the arena than the run, which hides the run's own peak.")
-    elif run.peak_bytes > live:
-        sentences.append(
-            f"The arena had handed out {readable_bytes(run.peak_bytes)} at {run.peak_node}, "
-            f"{readable_bytes(run.peak_bytes - live)} more than the live tensors at their peak: blocks larger than "
-            f"requested ({readable_bytes(run.padding_bytes)} there) and scratch memory of the kernel."
-        )
-    return " ".join(sentences)
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A model that is run with the runtime's default settings, or in the order of its file."""
+
+    path: Path
+    feeds: Arrays
+    threads: int
+    planned: bool
 
 
-def _arrays_of(name: str, value: object) -> Iterator[tuple[str, NDArray[np.generic]]]:
-    """The arrays in an output, with names; a classifier's is a list of maps."""
-    if isinstance(value, Mapping):
-        value = [*value.keys(), *value.values()]
-    if isinstance(value, list | tuple):
-        for index, each in enumerate(value):
-            yield from _arrays_of(f"{name}/{index}", each)
-    else:
-        yield name, np.asarray(value)
+def _cost(task: _Task) -> RunCost | None:
+    """What a run costs a user, in a process of its own; None if it takes too long."""
+    limits = ChildLimits(seconds=MOST_SECONDS)
+    found = run_in_child("ONNX Runtime", "opweave.adapters.verify.onnx:run_fresh", task, limits)
+    return None if found is None else RunCost(seconds=found[0], process_bytes=found[1], arena_bytes=found[2])
 
 
-def _flat(outputs: Mapping[str, object]) -> Arrays:
-    return {path: array for name, value in outputs.items() for path, array in _arrays_of(name, value)}
+def run_fresh(task: _Task, _: Callable[[object], None]) -> tuple[float, int, int | None]:
+    """In the child: processor seconds of the best run, peak of the process, peak of the runtime's arena."""
+    make = onnx_session_options if task.planned else default_options
+    session = open_session(task.path, make(threads=task.threads))
+    spent = []
+    for _run in range(RUNS):
+        began = time.process_time()
+        run_session(session, task.feeds)
+        spent.append(time.process_time() - began)
+    peak = _peak_of_process()
+    del session
+    profile = profiled_run(task.path, make(threads=task.threads), task.feeds, runs=1)
+    return min(spent[1:]), peak, profile.peak_bytes
 
 
-def _equal(ours: Arrays, theirs: Arrays) -> bool:
-    ours, theirs = _flat(ours), _flat(theirs)
-    return ours.keys() <= theirs.keys() and all(
-        value.shape == theirs[name].shape
-        and value.dtype == theirs[name].dtype
-        and (
-            value.tolist() == theirs[name].tolist()
-            if value.dtype.hasobject
-            else value.tobytes() == theirs[name].tobytes()
-        )
-        for name, value in ours.items()
-    )
-
-
-def _close(ours: Arrays, theirs: Arrays) -> tuple[bool, float | None]:
-    """Whether all outputs are close, and the largest difference; texts and NaNs do not count for the latter."""
-    ours, theirs = _flat(ours), _flat(theirs)
-    if any(name not in theirs or value.shape != theirs[name].shape for name, value in ours.items()):
-        return False, None
-    worst, close = 0.0, True
-    for name, value in ours.items():
-        if value.dtype.kind not in "fiub":
-            close = close and bool(np.array_equal(value, theirs[name]))
-            continue
-        first, second = value.astype(np.float64), theirs[name].astype(np.float64)
-        scale = max(1.0, float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second))))
-        close = close and bool(np.allclose(first, second, rtol=0.0, atol=CLOSE * scale, equal_nan=True))
-        with np.errstate(invalid="ignore"):
-            apart = np.abs(first - second)
-        worst = max(worst, float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
-    return close, worst
+def _peak_of_process() -> int:
+    """Largest resident memory of this process so far; Linux's usual counter also contains that of the parent."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+        words = next((line.split() for line in lines if line.startswith("VmHWM:")), None)
+        if words is not None:
+            return int(words[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

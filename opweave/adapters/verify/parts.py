@@ -1,13 +1,15 @@
-"""What a verification takes from a plan: its parts as groups that run one after the other, and the promised times."""
+"""What verifications share: parts of a plan that run one after the other, promised times, and comparing outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from opweave.adapters.runtimes.groups import Group, schedule_groups
-from opweave.adapters.runtimes.pipeline_exports import stage_groups
-from opweave.adapters.verify.report import OperatorTime
+from opweave.adapters.runtimes.plan_exports import stage_groups
+from opweave.adapters.verify.report import CLOSE, OperatorTime
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
@@ -15,6 +17,62 @@ from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Output(NamedTuple):
+    """An array that a model returned: element type, shape, content bit for bit, and its numbers, if it has some."""
+
+    kind: str
+    shape: tuple[int, ...]
+    bits: object
+    numbers: NDArray[np.float64] | None
+
+
+def outputs_of(name: str, value: Any) -> Iterator[tuple[str, Output]]:
+    """The arrays in an output of a run, with names; a classifier's is a list of maps."""
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from outputs_of(f"{name}/{index}", each)
+        return
+    if hasattr(value, "untyped_storage"):  # a tensor of PyTorch, which has more element types than NumPy
+        import torch
+
+        flat = value.detach().contiguous().reshape(-1)
+        numbers = None if value.is_complex() else flat.double().reshape(value.shape).numpy()
+        yield name, Output(str(value.dtype), tuple(value.shape), flat.view(torch.uint8).numpy().tobytes(), numbers)
+        return
+    array = np.asarray(value)
+    numbers = array.astype(np.float64) if array.dtype.kind in "fiub" else None
+    bits = array.tolist() if array.dtype.hasobject else array.tobytes()
+    yield name, Output(str(array.dtype), array.shape, bits, numbers)
+
+
+def are_equal(ours: Mapping[str, Output], theirs: Mapping[str, Output]) -> bool:
+    """Whether all outputs are equal bit for bit."""
+    return ours.keys() <= theirs.keys() and all(each[:3] == theirs[name][:3] for name, each in ours.items())
+
+
+def difference(ours: Mapping[str, Output], theirs: Mapping[str, Output]) -> tuple[bool, float | None]:
+    """Whether all outputs are close, and the largest difference; texts and NaNs do not count for the latter."""
+    if any(name not in theirs or each.shape != theirs[name].shape for name, each in ours.items()):
+        return False, None
+    worst, close = 0.0, True
+    for name, each in ours.items():
+        first, second = each.numbers, theirs[name].numbers
+        if first is None or second is None:
+            close = close and each.bits == theirs[name].bits
+            continue
+        scale = max(1.0, float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second))))
+        close = close and bool(np.allclose(first, second, rtol=0.0, atol=CLOSE * scale, equal_nan=True))
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(first - second)
+        worst = max(worst, float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
+    return close, worst
 
 
 def parts_of(graph: OpGraph, solution: Schedule | Stages) -> tuple[Group, ...]:

@@ -31,14 +31,14 @@ class MemoryCheck(Spec):
     default_peak
         Measured peak with the runtime's default settings, allocator overhead included; None when unknown.
     predicted_arena
-        Predicted ``allocator_peak``: with the scratch memory of the kernels, and blocks as large as the allocator hands
-        them out; None if that is not predicted.
+        Predicted ``allocator_peak``, with the scratch memory of the kernels; the allocator may hand out larger blocks
+        than it is asked for. None if that is not predicted.
     allocator_peak
         Most bytes that the runtime's allocator had handed out, overhead included; None when unknown.
     held_before
         Bytes that the runtime held before the first operator, mostly packed weights; they are not counted.
     explanation
-        Why ``allocator_peak`` is above the peak of live tensors, in sentences.
+        Remarks of earlier versions.
 
     Examples
     --------

@@ -52,11 +52,11 @@ def _memory_rows(memory: MemoryCheck) -> list[Row]:
     if memory.allocator_peak is not None:
         rows.append(("allocator, planned", exact_bytes(memory.allocator_peak)))
         if memory.predicted_arena is not None:
-            rows.append(("predicted for it, block by block", exact_bytes(memory.predicted_arena)))
+            rows.append(("predicted for it, with scratch memory", exact_bytes(memory.predicted_arena)))
     if memory.default_peak is not None:
         rows.append(("allocator, by default", exact_bytes(memory.default_peak)))
-    if memory.explanation:
-        rows.append(("why they differ", memory.explanation))
+    if memory.held_before:
+        rows.append(("held by the session before", f"{exact_bytes(memory.held_before)}, mostly packed weights"))
     return rows
 
 

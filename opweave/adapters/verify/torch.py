@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.torch.order import TorchRun, allocator_peak, kernel_scratch, run_in_order
+from opweave.adapters.torch.order import allocator_peak, kernel_scratch, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.stages import staged
-from opweave.adapters.verify.parts import operator_times, parts_of, with_scratch
+from opweave.adapters.verify.parts import are_equal, difference, operator_times, outputs_of, parts_of, with_scratch
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -21,7 +21,6 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, give
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
-from opweave.problems.units import readable_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +65,6 @@ def _verify_order(
     given = run_in_order(run, given_order(counted).order, _copies(flat))
     scratch = kernel_scratch(lambda: run_in_order(run, given_order(counted).order, _copies(flat)).outputs)
     predicted = MemoryOrdering(graph=with_scratch(graph, scratch)).evaluate(ordering).objective
-    peak = allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs)
     memory = MemoryCheck(
         assumptions=f"{counted.assumptions()}; in-place calls of the program are aliases",
         predicted=evaluation.details.stable,
@@ -74,27 +72,17 @@ def _verify_order(
         given_peak=max(given.live, default=0),
         default_peak=allocator_peak(lambda: _whole(run, _copies(flat))),
         predicted_arena=None if predicted is None else int(predicted),
-        allocator_peak=peak,
-        explanation=_explanation(planned, peak),
+        allocator_peak=allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs),
     )
-    equal, difference = _compare(planned.outputs, _whole(run, _copies(flat)))
     return Verification(
         model=graph.name,
         runtime=f"torch {torch.__version__}",
         solution=ordering.kind,
         order_obeyed=True,
-        outputs_equal=equal,
-        difference=difference,
+        **_compare(planned.outputs, _whole(run, _copies(flat))),
         memory=memory,
         times=operator_times(ordering.order, planned.seconds, problem, ordering),
     )
-
-
-def _explanation(run: TorchRun, peak: int) -> str:
-    over = peak - max(run.live, default=0)
-    if over <= 0:
-        return ""
-    return f"PyTorch's allocator had handed out {readable_bytes(over)} more: scratch memory of the kernels."
 
 
 def _verify_stages(
@@ -107,15 +95,13 @@ def _verify_stages(
     order = [name for group in groups for name in group.operators]
     run_in_order(run, order, _copies(flat))
     timed = run_in_order(run, order, _copies(flat))
-    equal, difference = _compare(split.run_flat(_copies(flat)), _whole(run, _copies(flat)))
     return Verification(
         model=graph.name,
         runtime=f"torch {torch.__version__}",
         solution=plan.kind,
         pieces=len(groups),
         order_obeyed=True,
-        outputs_equal=equal,
-        difference=difference,
+        **_compare(split.run_flat(_copies(flat)), _whole(run, _copies(flat))),
         times=operator_times(order, timed.seconds, problem, plan),
         notes=(ONE_MACHINE,),
     )
@@ -131,26 +117,9 @@ def _whole(run: Runnable, flat: list[object]) -> list[object]:
         return list(tree_leaves(Interpreter(run.module).run(*flat, enable_io_processing=False)))
 
 
-def _compare(ours: Sequence[object], theirs: Sequence[object]) -> tuple[bool, float]:
-    import torch
-
-    equal, worst = len(ours) == len(theirs), 0.0
-    for first, second in zip(ours, theirs, strict=False):
-        if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
-            equal = equal and first == second
-            continue
-        same = first.dtype == second.dtype and first.shape == second.shape
-        equal = equal and same and _bits(first) == _bits(second)
-        if same and first.is_floating_point() and first.numel():
-            apart = (first.double() - second.double()).abs()
-            worst = max(worst, float(apart[apart.isfinite()].max()) if bool(apart.isfinite().any()) else 0.0)
-    return equal, worst
-
-
-def _bits(tensor: torch.Tensor) -> bytes:
-    import torch
-
-    return bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+def _compare(ours: Sequence[object], theirs: Sequence[object]) -> dict[str, Any]:
+    first, second = dict(outputs_of("", list(ours))), dict(outputs_of("", list(theirs)))
+    return {"outputs_equal": are_equal(first, second), "difference": difference(first, second)[1]}
 
 
 def _made_up(run: Runnable, seed: int) -> list[object]:

@@ -4,7 +4,7 @@ Every operator has an optional interval on each device for each batch size. Inte
 and every input has a device.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
-:mod:`opweave.formulations.placement.interval_model`.
+:mod:`opweave.formulations.placement.cp`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from opweave.formulations.batched_mapping.instance import lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.formulations.batched_mapping.program import BatchedModel, BatchedRows
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.intervals import WHOLE, IntervalModel, fine_tick
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import Interval
-from opweave.formulations.ticks import WHOLE, fine_tick
 from opweave.problems.batched_mapping.spec import BatchedMapping
 
 
@@ -42,39 +41,24 @@ class BatchIntervals(BatchedRows):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
     _activities: int = 0
 
-    def build(self, problem: BatchedMapping) -> BatchedIntervals:
-        """Write the model; row families are in the paper's order."""
-        instance = lower_unless_short(problem)
-        self.check_size(self.least_rows(problem))
-        horizon = self._horizon(instance)
+    def empty(self, instance: BatchedInstance, horizon: float) -> BatchedIntervals:
+        """The model, whose tick is a tiny share of the horizon."""
         self._activities = instance.operators * len(instance.devices)
         model = BatchedIntervals(instance)
-        model.problem = problem
         self._unit = model.tick = fine_tick(self._activities, horizon)
-        most = model.ticks(horizon) + 1
-        self._batches(model, most)
-        self._no_overlap(model)
-        self._inputs(model)
-        self._flows(model)
-        self._arrivals(model, most)
-        self._memory(model)
-        self._waits(model, most)
-        self._completion(model)
-        self.add_constraints(model, problem)
         return model
 
     def least_rows(self, problem: BatchedMapping) -> int:
         """Those of the inputs that flow."""
         return len(lower(problem).source) * len(problem.cluster.devices) ** 2 * (problem.batch + 2)
 
-    def _no_overlap(self, model: BatchedIntervals) -> None:
+    def no_overlap(self, model: BatchedIntervals, _horizon: float) -> None:
         """(7) The intervals of a device do not overlap."""
-        instance = model.instance
-        for u in range(len(instance.devices)):
+        for device in range(len(model.instance.devices)):
             runs = [
-                Interval(model.starts_at[i, u], model.ticks(float(instance.seconds[i, u, c])), model.b[i, u, c])
-                for i in range(instance.operators)
-                for c in instance.sizes(i, u)
+                Interval(model.starts_at[i, u], model.ticks(float(model.instance.seconds[i, u, c])), present)
+                for (i, u, c), present in model.b.items()
+                if u == device
             ]
             if len(runs) > 1:
                 model.apart.append(runs)

@@ -20,7 +20,7 @@ from opweave.formulations.batched_mapping.retime import retimed
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint
@@ -75,8 +75,7 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
         m.sizes = Constraint(m.TASKS, m.DEVICES, rule=self.sizes)
         m.one_size = Constraint(m.TASKS, m.DEVICES, rule=self.one_size)
         m.memory = Constraint(m.DEVICES, rule=self.memory)
-        m.first = Constraint(m.PAIRS, m.DEVICES, rule=self.first)
-        m.second = Constraint(m.PAIRS, m.DEVICES, rule=self.second)
+        m.apart = Constraint(m.PAIRS, m.DEVICES, (True, False), rule=self.apart)
         m.using = Constraint(m.TASKS, m.DEVICES, m.INPUTS, rule=lambda m, i, u, n: m.x[i, u, n] <= m.used[u])
         m.unused = Constraint(
             m.DEVICES, rule=lambda m, u: m.used[u] <= sum(m.x[i, u, n] for i, n in m.TASKS * m.INPUTS)
@@ -161,13 +160,10 @@ class DiviML(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
         held = sum(int(data.memory[m.task[i]]) / unit * m.batch(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS)
         return held <= capacity / unit
 
-    def first(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
-        """(7) s[i, u] + batch time <= s[j, u] + M (1 - d[i, j, u]), for pairs with no path between them."""
-        return m.s[i, u] + m.lasts[i, u] <= m.s[j, u] + m.M * (1 - m.d[i, j, u])
-
-    def second(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
-        """(7) s[j, u] + batch time <= s[i, u] + M d[i, j, u]."""
-        return m.s[j, u] + m.lasts[j, u] <= m.s[i, u] + m.M * m.d[i, j, u]
+    def apart(self, m: ConcreteModel, i: str, j: str, u: str, first: bool) -> Row:
+        """(7) s[i, u] + batch time <= s[j, u] + M (1 - d[i, j, u]), for pairs with no path between them; vice versa."""
+        early, late, other = (i, j, 1 - m.d[i, j, u]) if first else (j, i, m.d[i, j, u])
+        return m.s[early, u] + m.lasts[early, u] <= m.s[late, u] + m.M * other
 
     def read(self, model: ConcreteModel) -> BatchedSchedule:
         """The devices and order of the values, with exact times."""

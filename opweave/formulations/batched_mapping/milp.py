@@ -9,19 +9,18 @@ there. Inputs are interchangeable: those of the first operator are sorted by dev
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.formulations.batched_mapping.program import BatchedModel, BatchedRows
-from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 UNITS = 1000.0
@@ -34,13 +33,10 @@ class OrderedModel(BatchedModel):
 
     Attributes
     ----------
-    horizon
-        No schedule of interest is longer, in units.
     d
         Column of "i's batch runs before j's on u", for i < j.
     """
 
-    horizon: float = UNITS
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
 
@@ -53,23 +49,10 @@ class Identities(BatchedRows):
     model_type: ClassVar[type[LinearModel]] = OrderedModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "identities")
 
-    def build(self, problem: BatchedMapping) -> OrderedModel:
-        """Write the model; row families are in the paper's order."""
-        instance = lower_unless_short(problem)
-        self.check_size(self.least_rows(problem))
-        horizon = self._horizon(instance)
-        self._unit = horizon / UNITS if horizon > 0 else 1.0
-        model = OrderedModel(instance, horizon=horizon / self._unit)
-        model.problem, model.tick, model.check_time = problem, self._unit, self.check_time
-        self._batches(model, model.horizon)
-        self._inputs(model)
-        self._completion(model)
-        self._flows(model)
-        self._arrivals(model, model.horizon)
-        self._memory(model)
-        self._no_overlap(model)
-        self._waits(model, model.horizon)
-        self.add_constraints(model, problem)
+    def empty(self, instance: BatchedInstance, horizon: float) -> OrderedModel:
+        """The model, in which the horizon has a thousand units."""
+        model = OrderedModel(instance)
+        self._unit = model.tick = horizon / UNITS if horizon > 0 else 1.0
         return model
 
     def least_rows(self, problem: BatchedMapping) -> int:
@@ -78,44 +61,31 @@ class Identities(BatchedRows):
         pairs, flows = instance.operators * (instance.operators - 1) // 2, len(instance.source) * devices**2
         return flows * (2 * problem.batch + 1) + 2 * pairs * devices
 
-    def _no_overlap(self, model: OrderedModel) -> None:
+    def no_overlap(self, model: OrderedModel, horizon: float) -> None:
         """(7) for all pairs on a device: one of two batches ends before the other starts."""
-        instance, operators = model.instance, range(model.instance.operators)
-        pairs = [
-            (i, j, u)
-            for u in range(len(instance.devices))
-            for i in operators
-            for j in operators[i + 1 :]
-            if instance.sizes(i, u) and instance.sizes(j, u)
-        ]
-        names, on = instance.names, instance.devices
+        instance, names, on = model.instance, model.instance.names, model.instance.devices
+        able = [[i for i in range(len(names)) if instance.sizes(i, u)] for u in range(len(on))]
+        pairs = [(i, j, u) for u, there in enumerate(able) for i, j in combinations(there, 2)]
         d = model.binaries("d", [(names[i], names[j], on[u]) for i, j, u in pairs])
         model.d = dict(zip(pairs, d.tolist(), strict=True))
         for (i, j, u), column in model.d.items():
             a, b, first = model.begins(i, u), model.begins(j, u), Linear.of(column)
-            model.where("no_overlap", a + model.length(i, u) <= b, (first,), model.horizon)
-            model.where("no_overlap", b + model.length(j, u) <= a, (1 - first,), model.horizon)
+            model.where("no_overlap", a + model.length(i, u) <= b, (first,), horizon)
+            model.where("no_overlap", b + model.length(j, u) <= a, (1 - first,), horizon)
 
     def start(self, model: Any, solution: BatchedSchedule) -> FloatArray:
-        """The values that a known schedule implies, and which batch comes first."""
-        values = super().start(model, solution)
-        where, start = self.settled(model, solution)
-        turns = _in_turn(model.instance, counts_of(where, start.shape[1]), start)
-        rank = {node: place for place, node in enumerate(turns)}
+        """The values that a known schedule implies, and which batch comes first.
+
+        A place without a batch has start 0 and comes before everything else.
+        """
+        values, instance = super().start(model, solution), model.instance
+        rank = np.argsort(instance.order)
+
+        def key(i: int, u: int) -> tuple[float, float, int]:
+            sizes = {column: float(instance.seconds[i, u, c]) for column, c in model.granules(i, u).items()}
+            lasts = next((seconds for column, seconds in sizes.items() if values[column]), -1.0)
+            return float(values[model.starts_at[i, u]]), lasts, int(rank[i])
+
         for (i, j, u), column in model.d.items():
-            values[column] = rank[i, u] < rank[j, u]
+            values[column] = key(i, u) < key(j, u)
         return values
-
-
-def _in_turn(instance: BatchedInstance, count: IntArray, start: FloatArray) -> Iterable[tuple[int, int]]:
-    """All nodes by start; nodes without a batch have start 0 and come before everything else."""
-    rank = np.empty(instance.operators, dtype=np.int64)
-    rank[instance.order] = np.arange(instance.operators)
-
-    def key(node: tuple[int, int]) -> tuple[float, bool, float, int]:
-        i, u = node
-        there = count[i, u] > 0
-        lasts = float(instance.seconds[i, u, count[i, u] // instance.granule]) if there else 0.0
-        return float(start[i, u]), bool(there), lasts, int(rank[i])
-
-    return sorted(((i, u) for i in range(len(start)) for u in range(start.shape[1])), key=key)

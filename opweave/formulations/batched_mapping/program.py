@@ -9,20 +9,20 @@ inputs, ``model.held(device)`` is in bytes, ``model.start(op, device)`` and ``mo
 from __future__ import annotations
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance
+from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
 from opweave.formulations.formulation import TimedFormulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import InvalidInputError
@@ -165,11 +165,34 @@ def serial_length(instance: BatchedInstance) -> float:
 class BatchedRows(BatchedProgram):
     """The columns and rows that the programs for linear and constraint-programming engines share."""
 
-    def _horizon(self, instance: BatchedInstance) -> float:
-        """No optimal schedule is longer: that of a known one, or all batches and delays one after the other."""
+    def build(self, problem: BatchedMapping) -> BatchedModel:
+        """Write the model; row families are in the paper's order."""
+        instance = lower_unless_short(problem)
+        self.check_size(self.least_rows(problem))
+        horizon = serial_length(instance) + self.context.waits
         if self.context.ceiling is not None and not self.context.extended:
-            return float(self.context.ceiling) * (1 + CEILING_SLACK)
-        return serial_length(instance) + self.context.waits
+            horizon = float(self.context.ceiling) * (1 + CEILING_SLACK)
+        model = self.empty(instance, horizon)
+        model.problem, model.check_time = problem, self.check_time
+        most = model.units(horizon) + (1 if model.rounds else 0)
+        self._batches(model, most)
+        self._inputs(model)
+        self._completion(model)
+        self._flows(model)
+        self._arrivals(model, most)
+        self._memory(model)
+        self.no_overlap(model, most)
+        self._waits(model, most)
+        self.add_constraints(model, problem)
+        return model
+
+    @abstractmethod
+    def empty(self, instance: BatchedInstance, horizon: float) -> BatchedModel:
+        """A model without columns, whose tick is chosen; no schedule of interest is longer than the horizon."""
+
+    @abstractmethod
+    def no_overlap(self, model: Any, horizon: float) -> None:
+        """(7) No two batches on a device overlap."""
 
     def _batches(self, model: BatchedModel, horizon: float) -> None:
         """b, s and C; (4), (5) at most one batch on a device, and all inputs in batches."""
@@ -198,9 +221,7 @@ class BatchedRows(BatchedProgram):
         Inputs are interchangeable, so the devices of the first operator's inputs are sorted.
         """
         instance, rows = model.instance, model.rows("one_device")
-        cells = [
-            (i, u) for i in range(instance.operators) for u in range(len(instance.devices)) if instance.sizes(i, u)
-        ]
+        cells = [(i, u) for i, u in model.starts_at if instance.sizes(i, u)]
         keys = [(i, u, inputs) for i, u in cells for inputs in range(instance.batch)]
         x = model.binaries("x", [(instance.names[i], instance.devices[u], inputs) for i, u, inputs in keys])
         model.x = dict(zip(keys, x.tolist(), strict=True))
@@ -217,57 +238,40 @@ class BatchedRows(BatchedProgram):
             for earlier, later in pairwise(device):
                 model.rows("ordered_inputs").add(earlier <= later)
 
-    def _arcs(self, model: BatchedModel) -> list[Arc]:
-        """Every edge between every two devices that can run its ends."""
-        instance, devices = model.instance, range(len(model.instance.devices))
-        return [
-            (e, u, v)
-            for e in range(len(instance.source))
-            for u in devices
-            for v in devices
-            if instance.sizes(int(instance.source[e]), u) and instance.sizes(int(instance.target[e]), v)
-        ]
+    def _flows(self, model: BatchedModel) -> None:
+        """The data that passes: y[e, u, v, l] is 1 if input l runs at both ends, and p[e, u, v] if any input does.
 
-    def _passages(self, model: BatchedModel) -> None:
-        """The columns p of all arcs with a link."""
-        on, latency = model.instance.devices, model.instance.latency
-        linked = [(e, u, v) for e, u, v in self._arcs(model) if u == v or math.isfinite(latency[u, v])]
+        The inputs are counted one by one only if the delay grows with them.
+        """
+        instance, rows, on = model.instance, model.rows("data"), model.instance.devices
+        places = [[u for u in range(len(on)) if instance.sizes(i, u)] for i in range(instance.operators)]
+        ends = list(zip(instance.source.tolist(), instance.target.tolist(), strict=True))
+        arcs = [(e, u, v) for e, (i, j) in enumerate(ends) for u in places[i] for v in places[j]]
+        linked = [(e, u, v) for e, u, v in arcs if math.isfinite(instance.latency[u, v])]
         p = model.columns("p", [(e, on[u], on[v]) for e, u, v in linked], 0, 1, model.rounds)
         model.p = dict(zip(linked, p.tolist(), strict=True))
-
-    def _flows(self, model: BatchedModel) -> None:
-        """The data that passes: y[e, u, v, l] is 1 if input l runs at both ends, and p[e, u, v] if any input does."""
-        instance, rows = model.instance, model.rows("data")
-        self._passages(model)
-        moved = [(*arc, n) for arc in model.p if arc[1] != arc[2] and instance.grows for n in range(instance.batch)]
-        keys = [(e, instance.devices[u], instance.devices[v], n) for e, u, v, n in moved]
-        model.y = dict(zip(moved, model.columns("y", keys, 0, 1, model.rounds).tolist(), strict=True))
-        for e, u, v in self._arcs(model):
-            i, j = int(instance.source[e]), int(instance.target[e])
-            for inputs in range(instance.batch):
-                both = Linear.over((model.x[i, u, inputs], model.x[j, v, inputs])) - 1
-                passes = Linear.of(model.p[e, u, v]) if (e, u, v) in model.p else Linear()
-                if (e, u, v, inputs) in model.y:
-                    moves = Linear.of(model.y[e, u, v, inputs])
+        moved = [(e, u, v, n) for e, u, v in linked if u != v and instance.grows for n in range(instance.batch)]
+        y = model.columns("y", [(e, on[u], on[v], n) for e, u, v, n in moved], 0, 1, model.rounds)
+        model.y = dict(zip(moved, y.tolist(), strict=True))
+        for e, u, v in arcs:
+            passes = Linear.of(model.p[e, u, v]) if (e, u, v) in model.p else Linear()
+            for n in range(instance.batch):
+                both = Linear.over((model.x[ends[e][0], u, n], model.x[ends[e][1], v, n])) - 1
+                moves = Linear.of(model.y[e, u, v, n]) if (e, u, v, n) in model.y else passes
+                if moves is not passes:
                     rows.add(moves <= passes)
-                    passes = moves
-                rows.add(both <= passes)
-
-    def _moved(self, model: Any, arc: Arc) -> Linear:
-        """The inputs that pass along an arc, if the delay grows with them."""
-        each = ((*arc, inputs) for inputs in range(model.instance.batch))
-        return Linear.over(model.y[key] for key in each if key in model.y)
+                rows.add(both <= moves)
 
     def _arrivals(self, model: BatchedModel, horizon: float) -> None:
         """(3) corrected: if any input passes, the reading batch waits for the other batch and for the transfer."""
-        instance = model.instance
+        instance, inputs = model.instance, range(model.instance.batch)
         for (e, u, v), passes in model.p.items():
             i, j = int(instance.source[e]), int(instance.target[e])
             fixed = instance.delay(e, u, v, 0 if instance.grows else 1)
-            each = instance.delay(e, u, v, 1) - fixed if instance.grows else 0.0
-            sent = self._moved(model, (e, u, v)) * model.units(each) if model.units(each) > 0 else Linear()
-            arrives = total((model.begins(i, u), model.length(i, u), sent)) + model.units(fixed)
-            big = horizon + model.units(fixed) + instance.batch * model.units(each)
+            each = model.units(instance.delay(e, u, v, 1) - fixed) if instance.grows else 0.0
+            moved = Linear.over(model.y[e, u, v, n] for n in inputs if each > 0 and (e, u, v, n) in model.y)
+            arrives = total((model.begins(i, u), model.length(i, u), moved * each)) + model.units(fixed)
+            big = horizon + model.units(fixed) + instance.batch * each
             model.where("data", arrives <= model.begins(j, v), (Linear.of(passes),), big)
 
     def _memory(self, model: BatchedModel) -> None:
@@ -296,18 +300,11 @@ class BatchedRows(BatchedProgram):
 
     def extract(self, model: BatchedModel, values: FloatArray) -> BatchedSchedule:
         """The devices and order of the values, with exact times."""
-        return self._timed(model, values, self._where(model, values))
-
-    def _where(self, model: BatchedModel, values: FloatArray) -> IntArray:
         where = np.zeros((model.instance.operators, model.instance.batch), dtype=np.int64)
-        for (i, u, inputs), column in model.x.items():
+        for (i, u, n), column in model.x.items():
             if values[column] > 0.5:
-                where[i, inputs] = u
-        return where
-
-    def _timed(self, model: BatchedModel, values: FloatArray, where: IntArray) -> BatchedSchedule:
-        shape = len(where), len(model.instance.devices)
-        start = values[list(model.starts_at.values())].reshape(shape) * model.tick
+                where[i, n] = u
+        start = values[list(model.starts_at.values())].reshape(len(where), -1) * model.tick
         return retimed(model.instance, where, start, release=start if self.context.extended else None)
 
     def start(self, model: BatchedModel, solution: BatchedSchedule) -> FloatArray:
@@ -323,9 +320,11 @@ class BatchedRows(BatchedProgram):
         for (i, u), column in model.starts_at.items():
             values[column] = model.units(float(start[i, u]))
         for (e, u, v), column in model.p.items():
-            values[column] = passing(instance, where, (e, u, v)).any()
-        for (e, u, v, inputs), column in model.y.items():
-            values[column] = passing(instance, where, (e, u, v))[inputs]
+            passing = (where[instance.source[e]] == u) & (where[instance.target[e]] == v)
+            values[column] = passing.any()
+            for n in range(instance.batch):
+                if (e, u, v, n) in model.y:
+                    values[model.y[e, u, v, n]] = passing[n]
         values[model.makespan] = model.units(max((batch.end for batch in solution.batches), default=0.0))
         return model.completed(values)
 
@@ -341,9 +340,3 @@ class BatchedRows(BatchedProgram):
         if instance.operators and not self.context.extended:
             where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
         return where, start
-
-
-def passing(instance: BatchedInstance, where: IntArray, arc: Arc) -> BoolArray:
-    """Whether each input runs at both ends of an arc."""
-    e, u, v = arc
-    return np.asarray((where[instance.source[e]] == u) & (where[instance.target[e]] == v))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
@@ -33,27 +31,25 @@ def retimed(
         Earliest starts, shape (operators, devices); None for none.
     """
     count = counts_of(where, len(instance.devices))
-    rank = np.empty(instance.operators, dtype=np.int64)
-    rank[instance.order] = np.arange(instance.operators)
-    there = list(zip(*np.nonzero(count), strict=True))
+    rank = np.argsort(instance.order)
+    there = list(zip(*(ends.tolist() for ends in np.nonzero(count)), strict=True))
     lasts = {(i, u): float(instance.seconds[i, u, count[i, u] // instance.granule]) for i, u in there}
     # by their middles: an instant batch comes before others that start with it, and engines' times are slightly off
-    nodes = [(float(start[i, u]) + lasts[i, u] / 2.0, int(rank[i]), i, u) for i, u in there]
-    waiting = _settled(instance, where, count, sorted(nodes))
-    free = np.zeros(len(instance.devices))
-    end = np.zeros(count.shape)
+    waiting = sorted(there, key=lambda node: (float(start[node]) + lasts[node] / 2.0, int(rank[node[0]])))
+    free, end = np.zeros(len(instance.devices)), np.where(count > 0, np.inf, 0.0)  # inf: has not run
+    earliest = np.zeros(count.shape) if release is None else release
     batches = []
-    for i, u in waiting:
-        begins = max(float(free[u]), _ready(instance, where, end, i, u))
-        if release is not None:
-            begins = max(begins, float(release[i, u]))
+    while waiting:
+        able = (node for node in waiting if np.isfinite(_ready(instance, where, end, *node)))
+        i, u = next(able, waiting[0])
+        waiting.remove((i, u))
+        begins = max(float(free[u]), _ready(instance, where, end, i, u), float(earliest[i, u]))
         end[i, u] = free[u] = begins + lasts[i, u]
-        inputs = tuple(np.flatnonzero(where[i] == u).tolist())
         batches.append(
             Batch(
                 operator=instance.names[i],
                 device=instance.devices[u],
-                inputs=inputs,
+                inputs=tuple(np.flatnonzero(where[i] == u).tolist()),
                 start=begins,
                 end=begins + lasts[i, u],
             )
@@ -61,34 +57,8 @@ def retimed(
     return BatchedSchedule(batches=tuple(batches))
 
 
-def _settled(
-    instance: BatchedInstance, where: IntArray, count: IntArray, nodes: Sequence[tuple[float, int, int, int]]
-) -> list[tuple[int, int]]:
-    """Nodes in an order that the data allows, close to the given one."""
-    needs: dict[tuple[int, int], set[tuple[int, int]]] = {}
-    for _, _, i, u in nodes:
-        own = np.flatnonzero(where[i] == u)
-        before = {
-            (int(h), int(w))
-            for e in instance.incoming[i]
-            for h in [instance.source[e]]
-            for w in np.unique(where[h, own])
-        }
-        before |= {(int(h), int(w)) for h in instance.waits[i] for w in np.flatnonzero(count[h])}
-        needs[i, u] = before
-    left = [(i, u) for _, _, i, u in nodes]
-    done: set[tuple[int, int]] = set()
-    order: list[tuple[int, int]] = []
-    while left:
-        first = next(node for node in left if needs[node] <= done)
-        left.remove(first)
-        done.add(first)
-        order.append(first)
-    return order
-
-
 def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, u: int) -> float:
-    """The time at which the data of a batch is on its device."""
+    """The time at which the data of a batch is on its device; infinite if a batch that it waits for has not run."""
     own = np.flatnonzero(where[i] == u)
     ready = 0.0
     for e in instance.incoming[i].tolist():
@@ -96,6 +66,4 @@ def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, 
         devices, moved = np.unique(where[h, own], return_counts=True)
         for w, inputs in zip(devices.tolist(), moved.tolist(), strict=True):
             ready = max(ready, float(end[h, w]) + instance.delay(e, w, u, inputs))
-    for h in instance.waits[i].tolist():
-        ready = max(ready, float(end[h].max()))
-    return ready
+    return max(ready, *(float(end[h].max()) for h in instance.waits[i].tolist()), 0.0)

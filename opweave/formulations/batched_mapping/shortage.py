@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations import shortage as shared
+from opweave.formulations import on_cluster as shared
+from opweave.formulations.on_cluster import Asked, asked_of, room_of
 from opweave.formulations.once import once
-from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
-from opweave.problems.spec import FrozenDict
 from opweave.problems.words import counted, joined
 
 ROUNDING = 1e-9
@@ -23,8 +22,8 @@ ROUNDING = 1e-9
 def shortage(problem: BatchedMapping) -> str | None:
     """Say why the batch cannot run, if that is easy to see.
 
-    The function looks for contradictory shares, pins and forbids, for operators whose remaining devices cannot make up
-    the batch within their memory, and for too little memory in total.
+    The function looks for operators whose shares, pins and forbids contradict each other, for operators whose remaining
+    devices cannot make up the batch within their memory, and for too little memory in total.
 
     Returns
     -------
@@ -53,89 +52,63 @@ def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> st
     return shared.rules_in_the_way(problem, own={"the batch sizes": gaps}, rows_added=rows_added)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(NamedTuple):
     """Batch sizes of one operator by device, and the devices that it must use."""
 
-    sizes: FrozenDict[str, tuple[int, ...]]
+    sizes: tuple[tuple[str, tuple[int, ...]], ...]
     needed: frozenset[str]
 
-    def sums(self, most: int) -> frozenset[int]:
-        """Batches of at most ``most`` inputs that it can make up."""
-        if not all(self.sizes.get(device) for device in self.needed):
-            return frozenset()
-        fixed = sum(self.sizes[device][0] for device in self.needed)
-        free = [sizes for device, sizes in self.sizes.items() if device not in self.needed]
-        return frozenset(fixed + more for more in sums_up_to(most - fixed, free)) if fixed <= most else frozenset()
 
-
-def _reasons(problem: BatchedMapping) -> Iterator[str]:
-    asked = asked_of(problem.known_seconds, problem.constraints)
-    for name, rules in asked.items():
-        if rules.shares:
-            yield from _contradictions(problem, name, rules)
-    allowed = _all_allowed(problem, asked)
-    runs = cache(lambda choice: problem.batch in choice.sums(problem.batch))  # many operators have the same sizes
-    able = {id(choice): runs(choice) for choice in {id(choice): choice for choice in allowed.values()}.values()}
-    for name, choice in allowed.items():
-        if not able[id(choice)]:
-            yield _not_allowed(problem, name, asked[name], choice)
-    for name in _perhaps_too_large(problem):
-        fitting = _fitting(problem, name, allowed[name])
-        if not runs(fitting):
-            yield _too_small(problem, name, allowed[name], fitting)
-    yield from _too_much(problem)
-
-
-def _contradictions(problem: BatchedMapping, name: str, asked: Asked) -> Iterator[str]:
-    """Shares of one operator that contradict each other, or its pins and forbids."""
-    for device, counts in asked.shares.items():
-        if len(counts) > 1:
-            two = " and ".join(f"{count:,}" for count in sorted(counts)[:2])
-            yield f"operator {name!r} must run {two} inputs on {device!r} by two of its shares"
-    known = problem.known_seconds[name]
-    for device, count in asked.fixed.items():
-        shall = f"operator {name!r} must run {counted(count, 'input')} on {device!r} by its share"
-        elsewhere = sorted(asked.pins - {device})
-        if device in asked.forbids:
-            yield f"{shall} and is forbidden there"
-        elif elsewhere:
-            yield f"{shall} and is pinned to {elsewhere[0]!r}"
-        elif device not in known:
-            yield f"{shall}, where its time is not known"
-        elif count not in known[device]:
-            yield f"{shall}, which is not one of its batch sizes there"
-    total = sum(asked.fixed.values())
-    if total > problem.batch:
-        there = ", ".join(f"{count:,} on {device!r}" for device, count in asked.fixed.items())
-        what = f"the shares of operator {name!r} add up to {counted(total, 'input')}"
-        yield f"{what}, {there}, but the batch is {problem.batch:,}"
+@lru_cache(maxsize=4096)  # many operators have the same sizes
+def _sums(choice: _Choice, most: int) -> frozenset[int]:
+    """Batches of at most ``most`` inputs that an operator can make up."""
+    fixed = sum(sizes[0] for device, sizes in choice.sizes if device in choice.needed)
+    if fixed > most or not choice.needed <= {device for device, _ in choice.sizes}:
+        return frozenset()
+    free = [sizes for device, sizes in choice.sizes if device not in choice.needed]
+    return frozenset(fixed + more for more in sums_up_to(most - fixed, free))
 
 
 def _allowed(problem: BatchedMapping, name: str, asked: Asked) -> _Choice:
     """Batch sizes on the devices where the operator's time is known, after pins, forbids and shares."""
-    sizes = {}
-    for device, by_size in problem.known_seconds[name].items():
-        counts = asked.shares.get(device)
-        if asked.allow(device):
-            able = tuple(by_size if counts is None else (size for size in by_size if size in counts))
-            if able:
-                sizes[device] = able
-    return _Choice(FrozenDict(sizes), frozenset(asked.fixed))
+    known = ((u, by_size) for u, by_size in problem.known_seconds[name].items() if asked.allow(u))
+    able = ((u, tuple(size for size in by_size if asked.shares.get(u, {size}) == {size})) for u, by_size in known)
+    return _Choice(tuple((device, sizes) for device, sizes in able if sizes), frozenset(asked.fixed))
 
 
-def _all_allowed(problem: BatchedMapping, asked: Mapping[str, Asked]) -> dict[str, _Choice]:
-    """:func:`_allowed` of every operator; operators with the same sizes of which nothing is required share one."""
-    operators, devices, sizes = problem.times.shape
-    wide, text = devices * sizes, (~np.isnan(problem.times)).tobytes()
-    same: dict[tuple[bytes, int], _Choice] = {}
-    found = {}
-    for v, (name, rules) in zip(range(operators), asked.items(), strict=True):
-        key = text[v * wide : (v + 1) * wide], id(rules)
-        if key not in same:
-            same[key] = _allowed(problem, name, rules)
-        found[name] = same[key]
-    return found
+def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
+    """Batch sizes that the operator could run if it were alone on each device."""
+    limits = problem.memory_limits
+    able = (
+        (device, tuple(size for size in sizes if _fits(problem.memory_of({name: size}), limits[device])))
+        for device, sizes in choice.sizes
+    )
+    return _Choice(tuple((device, sizes) for device, sizes in able if sizes), choice.needed)
+
+
+def _fits(needed: int, limit: int | None) -> bool:
+    """Whether bytes fit into a limit; None for no limit."""
+    return limit is None or needed <= limit
+
+
+def _reasons(problem: BatchedMapping) -> Iterator[str]:
+    asked = asked_of(problem.known_seconds, problem.constraints)
+    allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
+    for name, choice in allowed.items():
+        if problem.batch not in _sums(choice, problem.batch):
+            yield _not_allowed(problem, name, asked[name], choice)
+    for name in _perhaps_too_large(problem):
+        fitting = _fitting(problem, name, allowed[name])
+        if problem.batch not in _sums(fitting, problem.batch):
+            yield _too_small(problem, name, allowed[name], fitting)
+    room, (weights, each) = room_of(problem.memory_limits.values()), _demand(problem)
+    needed = weights + problem.batch * each
+    if room is not None and needed > room:
+        verb = "needs" if problem.batch == 1 else "need"
+        yield (
+            f"{counted(problem.batch, 'input')} {verb} {counted(needed, 'byte')} on all devices together, which hold "
+            f"{room:,}: {counted(needed - room, 'byte')} short; {_limit(problem)}"
+        )
 
 
 def _perhaps_too_large(problem: BatchedMapping) -> list[str]:
@@ -150,65 +123,38 @@ def _perhaps_too_large(problem: BatchedMapping) -> list[str]:
     return [graph.operator_ids[i] for i in np.flatnonzero(needed * (1.0 + ROUNDING) > min(limits)).tolist()]
 
 
-def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
-    """Batch sizes that the operator could run if it were alone on each device."""
-    limits = problem.memory_limits
-    found: dict[str, tuple[int, ...]] = {}
-    for device, able in choice.sizes.items():
-        limit = limits[device]
-        sizes = tuple(size for size in able if limit is None or problem.memory_of({name: size}) <= limit)
-        if sizes:
-            found[device] = sizes
-    return _Choice(FrozenDict(found), choice.needed)
-
-
 def _not_allowed(problem: BatchedMapping, name: str, asked: Asked, choice: _Choice) -> str:
-    if not choice.sizes:
+    sizes = dict(choice.sizes)
+    impossible = sorted(choice.needed - sizes.keys())
+    if impossible:
+        shall = f"operator {name!r} must run {counted(asked.fixed[impossible[0]], 'input')} on {impossible[0]!r}"
+        return f"{shall} by its share, which its times, pins, forbids and other shares exclude"
+    if not sizes:
         rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
         there = joined(kind for kind, some in rules.items() if some)
         return f"operator {name!r} has no device left, because of its {there}"
-    where = ", ".join(
-        f"{device!r} ({counted(sizes[0], 'input')} by its share)" if device in choice.needed else repr(device)
-        for device, sizes in choice.sizes.items()
-    )
-    return (
-        f"operator {name!r} may only run on {where}, whose batch sizes cannot add up to {problem.batch:,}; "
-        f"{_limit(problem)}"
-    )
+    shares = {device: f" ({counted(sizes[device][0], 'input')} by its share)" for device in choice.needed}
+    where = ", ".join(f"{device!r}{shares.get(device, '')}" for device in sizes)
+    what = f"may only run on {where}, whose batch sizes cannot add up to {problem.batch:,}"
+    return f"operator {name!r} {what}; {_limit(problem)}"
 
 
 def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Choice) -> str:
-    lost = next((device for device in choice.sizes if device in choice.needed - fitting.sizes.keys()), None)
-    if lost is None and fitting.sizes:
-        there = ", ".join(f"{max(sizes):,} on {device!r}" for device, sizes in fitting.sizes.items())
-        return (
-            f"operator {name!r} cannot run {counted(problem.batch, 'input')}: its devices have memory for {there}; "
-            f"{_limit(problem)}"
-        )
-    needs = {device: problem.memory_of({name: min(sizes)}) for device, sizes in choice.sizes.items()}
+    sizes, there = dict(choice.sizes), dict(fitting.sizes)
+    lost = next((device for device in sizes if device in choice.needed - there.keys()), None)
+    if lost is None and there:
+        most = ", ".join(f"{max(able):,} on {device!r}" for device, able in there.items())
+        what = f"cannot run {counted(problem.batch, 'input')}: its devices have memory for {most}"
+        return f"operator {name!r} {what}; {_limit(problem)}"
+    needs = {device: problem.memory_of({name: min(able)}) for device, able in sizes.items()}
     short = {device: need - (problem.memory_limits[device] or 0) for device, need in needs.items()}
     device = lost or min(short, key=lambda device: short[device])
-    why = f"its share of {counted(choice.sizes[device][0], 'input')}" if lost else "its smallest batch"
+    why = f"its share of {counted(sizes[device][0], 'input')}" if lost else "its smallest batch"
     rest = "" if lost or len(short) == 1 else ", and no device that may run it lacks less"
     return (
         f"operator {name!r} needs {counted(needs[device], 'byte')} for {why} on {device!r}, which holds "
         f"{problem.memory_limits[device] or 0:,}: {counted(short[device], 'byte')} short{rest}; {_limit(problem)}"
     )
-
-
-def _too_much(problem: BatchedMapping) -> Iterator[str]:
-    """More bytes are needed in total than all devices hold."""
-    room = room_of(problem.memory_limits.values())
-    if room is None:
-        return
-    weights, each = _demand(problem)
-    needed = weights + problem.batch * each
-    if needed > room:
-        verb = "needs" if problem.batch == 1 else "need"
-        yield (
-            f"{counted(problem.batch, 'input')} {verb} {counted(needed, 'byte')} on all devices together, which hold "
-            f"{room:,}: {counted(needed - room, 'byte')} short; {_limit(problem)}"
-        )
 
 
 def _demand(problem: BatchedMapping) -> tuple[int, int]:
@@ -226,20 +172,12 @@ def _limit(problem: BatchedMapping) -> str:
     """
     wide = problem.model_copy(update={"batch": LARGEST_BATCH})
     room, (weights, each) = room_of(wide.memory_limits.values()), _demand(wide)
-    if room is None:
-        most = LARGEST_BATCH
-    elif room < weights:
-        most = 0
-    else:
-        most = min(LARGEST_BATCH, (room - weights) // each) if each else LARGEST_BATCH
+    most = LARGEST_BATCH
+    if room is not None and (each or room < weights):
+        most = min(LARGEST_BATCH, (room - weights) // each) if room >= weights else 0
     common = frozenset(range(most + 1))
-    known: dict[str, frozenset[int]] = {}  # many operators have the same sizes
     for name, rules in asked_of(wide.known_seconds, wide.constraints).items():
-        fitting = _fitting(wide, name, _allowed(wide, name, rules))
-        key = repr(fitting)
-        if key not in known:
-            known[key] = fitting.sums(most)
-        common &= known[key]
+        common &= _sums(_fitting(wide, name, _allowed(wide, name, rules)), most)
     smaller = "smaller " if max(common, default=0) > problem.batch else ""
     below = max((count for count in common if count < problem.batch), default=0)
     if not below:

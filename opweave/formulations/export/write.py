@@ -19,12 +19,13 @@ from opweave.formulations.export.lp import write_lp
 from opweave.formulations.export.mps import write_mps
 from opweave.formulations.export.named import NamedProgram, file_names
 from opweave.formulations.export.proto import write_proto
+from opweave.formulations.expressions import extended
 from opweave.formulations.formulation import formulation_for, load_formulations
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
-from opweave.problems.errors import InfeasibleError, InvalidInputError, blaming, named_code
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.spec import FrozenDict
 
@@ -65,7 +66,7 @@ def write_model(
     of: Problem[Any, Any] | ConcreteModel | IntervalModel,
     path: str | Path,
     formulation: str | None = None,
-    extend: Callable[[Any, Any], None] | None = None,
+    extend: Callable[[Any, Any], object] | None = None,
 ) -> ModelFile:
     """Write a problem, or a model of :func:`build_model`, to a file for any solver.
 
@@ -136,7 +137,7 @@ def write_model(
 
 
 def _model(
-    problem: Problem[Any, Any], suffix: str, formulation: str | None, extend: Callable[[Any, Any], None] | None
+    problem: Problem[Any, Any], suffix: str, formulation: str | None, extend: Callable[[Any, Any], object] | None
 ) -> Any:
     """The model to write; it passes through Pyomo only if something needs Pyomo."""
     load_formulations(problem.kind)
@@ -146,9 +147,7 @@ def _model(
         model = written_model(problem, found)
     else:
         model = build_model(problem, found.name)
-    if extend is not None:
-        with blaming(named_code("extend", extend)):
-            extend(model, problem)
+    extended(model, problem, extend)
     return model
 
 
@@ -202,17 +201,11 @@ def _named(model: Any, natural: list[str]) -> tuple[NamedProgram, dict[str, str]
 
 def _natural(model: Any) -> tuple[Program, LinearModel, str]:
     """The program with its objective in the problem's unit, the linear model with its columns, and the unit."""
-    if isinstance(model, LinearModel):
-        program, source, written = to_arrays(model), model, False
-    else:
-        program, source, written = model.opweave.program(), model.opweave.source, model.opweave.written
-    if not program.own_objective:
-        return program, source, "units of your own"
-    factor, unit = objective_unit(source.problem.unit, coefficient_of(model if written else source))
-    scale = 1.0 if written else source.unit / factor
-    matrix = program.matrix
-    return (
-        replace(program, matrix=replace(matrix, cost=matrix.cost * scale, offset=matrix.offset * scale)),
-        source,
-        unit,
-    )
+    if not isinstance(model, LinearModel):
+        program = model.opweave.program()
+        return program, model.opweave.source, model.objective_unit if program.own_objective else "units of your own"
+    program = to_arrays(model)
+    factor, unit = objective_unit(model.problem.unit, coefficient_of(model))
+    scale, matrix = model.unit / factor, program.matrix
+    matrix = replace(matrix, cost=matrix.cost * scale, offset=matrix.offset * scale)
+    return replace(program, matrix=matrix), model, unit

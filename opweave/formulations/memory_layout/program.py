@@ -40,6 +40,7 @@ GAPS = 8
 """How many times as high as all storages together a pool may be if rows are added that may ask for gaps."""
 
 
+@dataclass(eq=False)
 class LayoutHandles(Handles):
     """Handles over storages and pools.
 
@@ -61,10 +62,10 @@ class LayoutHandles(Handles):
 
     instance: LayoutInstance
     grain: float
-    tick: float
-    places: list[int]
-    chosen: dict[tuple[int, int], Linear]
-    tops: list[Linear]
+    tick: float = field(init=False)
+    places: list[int] = field(default_factory=list)
+    chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
+    tops: list[Linear] = field(default_factory=list)
 
     def in_pool(self, storage: str, pool: str) -> Linear:
         """1 if a storage stands in a pool, otherwise 0."""
@@ -107,22 +108,10 @@ def _known(what: str, name: str, known: Mapping[str, int]) -> int:
 class OffsetModel(LayoutHandles, LinearModel):
     """A linear program of offsets; see :class:`LayoutHandles`."""
 
-    instance: LayoutInstance
-    grain: float
-    places: list[int] = field(default_factory=list)
-    chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
-    tops: list[Linear] = field(default_factory=list)
-
 
 @dataclass(eq=False)
 class BoxModel(LayoutHandles, IntervalModel):
     """A constraint program of boxes; see :class:`LayoutHandles`."""
-
-    instance: LayoutInstance
-    grain: float
-    places: list[int] = field(default_factory=list)
-    chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
-    tops: list[Linear] = field(default_factory=list)
 
 
 class LayoutProgram(Formulation[MemoryLayout, Layout], ABC):

@@ -2,13 +2,12 @@
 
 Two kinds of rounds alternate until nothing more can be fused. One fuses neighbouring pairs, which builds up chains. The
 other fuses whole sub-graphs between an operator and one that every path from it passes (its post-dominators; Algorithm
-1 of the paper grows its candidates from each tensor). The conditions for fusing are in
+1 of the paper grows its candidates from each tensor). The conditions for fusing are in :mod:`.nodes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
 from itertools import takewhile
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
@@ -16,10 +15,10 @@ from opweave.formulations.memory_ordering.nodes import (
     MOST_REACHABILITY_NODES,
     Node,
     NodeGraph,
+    fuse_group,
     problem_of,
     single_nodes,
 )
-from opweave.formulations.memory_ordering.subgraphs import fuse_group
 from opweave.formulations.order_arcs import ContradictionError, only_order_arcs, order_arcs
 from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -29,6 +28,9 @@ MOST_GROUP_NODES = 40
 
 MOST_INNER_STATES = 500
 """Most states of a sub-graph that are searched; one with more is not fused."""
+
+END = -1
+"""A node after all others."""
 
 MOST_HOPS = 8
 """Number of post-dominators of an operator that are tried as the end of a sub-graph."""
@@ -44,7 +46,7 @@ def fuse(
     bytes that count. The reduction is exact: both problems have the same optimum, also under ``limit_bytes``.
 
     Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Not
-    fused: operators that side constraints name, and groups that :func:`~.subgraphs.fuse_group` cannot prove or express.
+    fused: operators that side constraints name, and groups that :func:`~.nodes.fuse_group` cannot prove or express.
     The problem is returned unchanged for objective ``"total"``, for contradictory constraints, and for constraints
     without an ``"order_arcs"`` expression, about which nothing is known.
 
@@ -152,51 +154,23 @@ def _regions(graph: NodeGraph) -> Iterator[list[int]]:
 
     Each is tried with and without that last operator.
     """
-    if len(graph.nodes) > MOST_REACHABILITY_NODES:
+    import networkx as nx
+
+    count = len(graph.nodes)
+    if not 0 < count <= MOST_REACHABILITY_NODES:
         return
-    meets = _PostDominators(graph)
-    starts = [([k], meets.next[k]) for k in reversed(graph.order)]
-    starts += [(readers, meets.common(readers)) for readers in graph.readers if len(readers) > 1]
-    for firsts, meet in starts:
-        last = meet
+    starts = {k: [k] for k in reversed(graph.order)}
+    starts |= {count + s: readers for s, readers in enumerate(graph.readers) if len(readers) > 1}
+    backwards = nx.DiGraph((j, k) for k, after in enumerate(graph.after) for j in after or [END])
+    backwards.add_edges_from((j, number) for number, readers in starts.items() if number >= count for j in readers)
+    meets = nx.immediate_dominators(backwards, END)  # of backward paths: every path passes them
+    for number, firsts in starts.items():
+        last = number
         for _ in range(MOST_HOPS):
-            if last < 0:
-                break
-            region = graph.between(firsts, last)
-            if len(region) > MOST_GROUP_NODES:
+            last = meets[last]
+            region = [] if last == END else graph.between(firsts, last)
+            if last == END or len(region) > MOST_GROUP_NODES:
                 break
             for group in (region, region[:-1]):
                 if len(group) > 1:
                     yield group
-            last = meets.next[last]
-
-
-class _PostDominators:
-    """For every node, the first node that all paths from it to the end pass.
-
-    Attributes
-    ----------
-    next
-        That node; -1 if there is none.
-    """
-
-    def __init__(self, graph: NodeGraph) -> None:
-        self.next = [-1] * len(graph.nodes)
-        self._depth = [0] * len(graph.nodes)
-        for k in reversed(graph.order):
-            self.next[k] = self.common(graph.after[k])
-            self._depth[k] = self._depth[self.next[k]] + 1 if self.next[k] >= 0 else 1
-
-    def common(self, nodes: Sequence[int]) -> int:
-        """The first node that all paths from all of ``nodes`` pass, ends included; -1 if there is none."""
-        return reduce(self._meet, nodes) if nodes else -1
-
-    def _meet(self, one: int, other: int) -> int:
-        while one != other:
-            if one < 0 or other < 0:
-                return -1
-            if self._depth[one] > self._depth[other]:
-                one = self.next[one]
-            else:
-                other = self.next[other]
-        return one

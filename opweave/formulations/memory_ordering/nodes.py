@@ -1,10 +1,33 @@
-"""The graph during fusion: nodes that stand for one or more operators, and the storages of the instance."""
+"""The graph during fusion: nodes that stand for one or more operators, and which groups of them become one node.
+
+Let f(D) be the live bytes after a down-set D of operators; f is submodular, and every storage contributes to it
+separately. Take a group U and a state A in which everything that U waits for has run, and nothing of U. Let g(I) =
+f(A + I) - f(A) for the down-sets I of U. There are three sufficient conditions. Each covers EVERY down-set I except the
+empty one and U. The down-sets of a single schedule are not enough, since they may hide a lower valley.
+
+isolated (Theorem IV.2 of Zhong et al., strong form)
+        All that U waits for precedes all of U, all that waits for U follows all of U, and no storage is shared with
+        operators that may run in between. Then g is the same wherever U runs. If g(I) >= max(0, g(U)), moving all of U
+        to the state with the fewest other live bytes makes no step worse; the group runs there in its own best order.
+falling (Theorem IV.1, decreasing, for any U with one source)
+        If g(I) >= g(U) and no step needs more than the source's, the rest of U runs right after the source. A later
+        state D becomes D + U, and f(D + U) - f(D) <= f(A + U) - f(A + (D & U)) <= 0 by submodularity.
+rising (Theorem IV.1, increasing, for any U with one sink)
+        If g(I) >= 0 and no step needs more than the sink's, the rest of U waits for the sink, by symmetry.
+
+A storage that is read by U and by operators that may run before or after U is *uncertain*: it dies inside U only in
+some orders.
+
+Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
+IV-B; for chains the segments of J. W. H. Liu, "An application of generalized tree pebbling to sparse matrix
+factorization", 1987, https://doi.org/10.1137/0608031.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +36,7 @@ from opweave.problems.arrays import BoolArray
 from opweave.problems.constraints import Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.limits import DEFAULT_LIMITS
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
 from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering
 
 MOST_REACHABILITY_NODES = 20_000
@@ -101,19 +124,12 @@ class NodeGraph:
         self.position = [0] * len(self.order)
         for index, k in enumerate(self.order):
             self.position[k] = index
-        self._ancestors = self._reach()
-
-    def _reach(self) -> list[int] | None:
-        """Ancestors of every node as bitsets; None if there are too many nodes."""
-        if len(self.nodes) > MOST_REACHABILITY_NODES:
-            return None
-        masks = [0] * len(self.nodes)
-        for k in self.order:
-            mask = 0
-            for j in self.before[k]:
-                mask |= masks[j] | (1 << j)
-            masks[k] = mask
-        return masks
+        self._ancestors: list[int] | None = None  # as bitsets
+        if len(self.nodes) <= MOST_REACHABILITY_NODES:
+            self._ancestors = [0] * len(self.nodes)
+            for k in self.order:
+                for j in self.before[k]:
+                    self._ancestors[k] |= self._ancestors[j] | (1 << j)
 
     def precedes(self, first: int, second: int) -> bool:
         """Whether ``first`` is known to run before ``second`` in every order."""
@@ -133,18 +149,13 @@ class NodeGraph:
                     work.append(j)
         return sorted(found, key=self.position.__getitem__)
 
-    def candidates(self, reads: Sequence[int], writes: Iterable[int]) -> tuple[int, ...]:
-        """Storages that a node with ``inplace_ok`` may overwrite when they die in its step."""
-        if self.in_place == "none":
+    def candidates(self, node: Node) -> tuple[int, ...]:
+        """Storages that a node may overwrite when they die in its step."""
+        if self.in_place == "none" or not node.inplace_ok:
             return ()
-        sizes = {self.size[s] for s in writes}
-        allowed = reads[:1] if self.in_place == "first" else reads
+        sizes = {self.size[s] for s in node.writes}
+        allowed = node.reads[:1] if self.in_place == "first" else node.reads
         return tuple(s for s in allowed if not self.kept[s] and self.size[s] > 0 and self.size[s] in sizes)
-
-    def overwritten(self, dying: Iterable[int], writes: Iterable[int]) -> int:
-        """Bytes of ``writes`` that replace ``dying`` storages of the same size."""
-        shared = Counter(self.size[s] for s in dying) & Counter(self.size[s] for s in writes)
-        return sum(size * count for size, count in shared.items())
 
 
 def problem_of(
@@ -215,3 +226,148 @@ def _names(graph: OpGraph, nodes: Sequence[Node]) -> list[str]:
             taken.add(name)
         names.append(name)
     return names
+
+
+def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node | None:
+    """One node that replaces several without changing the least peak; None if that is not proved.
+
+    Not fused: groups with more than ``most_states`` inner states, groups in which an in-place result may overwrite an
+    uncertain storage, and groups whose inner peak an operator cannot express.
+
+    Parameters
+    ----------
+    graph
+        The nodes.
+    nodes
+        The group, in topological order.
+    most_states
+        Number of inner states that may be visited.
+    """
+    inside = set(nodes)
+    waits_for = {k: [j for j in graph.before[k] if j not in inside] for k in nodes}
+    feeds = {k: [j for j in graph.after[k] if j not in inside] for k in nodes}
+    sources = [k for k in nodes if len(waits_for[k]) == len(graph.before[k])]
+    sinks = [k for k in nodes if len(feeds[k]) == len(graph.after[k])]
+    entered = all(graph.precedes(j, k) for late in nodes for j in waits_for[late] for k in sources if k != late)
+    left = all(graph.precedes(k, j) for early in nodes for j in feeds[early] for k in sinks if k != early)
+    falling, rising, isolated = entered and len(sources) == 1, left and len(sinks) == 1, entered and left
+    if not (falling or rising or isolated):
+        return None
+    dies = _deaths(graph, nodes, sources)
+    uncertain = {s for s, death in dies.items() if death is None}
+    if uncertain and any(not uncertain.isdisjoint(graph.candidates(graph.nodes[k])) for k in nodes):
+        return None
+    # Uncertain storages count as staying, which is the worst case for falling groups: if they die, later operators need
+    # less. The sink of a rising group must read them, so that none of them can die before it.
+    inner = _Inner(graph, nodes, {s for s, death in dies.items() if death})
+    isolated, rising = isolated and not uncertain, rising and uncertain.issubset(graph.nodes[sinks[0]].reads)
+    allowed = ((isolated, max(0, inner.end)), (falling, inner.end), (rising, 0))
+    found = inner.best_order(min((floor for there, floor in allowed if there), default=0), most_states)
+    if found is None:
+        return None
+    order, peak, lowest = found
+    isolated, falling, rising = (there and lowest >= floor for there, floor in allowed)
+    ends = (falling and peak == inner.step(0, 0, order[0])[0]) or (rising and peak == inner.last_cost(order[-1]))
+    return _as_node(graph, [nodes[v] for v in order], dies, peak) if isolated or ends else None
+
+
+def _deaths(graph: NodeGraph, nodes: Sequence[int], sources: Sequence[int]) -> dict[int, bool | None]:
+    """For every storage that the group reads, whether it dies inside the group; None if only in some orders."""
+    inside = set(nodes)
+    dies: dict[int, bool | None] = {}
+    for s in {s for k in nodes for s in graph.nodes[k].reads}:
+        others = [j for j in graph.readers[s] if j not in inside]
+        if graph.kept[s] or any(graph.precedes(k, j) for j in others for k in nodes):
+            dies[s] = False
+        else:
+            dies[s] = True if all(graph.precedes(j, k) for j in others for k in sources) else None
+    return dies
+
+
+class _Inner:
+    """Down-sets of a group as bitsets of its operators; bytes are relative to those live before the group runs.
+
+    Attributes
+    ----------
+    end
+        Bytes live after the group.
+    """
+
+    def __init__(self, graph: NodeGraph, nodes: Sequence[int], dying: Collection[int]) -> None:
+        local = {k: index for index, k in enumerate(nodes)}
+        readers = dict.fromkeys(dying, 0)
+        for k, index in local.items():
+            for s in readers.keys() & graph.nodes[k].reads:
+                readers[s] |= 1 << index
+        each = [graph.nodes[k] for k in nodes]
+        size, self._all = graph.size, (1 << len(nodes)) - 1
+        self._before = [sum(1 << local[j] for j in graph.before[k] if j in local) for k in nodes]
+        self._made = [sum(size[s] for s in node.writes if graph.kept[s] or graph.readers[s]) for node in each]
+        self._stay = [node.workspace + sum(size[s] for s in node.writes) for node in each]
+        self._reads = [[(size[s], readers[s]) for s in node.reads if s in readers] for node in each]
+        self._over = [[(size[s], readers[s]) for s in graph.candidates(node) if s in readers] for node in each]
+        self._results = [Counter(size[s] for s in node.writes) for node in each]
+        self.end = sum(self._made) - sum(size[s] for s in readers)
+
+    def step(self, state: int, live: int, v: int) -> tuple[int, int]:
+        """Bytes needed while operator ``v`` runs after ``state``, and bytes that are live afterwards."""
+        waiting = ~(state | 1 << v)
+        dying = sum(size for size, readers in self._reads[v] if not readers & waiting)
+        over = Counter(size for size, readers in self._over[v] if not readers & waiting) & self._results[v]
+        saved = sum(size * count for size, count in over.items())
+        return live + self._stay[v] - saved, live + self._made[v] - dying
+
+    def last_cost(self, v: int) -> int:
+        """Bytes needed while ``v`` runs last."""
+        live = self.end - self._made[v] + sum(size for size, _ in self._reads[v])
+        return self.step(self._all & ~(1 << v), live, v)[0]
+
+    def best_order(self, floor: int, most_states: int) -> tuple[tuple[int, ...], int, float] | None:
+        """An order with the least peak, that peak, and the fewest bytes of any state between the first and the last.
+
+        None if some such state holds less than ``floor`` bytes, or there are too many.
+        """
+        lowest, visited, states = float("inf"), 0, {0: (0, 0, ())}
+        for _ in self._before:
+            following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+            for state, (peak, live, order) in states.items():
+                for v, before in enumerate(self._before):
+                    if state >> v & 1 or before & ~state:
+                        continue
+                    (cost, after), child = self.step(state, live, v), state | 1 << v
+                    if child != self._all:
+                        lowest = min(lowest, after)
+                    if child not in following or max(peak, cost) < following[child][0]:
+                        following[child] = max(peak, cost), after, (*order, v)
+            visited += len(following)
+            if lowest < floor or visited > most_states + 1:
+                return None
+            states = following
+        peak, _, order = states[self._all]
+        return order, peak, lowest
+
+
+def _as_node(graph: NodeGraph, order: Sequence[int], dies: Mapping[int, bool | None], peak: int) -> Node | None:
+    """The group as one operator whose step needs ``peak`` bytes beyond those live before it; None if impossible."""
+    inner, inside = [graph.nodes[k] for k in order], set(order)
+    made = {s: None for node in inner for s in node.writes}
+    writes = tuple(s for s in made if graph.kept[s] or any(reader not in inside for reader in graph.readers[s]))
+    node = Node(
+        members=tuple(v for each in inner for v in each.members),
+        reads=tuple(dict.fromkeys(s for each in inner for s in each.reads if s not in made)),
+        writes=writes,
+        workspace=peak - sum(graph.size[s] for s in writes),
+        inplace_ok=False,
+    )
+    if node.workspace >= 0:
+        return node if node.workspace <= MAX_BYTES else None
+    # it overwrites inputs, because its peak leaves no room for both
+    for first in [s for s in node.reads if dies[s]] if graph.in_place == "first" else node.reads[:1]:
+        reads = (first, *(s for s in node.reads if s != first))
+        in_place = replace(node, reads=reads, inplace_ok=True)
+        over = graph.candidates(in_place)
+        shared = Counter(graph.size[s] for s in over) & Counter(graph.size[s] for s in writes)
+        workspace = node.workspace + sum(size * count for size, count in shared.items())
+        if workspace >= 0 and all(dies[s] for s in over):
+            return replace(in_place, workspace=workspace)
+    return None

@@ -3,7 +3,7 @@
 Source: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
 IV-A. Operators are i, steps j from 1 to n, storages s (the paper's tensors x, each together with its views). Real
 graphs need things that the paper leaves out: operators that write several tensors or none, views, in-place results, and
-memory for results without a reader. :mod:`.pairwise` states the same problem and is solved faster.
+memory for results without a reader. :mod:`.milp` states the same problem and is solved faster.
 
 Rows of your own use ``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``; steps count from 0.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import BuildContext, register_formulation
+from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
@@ -30,61 +30,6 @@ if TYPE_CHECKING:
 
 ABSENT, FREE, PRESENT = 0, -1, 1
 """What is settled about T[s, j]: its value, or FREE."""
-
-
-def add_sets(
-    m: ConcreteModel,
-    instance: OrderingInstance,
-    windows: tuple[IntArray, IntArray],
-    context: BuildContext,
-    formulation: str,
-) -> None:
-    """Add ``OPS``, ``STEPS``, ``RUNS`` (i, j), ``HELD`` (s, j), ``SAVINGS`` (i, b, j), and the sets of rows.
-
-    The function also adds ``instance``, ``producer[s]``, ``size[s]``, ``extra[i]``, ``most[i, b]`` and
-    ``overwritten[i, b]`` (most results of b bytes that i writes over inputs, and those inputs), ``open[j]`` (storages
-    with a T in step j), ``known[j]`` (bytes of the others that are live), and ``held(s, j)``, which is T[s, j], or 0 or
-    1 where that is settled.
-
-    Raises
-    ------
-    LimitExceededError
-        If the program would have more rows than a model may have.
-    """
-    from pyomo.environ import Set
-
-    names, steps = instance.names, instance.operators
-    first, last = windows
-    length = last - first + 1
-    touched = length[instance.reads.heads()].sum() + length[instance.writes.heads()].sum()
-    rows = int(3 * steps + touched + len(instance.before.items))
-    check_rows(rows, formulation, context.limits)  # before a matrix of storages and steps
-    held = residence(instance, first, last)
-    free = np.argwhere(held == FREE)
-    check_rows(rows + len(free), formulation, context.limits)
-    m.instance = instance
-    m.OPS, m.STEPS = Set(initialize=names), Set(initialize=range(1, steps + 1))
-    span = [range(low, high + 1) for low, high in zip(first.tolist(), last.tolist(), strict=True)]
-    m.RUNS = Set(initialize=[(i, j) for v, i in enumerate(names) for j in span[v]], dimen=2)
-    m.HELD = Set(initialize=[(s, j) for s, j in free.tolist()], dimen=2)
-    settled = held.tolist()
-    m.held = lambda s, j: m.T[s, j] if settled[s][j] == FREE else settled[s][j]
-    m.producer = {s: names[p] if p >= 0 else None for s, p in enumerate(instance.producer.tolist())}
-    m.size = instance.size.tolist()
-    m.open = [np.flatnonzero((column == FREE) & (instance.size > 0)).tolist() for column in held.T]
-    m.known = (instance.size[:, None] * (held == PRESENT)).sum(axis=0).tolist()
-    m.extra = {i: extra for i, extra in zip(names, instance.workspace.tolist(), strict=True) if extra}
-    groups = [(v, *group) for v in range(steps) for group in instance.overwriting(v)]
-    m.most = {(names[v], b): min(slots, len(over)) for v, b, slots, over in groups}
-    m.overwritten = {(names[v], b): over for v, b, _, over in groups}
-    m.SAVINGS = Set(initialize=[(names[v], b, j) for v, b, _, _ in groups for j in span[v]], dimen=3)
-    pairs = [(v, s) for v in range(steps) for s in (*instance.reads[v].tolist(), *instance.writes[v].tolist())]
-    m.OPERANDS = Set(initialize=[(names[v], s, j) for v, s in pairs for j in span[v] if settled[s][j] == FREE], dimen=3)
-    grows = np.argwhere((held[:, 1:-1] != ABSENT) & (held[:, :-2] != PRESENT))
-    m.PRODUCED = Set(initialize=[(s, j + 1) for s, j in grows.tolist()], dimen=2)
-    makers = [set(instance.producer[instance.reads[v]].tolist()) for v in range(steps)]
-    waits = [(names[u], names[v]) for v in range(steps) for u in instance.before[v].tolist() if u not in makers[v]]
-    m.ARCS = Set(initialize=waits, dimen=2)
 
 
 def residence(instance: OrderingInstance, first: IntArray, last: IntArray) -> IntArray:
@@ -156,7 +101,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         m.scale = scale_of(instance)
         self._unit = m.scale.unit
         with PauseGC():
-            add_sets(m, instance, self.windows(instance), context, self.name)
+            self.add_sets(m, instance)
             m.O, m.T = Var(m.RUNS, domain=Binary), Var(m.HELD, domain=Binary)
             m.saved = Var(m.SAVINGS, bounds=lambda m, i, b, _: (0, m.most[i, b]))
             m.live = Expression(m.STEPS, rule=self.live)
@@ -176,6 +121,56 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         m.position = lambda op: self.weighed(m, op, {j: j - 1 for j in m.STEPS})
         m.before = lambda first, second: self.before(m, first, second)
         return m
+
+    def add_sets(self, m: ConcreteModel, instance: OrderingInstance) -> None:
+        """Add ``OPS``, ``STEPS``, ``RUNS`` (i, j), ``HELD`` (s, j), ``SAVINGS`` (i, b, j), and the sets of rows.
+
+        Also added: ``instance``, ``producer[s]``, ``size[s]``, ``extra[i]``, ``most[i, b]`` and ``overwritten[i, b]``
+        (most results of b bytes that i writes over inputs, and those inputs), ``open[j]`` (storages with a T in step
+        j), ``known[j]`` (bytes of the others that are live), and ``held(s, j)``, which is T[s, j], or 0 or 1 where that
+        is settled.
+
+        Raises
+        ------
+        LimitExceededError
+            If the program would have more rows than a model may have.
+        """
+        from pyomo.environ import Set
+
+        names, steps = instance.names, instance.operators
+        first, last = self.windows(instance)
+        length = last - first + 1
+        entries = length[instance.reads.heads()].sum() + length[instance.writes.heads()].sum()
+        rows = int(3 * steps + entries + len(instance.before.items))
+        check_rows(rows, self.name, self.context.limits)  # before a matrix of storages and steps
+        held = residence(instance, first, last)
+        free = np.argwhere(held == FREE)
+        check_rows(rows + len(free), self.name, self.context.limits)
+        m.instance = instance
+        m.OPS, m.STEPS = Set(initialize=names), Set(initialize=range(1, steps + 1))
+        span = [range(low, high + 1) for low, high in zip(first.tolist(), last.tolist(), strict=True)]
+        m.RUNS = Set(initialize=[(i, j) for v, i in enumerate(names) for j in span[v]], dimen=2)
+        m.HELD = Set(initialize=[(s, j) for s, j in free.tolist()], dimen=2)
+        settled = held.tolist()
+        m.held = lambda s, j: m.T[s, j] if settled[s][j] == FREE else settled[s][j]
+        m.producer = {s: names[p] if p >= 0 else None for s, p in enumerate(instance.producer.tolist())}
+        m.size = instance.size.tolist()
+        m.open = [np.flatnonzero((column == FREE) & (instance.size > 0)).tolist() for column in held.T]
+        m.known = (instance.size[:, None] * (held == PRESENT)).sum(axis=0).tolist()
+        m.extra = {i: extra for i, extra in zip(names, instance.workspace.tolist(), strict=True) if extra}
+        groups = [(v, *group) for v in range(steps) for group in instance.overwriting(v)]
+        m.most = {(names[v], b): min(slots, len(over)) for v, b, slots, over in groups}
+        m.overwritten = {(names[v], b): over for v, b, _, over in groups}
+        m.SAVINGS = Set(initialize=[(names[v], b, j) for v, b, _, _ in groups for j in span[v]], dimen=3)
+        pairs = [(v, s) for v in range(steps) for s in (*instance.reads[v].tolist(), *instance.writes[v].tolist())]
+        m.OPERANDS = Set(
+            initialize=[(names[v], s, j) for v, s in pairs for j in span[v] if settled[s][j] == FREE], dimen=3
+        )
+        grows = np.argwhere((held[:, 1:-1] != ABSENT) & (held[:, :-2] != PRESENT))
+        m.PRODUCED = Set(initialize=[(s, j + 1) for s, j in grows.tolist()], dimen=2)
+        makers = [set(instance.producer[instance.reads[v]].tolist()) for v in range(steps)]
+        waits = [(names[u], names[v]) for v in range(steps) for u in instance.before[v].tolist() if u not in makers[v]]
+        m.ARCS = Set(initialize=waits, dimen=2)
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
         """(7)-(8) First and last step of every operator: anc(i) + 1 and n - des(i)."""

@@ -179,18 +179,10 @@ def to_arrays(model: LinearModel) -> Program:
     low, high = np.asarray(model.low, dtype=np.float64), np.asarray(model.high, dtype=np.float64)
     whole = np.asarray(model.integral, dtype=bool)
     names = LazyNames(count, model.name_of)
-    lower, upper = whole_bounds(low, high, whole)
-    if (lower > upper).any():
-        raise TriviallyInfeasibleError(f"variable {names[int(np.argmax(lower > upper))]} has no value left")
-    matrix = MatrixModel(
-        cost=cost_of(model.cost, count),
-        offset=float(model.cost.constant),
-        lower=lower,
-        upper=upper,
-        whole=whole,
-        rows=rows_of(model),
-        names=names,
-    )
+    lower, upper = whole_bounds(low, high, whole, names)
+    cost = np.zeros(count)
+    cost[list(model.cost.terms)] = list(model.cost.terms.values())
+    matrix = MatrixModel(cost, float(model.cost.constant), lower, upper, whole, rows_of(model), names)
     matrix.check()
     return Program(matrix, np.arange(count, dtype=np.int64), np.zeros(count), np.full(count, np.nan))
 
@@ -245,16 +237,18 @@ def without_zeros(block: Block) -> Block:
     return Block(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
 
 
-def cost_of(cost: Linear, count: int) -> FloatArray:
-    """Coefficients of a linear expression by column. Shape (count,)."""
-    result = np.zeros(count)
-    result[list(cost.terms)] = list(cost.terms.values())
-    return result
+def whole_bounds(
+    low: FloatArray, high: FloatArray, whole: BoolArray, names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
+    """Round the bounds of integer columns to integers, because some engines refuse others.
 
-
-def whole_bounds(low: FloatArray, high: FloatArray, whole: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Round the bounds of integer columns to integers, because some engines refuse others."""
-    return (
-        np.where(whole, np.ceil(low - WHOLE_TOLERANCE), low),
-        np.where(whole, np.floor(high + WHOLE_TOLERANCE), high),
-    )
+    Raises
+    ------
+    TriviallyInfeasibleError
+        If a variable has no value left.
+    """
+    lower = np.where(whole, np.ceil(low - WHOLE_TOLERANCE), low)
+    upper = np.where(whole, np.floor(high + WHOLE_TOLERANCE), high)
+    if (lower > upper).any():
+        raise TriviallyInfeasibleError(f"variable {names[int(np.argmax(lower > upper))]} has no value left")
+    return lower, upper

@@ -33,6 +33,9 @@ class Family:
     keys: list[Key]
     columns: list[int]
 
+    def __getitem__(self, key: Key) -> Linear:
+        return Linear.of(self.columns[self.keys.index(key)])
+
 
 @dataclass(eq=False)
 class LinearModel(Handles):
@@ -88,6 +91,13 @@ class LinearModel(Handles):
 
     def __len__(self) -> int:
         return len(self.low)
+
+    def __getattr__(self, name: str) -> Any:
+        """A family of columns, as in Pyomo models: ``model.x["conv", "gpu"]``."""
+        family = self.__dict__.get("families", {}).get(name)
+        if family is None:
+            return super().__getattr__(name)
+        return family[None] if family.keys == [None] else family
 
     @property
     def stretched(self) -> set[int]:
@@ -171,8 +181,8 @@ class LinearModel(Handles):
 
     def column(self, name: str, key: Key) -> int:
         """The column of a family that has a given key."""
-        family = self.families[name]
-        return family.columns[family.keys.index(key)]
+        (column,) = self.families[name][key].terms
+        return column
 
     def columns_of(self, name: str) -> Iterator[tuple[Any, int]]:
         """The keys and columns of a family; nothing if the model has none of that name."""
@@ -248,3 +258,63 @@ def component_name(family: str, key: Key) -> str:
     if key is None:
         return family
     return f"{family}[{','.join(map(str, key)) if isinstance(key, tuple) else key}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What added rows require of the horizon.
+
+    Models with times have a horizon. By the problem's own rules no optimal schedule ends after it, but added rows may
+    make operators wait. If every such row compares two times, or one time with a number, then for given devices and
+    orders the least times are longest paths. A path passes every row at most once, so no path ends later than the
+    horizon plus the sum of the numbers in all rows. Rows of other forms can require any length.
+
+    Attributes
+    ----------
+    seconds
+        How much longer than the problem's own horizon a schedule may have to be.
+    bounded
+        Whether that length is certain to be enough.
+    """
+
+    seconds: float
+    bounded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The coefficients of a row's times, and the largest value of its other terms."""
+
+    times: list[float]
+    rest: float
+
+
+def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
+    """What added rows of a model require; None if none of them concerns times.
+
+    Parameters
+    ----------
+    rows
+        The rows, in natural units; columns beyond the model's own belong to a user.
+    model
+        The model; it knows which columns are times, and all bounds.
+    """
+    read = [row for row in (_read(row, model) for row in rows) if row.times]
+    if not read:
+        return None
+    seconds = sum(row.rest / min(map(abs, row.times)) * model.tick for row in read)
+    return Waits(seconds, all(_compares(row.times) for row in read))
+
+
+def _read(row: Row, model: LinearModel) -> _Row:
+    rest = max((abs(side) for side in (row.low, row.high) if math.isfinite(side)), default=0.0)
+    stretched = model.stretched
+    for column, factor in row.terms.items():
+        if column not in stretched:
+            sides = (model.low[column], model.high[column]) if column < len(model) else ()
+            rest += abs(factor) * max((abs(side) for side in sides if math.isfinite(side)), default=1.0)
+    return _Row([factor for column, factor in row.terms.items() if column in stretched], rest)
+
+
+def _compares(times: list[float]) -> bool:
+    return len(times) == 1 or (len(times) == 2 and abs(sum(times)) <= 1e-9 * abs(times[0]))

@@ -2,7 +2,7 @@
 
 A user's function is called once with :class:`Words`, whose handles are columns of no model. The rows that it adds can
 then be evaluated on any plan, so baselines and searches can obey them. A function that needs more than handles, such as
-Pyomo's own components or another objective, cannot be read like that; it is left to the engines.
+columns of its own or another objective, cannot be read like that; it is left to the engines.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from opweave.formulations.expressions import MODEL, expression
-from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.expressions import MODEL, expression, extended
+from opweave.formulations.modeling.handles import WORDS, Handles, with_names_checked
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.problems.constraints import (
     Constraint,
@@ -51,47 +51,23 @@ class Words(Handles):
         self.columns: dict[Key, int] = {}
         self.added: list[Row] = []
 
-    def _handle(self, *key: str) -> Linear:
-        return Linear.of(self.columns.setdefault(key, len(self.columns)))
+    def __getattr__(self, word: str) -> Any:
+        if word in WORDS:
+            return partial(with_names_checked(word, partial(Words.handle, word=word)), self)
+        return partial(self.handle, word="stages") if word == "stages" else super().__getattr__(word)
 
-    def on(self, op: str, device: str) -> Linear:
-        return self._handle("on", op, device)
-
-    def start(self, op: str) -> Linear:
-        return self._handle("start", op)
-
-    def end(self, op: str) -> Linear:
-        return self._handle("end", op)
-
-    def before(self, first: str, second: str) -> Linear:
-        return self._handle("before", first, second)
-
-    def position(self, op: str) -> Linear:
-        return self._handle("position", op)
-
-    def batch(self, op: str, device: str) -> Linear:
-        return self._handle("batch", op, device)
-
-    def stage(self, op: str) -> Linear:
-        return self._handle("stage", op)
-
-    def stages(self) -> Linear:
-        """The number of stages."""
-        return self._handle("stages")
-
-    def share(self, op: str, device: str) -> Linear:
-        return self._handle("share", op, device)
-
-    def uses(self, device: str) -> Linear:
-        return self._handle("uses", device)
-
-    def held(self, device: str) -> Linear:
-        return self._handle("held", device)
+    def handle(self, *names: str, word: str, **named: str) -> Linear:
+        """The column of a handle; a plan has one start and end of every operator."""
+        takes = 1 if word in ("start", "end") else len(WORDS.get(word, ()))
+        every = (*names, *(named[each] for each in WORDS.get(word, ())[len(names) :] if each in named))
+        if len(every) != takes:
+            raise TypeError(f"handle {word!r} is given {len(every)} names")
+        return Linear.of(self.columns.setdefault((word, *every), len(self.columns)))
 
     @property
     def objective(self) -> Linear:
         """The objective, in seconds or bytes."""
-        return self._handle("objective")
+        return self.handle(word="objective")
 
     def add(self, row: Row) -> None:
         """Add a row."""
@@ -111,7 +87,7 @@ class PlanRows:
     def excess(self, solution: Solution) -> float:
         """How far the rows are missed, as shares of their sides, in sum; 0 if the plan obeys all of them."""
         plan = _Plan(self.problem, solution)
-        values = [plan.value(*key) for key in self.columns]
+        values = [float(MEANINGS[word][1](plan, *names)) for word, *names in self.columns]
         return sum(_missed(row, values) for row in self.rows)
 
 
@@ -124,89 +100,83 @@ def _missed(row: Row, values: list[float]) -> float:
 
 
 class _Plan:
-    """What handles are worth on one plan."""
+    """One plan, and what is worked out about it once."""
 
     def __init__(self, problem: Any, solution: Any) -> None:
-        self._problem, self._solution = problem, solution
+        self.problem, self.solution = problem, solution
 
     @cached_property
-    def _where(self) -> Mapping[str, frozenset[str]]:
-        where: Mapping[str, frozenset[str]] = self._solution.devices_by_operator()
+    def where(self) -> Mapping[str, frozenset[str]]:
+        where: Mapping[str, frozenset[str]] = self.solution.devices_by_operator()
         return where
 
     @cached_property
-    def _when(self) -> Mapping[str, tuple[float, float]]:
-        problem, solution = self._problem, self._solution
+    def when(self) -> Mapping[str, tuple[float, float]]:
+        problem, solution = self.problem, self.solution
         timed = isinstance(problem, TimesOperators)
         when: Mapping[str, tuple[float, float]] = problem.intervals(solution) if timed else solution.intervals()
         return when
 
     @cached_property
-    def _inputs(self) -> Mapping[tuple[str, str], int]:
-        inputs: Mapping[tuple[str, str], int] = self._solution.inputs_by_device()
+    def position(self) -> Mapping[str, int]:
+        return {op: position for position, op in enumerate(self.solution.order)}
+
+    @cached_property
+    def stage(self) -> Mapping[str, int]:
+        stages = enumerate(self.solution.stages)
+        return {op: number for number, stage in stages for op in stage.operators}
+
+    @cached_property
+    def inputs(self) -> Mapping[tuple[str, str], int]:
+        inputs: Mapping[tuple[str, str], int] = self.solution.inputs_by_device()
         return inputs
 
     @cached_property
-    def _held(self) -> Mapping[str, int]:
-        held: Mapping[str, int] = self._problem.memory_by_device(self._solution)
+    def held(self) -> Mapping[str, int]:
+        held: Mapping[str, int] = self.problem.memory_by_device(self.solution)
         return held
 
-    def value(self, word: str, *names: str) -> float:
-        """The value of a handle."""
-        return float(_VALUES[word](self, *names))
-
-    def _share(self, op: str, device: str) -> float:
-        cuts = self._solution.slices[op].cuts
-        k = self._solution.devices.index(device)
+    def share(self, op: str, device: str) -> float:
+        cuts = self.solution.slices[op].cuts
+        k = self.solution.devices.index(device)
         return float((cuts[k + 1] - cuts[k]) / max(1, cuts[-1] - cuts[0]))
 
-    def _stage(self, op: str) -> int:
-        return next(number for number, stage in enumerate(self._solution.stages) if op in stage.operators)
-
-    def _objective(self) -> float:
-        objective = self._problem.evaluate(self._solution).objective
+    def objective(self) -> float:
+        objective = self.problem.evaluate(self.solution).objective
         return math.inf if objective is None else float(objective)
 
 
-_VALUES: dict[str, Callable[..., float]] = {
-    "on": lambda plan, op, device: device in plan._where[op],
-    "uses": lambda plan, device: any(device in where for where in plan._where.values()),
-    "start": lambda plan, op: plan._when[op][0],
-    "end": lambda plan, op: plan._when[op][1],
-    "before": lambda plan, first, second: plan._when[first][0] < plan._when[second][0],
-    "position": lambda plan, op: plan._solution.order.index(op),
-    "batch": lambda plan, op, device: plan._inputs.get((op, device), 0),
-    "stage": _Plan._stage,
-    "stages": lambda plan: len(plan._solution.stages),
-    "share": _Plan._share,
-    "held": lambda plan, device: plan._held[device],
-    "objective": _Plan._objective,
+def _plans_are(*kinds: type) -> Callable[[Problem[Any, Any]], bool]:
+    return lambda problem: issubclass(problem.solution_type, kinds)
+
+
+def _plans_have(field: str) -> Callable[[Problem[Any, Any]], bool]:
+    return lambda problem: field in problem.solution_type.model_fields
+
+
+def _timed(problem: Problem[Any, Any]) -> bool:
+    return isinstance(problem, TimesOperators) or issubclass(problem.solution_type, OrdersOperators)
+
+
+MEANINGS: Mapping[str, tuple[Callable[[Problem[Any, Any]], bool], Callable[..., float]]] = {
+    "on": (_plans_are(PlacesOperators), lambda plan, op, device: device in plan.where[op]),
+    "uses": (_plans_are(PlacesOperators), lambda plan, device: any(device in each for each in plan.where.values())),
+    "start": (_timed, lambda plan, op: plan.when[op][0]),
+    "end": (_timed, lambda plan, op: plan.when[op][1]),
+    "before": (_timed, lambda plan, first, second: plan.when[first][0] < plan.when[second][0]),
+    "position": (_plans_have("order"), lambda plan, op: plan.position[op]),
+    "batch": (_plans_are(SharesInputs), lambda plan, op, device: plan.inputs.get((op, device), 0)),
+    "stage": (_plans_have("stages"), lambda plan, op: plan.stage[op]),
+    "stages": (_plans_have("stages"), lambda plan: len(plan.solution.stages)),
+    "share": (_plans_have("slices"), _Plan.share),
+    "held": (lambda problem: isinstance(problem, MeasuresMemory), lambda plan, device: plan.held[device]),
+    "objective": (lambda _: True, _Plan.objective),
 }
-
-
-def _has(problem: Problem[Any, Any], word: str) -> bool:
-    """Whether a handle means something for the plans of a problem."""
-    plans = problem.solution_type
-    timed = isinstance(problem, TimesOperators) or issubclass(plans, OrdersOperators)
-    meanings = {
-        "on": issubclass(plans, PlacesOperators),
-        "uses": issubclass(plans, PlacesOperators),
-        "start": timed,
-        "end": timed,
-        "before": timed,
-        "position": "order" in plans.model_fields,
-        "batch": issubclass(plans, SharesInputs),
-        "stage": "stages" in plans.model_fields,
-        "stages": "stages" in plans.model_fields,
-        "share": "slices" in plans.model_fields,
-        "held": isinstance(problem, MeasuresMemory),
-        "objective": True,
-    }
-    return meanings[word]
+"""Whether a handle means something for the plans of a problem, and what it is worth on one."""
 
 
 def rows_on_plans(
-    problem: Problem[Any, Any], extend: Callable[[Any, Any], None] | None, rules: Iterable[Constraint]
+    problem: Problem[Any, Any], extend: Callable[[Any, Any], object] | None, rules: Iterable[Constraint]
 ) -> PlanRows | None:
     """Read the rows of a user's function and of rules that are expressed for models.
 
@@ -222,13 +192,12 @@ def rows_on_plans(
     """
     words = Words(problem)
     try:
-        if extend is not None:
-            extend(words, problem)
+        extended(words, problem, extend)
     except InfeasibleError:
         raise
     except Exception:  # whatever a user's function may do to a model
         return None
-    if not all(_has(problem, word) for word, *_ in words.columns):
+    if not all(MEANINGS[word][0](problem) for word, *_ in words.columns):
         return None
     for rule in rules:
         written = expression(type(rule), MODEL)
@@ -236,7 +205,7 @@ def rows_on_plans(
         try:
             if written is not None:
                 written(words, rule)
-            known = all(_has(problem, word) for word, *_ in words.columns)
+            known = all(MEANINGS[word][0](problem) for word, *_ in words.columns)
         except Exception:  # the referee decides about rules, so that rows only guide here
             known = False
         if not known:

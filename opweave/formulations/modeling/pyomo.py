@@ -7,27 +7,27 @@ new rows and variables, count when the model is read back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.modeling.arrays import MatrixModel, Program, cost_of, to_arrays, whole_bounds, without_zeros
-from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS
+from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
+from opweave.formulations.modeling.handles import WORDS
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.reading import bounds_of, names_of, program_of, read_arrays, row_of, variables_of
-from opweave.formulations.modeling.rows import Block, Rows
-from opweave.problems.errors import InvalidInputError
+from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Block, LazyNames
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.core.expr.relational_expr import RelationalExpression
-    from pyomo.environ import ConcreteModel, Var
+    from pyomo.environ import ConcreteModel
 
-ROWS_BETWEEN_CHECKS = 4096
 OWN_ROWS = "own_rows"
 """Component of the rows that ``model.add`` adds to a Pyomo model."""
 
@@ -55,9 +55,7 @@ class PyomoView:
     variables: list[Any] = field(default_factory=list)
     built: set[int] = field(default_factory=set)
     written: bool = False
-    _keys: dict[str, int] = field(default_factory=dict)
-    _rows: dict[str, int] = field(default_factory=dict)
-    _expressions: list[tuple[Any, Any]] = field(default_factory=list)
+    _done: Counter[str] = field(default_factory=Counter)
 
     def catch_up(self) -> None:
         """Write the columns and rows that are new in the source."""
@@ -65,41 +63,28 @@ class PyomoView:
 
         if self.written:
             return
-
-        if len(self.variables) < len(self.source):
-            self.variables.extend([None] * (len(self.source) - len(self.variables)))
+        self.variables.extend([None] * (len(self.source) - len(self.variables)))
         with PauseGC():
             for name, family in self.source.families.items():
-                done = self._keys.get(name, 0)
-                if done < len(family.keys) or name not in self._keys:
+                done, self._done[name] = self._done[name], len(family.keys)
+                if done < len(family.keys) or self.concrete.component(name) is None:
                     self._write_columns(name, family.keys[done:], family.columns[done:])
-                    self._keys[name] = len(family.keys)
             for name, rows in self.source.row_families.items():
-                done = self._rows.get(name, 0)
-                if done < len(rows) or name not in self._rows:
+                done, self._done[f"{name} rows"] = self._done[f"{name} rows"], len(rows)
+                if done < len(rows) or self.concrete.component(name) is None:
                     self._write_rows(name, rows.block(), done)
-                    self._rows[name] = len(rows)
 
     def _write_columns(self, name: str, keys: Sequence[Key], columns: Sequence[int]) -> None:
-        from pyomo.environ import Var
+        from pyomo.environ import Binary, Integers, Reals, Var
 
         low, high, whole = self.source.low, self.source.high, self.source.integral
-        bounds = [(_side(low[c]), _side(high[c])) for c in columns]
-        domains = [_domain(whole[c], low[c], high[c]) for c in columns]
-        if list(keys) == [None]:
-            variable: Var = Var(domain=domains[0], bounds=bounds[0])
-            self._put(name, variable)
-        else:
-            variable = Var(list(keys), domain=domains[0] if domains else None, dense=False)
-            self._put(name, variable)
-            for key, bound, domain in zip(keys, bounds, domains, strict=True):
-                made = variable.add(key)
-                if domain is not domains[0]:
-                    made.domain = domain
-                if bound != (0, 1) or not whole[columns[0]]:
-                    made.lower, made.upper = bound
+        variable: Any = Var() if list(keys) == [None] else Var(list(keys), dense=False)
+        self._put(name, variable)
         for column, key in zip(columns, keys, strict=True):
-            self.variables[column] = variable[key]
+            made = self.variables[column] = variable if key is None else variable.add(key)
+            binary = (low[column], high[column]) == (0.0, 1.0)
+            made.domain = (Binary if binary else Integers) if whole[column] else Reals
+            made.lower, made.upper = _side(low[column]), _side(high[column])
 
     def _write_rows(self, name: str, block: Block, done: int) -> None:
         from pyomo.core.expr.numeric_expr import LinearExpression
@@ -111,15 +96,12 @@ class PyomoView:
         self._put(name, rows)
         self.built.add(id(rows))
         # one by one and not by a rule: Pyomo prints an error when a rule raises
-        for index, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
-            if index < done:
-                continue
+        for index in range(done, len(block)):
             if index % ROWS_BETWEEN_CHECKS == 0:
                 self.source.check_time()
-            begin, end = start[index], start[index + 1]
-            body = LinearExpression(constant=0.0, linear_coefs=value[begin:end], linear_vars=members[begin:end])
-            row = rows.add(index, (_side(low), body, _side(high)))
-            self._expressions.append((row, row.expr))
+            held = slice(start[index], start[index + 1])
+            body = LinearExpression(constant=0.0, linear_coefs=value[held], linear_vars=members[held])
+            rows.add(index, (_side(block.lower[index]), body, _side(block.upper[index])))
 
     def _put(self, name: str, component: Any) -> None:
         """Add a component; one that continues another component gets a number after its name."""
@@ -159,19 +141,29 @@ class PyomoView:
             self.concrete.add_component(OWN_ROWS, rows)
         rows[len(rows) if name is None else name] = row
 
-    def added(self) -> Iterator[tuple[Any, Row]]:
-        """The user's constraints as rows; the user's columns are numbered after ours."""
-        from pyomo.environ import Constraint
+    def added(self) -> Iterator[Row]:
+        """The user's constraints as rows; the user's columns are numbered after ours.
 
-        column = {id(variable): k for k, variable in enumerate([*self.variables, *self._others()])}
+        Raises
+        ------
+        UnsupportedFeatureError
+            If one is not linear.
+        """
+        from pyomo.environ import Constraint, value
+        from pyomo.repn import generate_standard_repn
+
+        ours = {id(variable) for variable in self.variables}
+        others = [variable for variable in variables_of(self.concrete) if id(variable) not in ours]
+        column = {id(variable): k for k, variable in enumerate([*self.variables, *others])}
         for component in self.concrete.component_objects(Constraint, active=True):
             for row in () if id(component) in self.built else component.values():
-                yield row, row_of(row, lambda variable: column[id(variable)])
-
-    def _others(self) -> list[Any]:
-        """The variables of the user."""
-        ours = {id(variable) for variable in self.variables}
-        return [variable for variable in variables_of(self.concrete) if id(variable) not in ours]
+                low, body, high = row.to_bounded_expression()
+                repn = generate_standard_repn(body)
+                if not repn.is_linear():
+                    raise UnsupportedFeatureError(f"engines take linear models only, and row {row.name} is not")
+                terms = zip((column[id(v)] for v in repn.linear_vars), map(float, repn.linear_coefs), strict=True)
+                sides = (-np.inf if low is None else value(low), np.inf if high is None else value(high))
+                yield Row(dict(terms), sides[0] - repn.constant, sides[1] - repn.constant)
 
     def program(self) -> Program:
         """The current Pyomo model, as arrays.
@@ -182,62 +174,15 @@ class PyomoView:
             As :func:`read_arrays`.
         """
         self.catch_up()
-        own = _active_objective(self.concrete) == self._objective
-        if own and not self.written and self.only_added():
-            return self._joined()
         matrix, variables = read_arrays(self.concrete)
-        program = program_of(matrix, variables, self.variables, own_objective=own)
-        if self.written or not own:
-            return program
-        cost = cost_of(self.source.cost, len(self.source))  # in the model's units: engines' tolerances are absolute
-        by_column, there = np.zeros(matrix.columns), program.column >= 0
-        by_column[program.column[there]] = cost[there]
-        offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
-        return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
-
-    def only_added(self) -> bool:
-        """Whether the user has only added variables and rows, and everything else is unchanged."""
-        from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
-
-        known = (Constraint, Expression, Objective, Param, Set, Var)
-        if not all(component.ctype in known for component in self.concrete.component_objects(descend_into=False)):
-            return False
-        source, ours = self.source, zip(self.variables, self.source.low, self.source.high, strict=True)
-        return (
-            all(bounds_of(v) == (low, high) and not v.fixed for v, low, high in ours)
-            and [not v.is_continuous() for v in self.variables] == source.integral
-            and all(row.active and row.expr is expression for row, expression in self._expressions)
-            and not any(variable.fixed for variable in self._others())
-        )
-
-    def _joined(self) -> Program:
-        """Our own arrays followed by a user's columns and rows; reading our part back from Pyomo would take longest."""
-        ours, others = to_arrays(self.source), self._others()
-        bounds = np.asarray([bounds_of(variable) for variable in others], dtype=np.float64).reshape(-1, 2)
-        whole = np.concatenate([ours.matrix.whole, [not variable.is_continuous() for variable in others]]).astype(bool)
-        low, high = np.concatenate([np.c_[ours.matrix.lower, ours.matrix.upper], bounds]).T
-        lower, upper = whole_bounds(low, high, whole)
-        rows, names = Rows(), list[Any]()
-        for row, says in self.added():
-            rows.add(says)
-            names += [row] * (len(rows) - len(names))
-        block = without_zeros(replace(rows.block(), names=names_of(names)))
-        variables = [*self.variables, *others]
-        matrix = MatrixModel(
-            cost=np.concatenate([ours.matrix.cost, np.zeros(len(others))]),
-            offset=ours.matrix.offset,
-            lower=lower,
-            upper=upper,
-            whole=whole,
-            rows=ours.matrix.rows.joined(block),
-            names=names_of(variables),
-        )
-        matrix.check()
-        return program_of(matrix, variables, self.variables, own_objective=True)
+        place = {id(variable): k for k, variable in enumerate(variables)}
+        column = np.asarray([place.get(id(variable), -1) for variable in self.variables], dtype=np.int64)
+        fixed = np.where(column >= 0, 0.0, np.nan_to_num(values_of(self.variables)))
+        return Program(matrix, column, fixed, values_of(variables), _objectives(self.concrete) == self._own)
 
     def note_objective(self) -> None:
         """Remember the objective as the formulation's own."""
-        self._objective = _active_objective(self.concrete)
+        self._own = _objectives(self.concrete)
 
 
 def to_pyomo(model: LinearModel) -> PyomoView:
@@ -250,7 +195,7 @@ def to_pyomo(model: LinearModel) -> PyomoView:
     if concrete.component("objective") is None:
         concrete.objective = Objective(expr=view.expression(model.objective))
     view.note_objective()
-    for word in (*WORDS, *model.more_words, *OLDER_WORDS):
+    for word in (*WORDS, *model.more_words):
         if concrete.component(word) is None:
             setattr(concrete, word, view.handle(word))
     concrete.add, concrete.opweave = view.add, view
@@ -270,23 +215,114 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
     from pyomo.environ import Constraint, Var
 
     source = LinearModel()
-    view = PyomoView(source, concrete, variables_of(concrete))
-    view.built = {id(component) for component in concrete.component_objects(Constraint)}
+    built = {id(component) for component in concrete.component_objects(Constraint)}
+    view = PyomoView(source, concrete, variables_of(concrete), built, written=True)
     for component in concrete.component_objects(Var):
-        members = list(component.values())
-        bounds = [bounds_of(member) for member in members]
+        bounds = [_bounds_of(member) for member in component.values()]
         low, high = [low for low, _ in bounds], [high for _, high in bounds]
-        columns = source.reals(component.name, range(len(members)), low, high)
+        columns = source.reals(component.name, range(len(bounds)), low, high)
         if component.name in timed:
             source.timed.update(columns.tolist())
     source.tick = tick
-    view.written = True
     view.note_objective()
     concrete.add = view.add
     return view
 
 
-def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
+def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
+    """Read a linear Pyomo model with one objective into arrays, and check every number in it.
+
+    Returns
+    -------
+    MatrixModel, list
+        The arrays, and the Pyomo variable of every column.
+
+    Raises
+    ------
+    InvalidInputError
+        If numbers are NaN, infinite or extreme, or there is not exactly one objective; names the row or variable.
+    UnsupportedFeatureError
+        If a row or the objective is not linear.
+    TriviallyInfeasibleError
+        If a row without variables can never hold, or a variable has no value left.
+    """
+    form = _compiled(model)
+    used = {id(variable) for variable in form.columns}
+    spare = [v for v in variables_of(model) if not v.fixed and id(v) not in used]  # later rows may use them
+    variables = [*form.columns, *spare]
+    # Rows with two different sides become two rows; rows with no side or that always hold are dropped.
+    side = np.asarray([entry.bound_type for entry in form.rows], dtype=np.int64)
+    rhs = np.asarray(form.rhs, dtype=np.float64)
+    sparse = form.A.tocsr()
+    sparse.eliminate_zeros()
+    rows = Block(
+        start=sparse.indptr.astype(np.int32),
+        index=sparse.indices.astype(np.int32),
+        value=sparse.data.astype(np.float64),
+        lower=np.where(side <= 0, rhs, -np.inf),
+        upper=np.where(side >= 0, rhs, np.inf),
+        names=_names_of([entry.constraint for entry in form.rows]),
+    )
+    whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
+    try:
+        bounds = [_bounds_of(variable) for variable in variables]
+    except ValueError as error:
+        raise InvalidInputError(f"the model cannot be read: {error}") from error
+    names = _names_of(variables)
+    low, high = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
+    lower, upper = whole_bounds(low, high, whole, names)
+    cost = np.concatenate([form.c.toarray()[0], np.zeros(len(spare))])
+    matrix = MatrixModel(cost, float(form.c_offset[0]), lower, upper, whole, rows, names)
+    matrix.check()
+    return matrix, variables
+
+
+def _compiled(model: ConcreteModel) -> Any:
+    """Pyomo's standard form of a model."""
+    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidExpressionError
+    from pyomo.environ import Objective
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+    objectives = list(model.component_data_objects(Objective, active=True))
+    if len(objectives) != 1:
+        raise InvalidInputError(f"the model has {len(objectives)} active objectives; it needs exactly one")
+    try:
+        return LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=1)
+    except InfeasibleConstraintException as error:
+        raise TriviallyInfeasibleError(str(error)) from error
+    except (InvalidConstraintError, InvalidExpressionError) as error:
+        raise UnsupportedFeatureError(f"engines take linear models only: {error}") from error
+    except ValueError as error:  # of an invalid number, or of a component that is not linear
+        if "does not know how to process" in " ".join(str(error).split()):
+            raise UnsupportedFeatureError(f"engines take linear models only: {error}") from error
+        raise InvalidInputError(f"the model cannot be read: {error}") from error
+
+
+def values_of(variables: Sequence[Any]) -> FloatArray:
+    """The values of the Pyomo variables, NaN if there is none."""
+    return np.asarray([variable.value for variable in variables], dtype=np.float64)
+
+
+def load_values(variables: Sequence[Any], values: FloatArray) -> None:
+    """Write values into Pyomo variables."""
+    for variable, value in zip(variables, values.tolist(), strict=True):
+        variable.set_value(value, skip_validation=True)
+
+
+def variables_of(model: ConcreteModel) -> list[Any]:
+    """The columns of a Pyomo model: its variables, in the order of its components."""
+    from pyomo.environ import Var
+
+    return list(model.component_data_objects(Var))
+
+
+def _bounds_of(variable: Any) -> tuple[float, float]:
+    """Both bounds of a variable, infinite if there is none."""
+    low, high = variable.bounds
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def _objectives(model: ConcreteModel) -> list[tuple[int, int]]:
     """The active objectives; they tell the formulation's own objective from one that a user put in its place."""
     from pyomo.environ import Objective
 
@@ -294,12 +330,9 @@ def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
 
 
 def _side(value: float) -> float | None:
-    return None if np.isinf(value) else value
+    return None if np.isinf(value) else float(value)
 
 
-def _domain(whole: bool, low: float, high: float) -> Any:
-    from pyomo.environ import Binary, Integers, Reals
-
-    if not whole:
-        return Reals
-    return Binary if (low, high) == (0.0, 1.0) else Integers
+def _names_of(components: Sequence[Any]) -> LazyNames:
+    """Names of Pyomo components."""
+    return LazyNames(len(components), lambda index: str(components[index].name))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from opweave.formulations.formulation import Formulation, ProblemT, SolutionT
-from opweave.formulations.modeling.handles import complete_handles
-from opweave.formulations.modeling.pyomo import from_pyomo
-from opweave.formulations.modeling.reading import load_values, values_of
+from opweave.formulations.modeling.handles import WORDS, missing_handle, with_names_checked
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
 from opweave.problems.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     timed: ClassVar[tuple[str, ...]] = ()
     handles: ClassVar[tuple[str, ...]] = ()
 
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """The handles of its models."""
+        return cls.handles
+
     @abstractmethod
     def write(self, problem: ProblemT) -> ConcreteModel:
         """Write the model without side constraints. Raises the same errors as :meth:`build`."""
@@ -49,11 +56,13 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """Set the variables to the values that a known solution implies."""
 
     def build(self, problem: ProblemT) -> ConcreteModel:
-        """Write the model and the rows of its side constraints."""
+        """Write the model and the rows of its side constraints; its handles check names."""
         model = self.write(problem)
-        view = from_pyomo(model, self.timed, self.tick())
-        model.opweave = view
-        complete_handles(model, self.handles, problem)
+        view = model.opweave = from_pyomo(model, self.timed, self.tick())
+        view.source.problem = problem
+        for word in WORDS:
+            own = partial(_said, getattr(model, word)) if word in dir(model) else partial(_lack, word, self.handles)
+            setattr(model, word, partial(with_names_checked(word, own), view.source))
         self.add_constraints(model, problem)
         return model
 
@@ -72,3 +81,11 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """The values by variable that a known solution implies."""
         self.begin(model, solution)
         return values_of(model.opweave.variables)
+
+
+def _said(handle: Any, _source: LinearModel, *names: str, **named: str) -> Any:
+    return handle(*names, **named)
+
+
+def _lack(word: str, having: Sequence[str], source: LinearModel, *_: str, **__: str) -> NoReturn:
+    raise missing_handle(word, having, source.problem)

@@ -257,17 +257,10 @@ class Rows:
 
 def join_blocks(blocks: Sequence[Block], names: Sequence[str] = ()) -> Block:
     """All rows of several blocks of one model."""
-    if len(blocks) == 1:
-        only = blocks[0]
-        return Block(only.start, only.index, only.value, only.lower, only.upper, names)
-    starts = [np.zeros(1, dtype=np.int64)]
-    used = 0
-    for block in blocks:
-        starts.append(block.start[1:].astype(np.int64) + used)
-        used += len(block.index)
+    lengths = np.concatenate([np.zeros(1, dtype=np.int64), *(np.diff(block.start) for block in blocks)])
     empty = np.zeros(0)
     return Block(
-        start=np.concatenate(starts).astype(np.int32),
+        start=np.cumsum(lengths).astype(np.int32),
         index=np.concatenate([empty.astype(np.int32), *(block.index for block in blocks)]),
         value=np.concatenate([empty, *(block.value for block in blocks)]),
         lower=np.concatenate([empty, *(block.lower for block in blocks)]),

@@ -24,16 +24,17 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use th
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
+from opweave.formulations.formulation import TimedFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InfeasibleError, UnsupportedFeatureError
@@ -44,6 +45,9 @@ UNITS = 1000.0
 
 NEGLIGIBLE = 1e-8
 """Shorter times, in units, count as 0, because engines refuse such coefficients; lower bounds stay valid."""
+
+Point = tuple[int, int]
+"""A cut point and a device."""
 
 
 @dataclass(eq=False)
@@ -97,18 +101,18 @@ class FlowModel(LinearModel):
         return Linear.over(self.stages_at.values())
 
 
-class StageFormulation(Formulation[Pipeline, Stages]):
-    """What the formulations of pipelines share: a unit of time, and bounds in it."""
+@register_formulation
+class Flow(TimedFormulation[Pipeline, Stages]):
+    """A pipeline as one unit of flow."""
 
+    name: ClassVar[str] = "flow"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
+    model_type: ClassVar[type[LinearModel]] = FlowModel
+    supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
     built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._unit = 1.0
-
-    def lowered(self, problem: Pipeline) -> PipelineInstance:
-        """The arrays, for readings that programs can express.
+    def build(self, problem: Pipeline) -> FlowModel:
+        """Write the model.
 
         Raises
         ------
@@ -120,60 +124,27 @@ class StageFormulation(Formulation[Pipeline, Stages]):
             raise UnsupportedFeatureError(
                 f"formulation {self.name!r} cannot express {asked}; 'exact' can, but takes no rows of your own (extend)"
             )
-        return lower_unless_short(problem, self.context.ceiling)
-
-    def _unit_of(self, instance: PipelineInstance, parts: float) -> float:
-        """A fixed share of the best known solution's objective; without a solution, of the longest sum of times."""
-        horizon = self.context.ceiling
-        if horizon is None or horizon <= 0.0:
-            rate = instance.rate.min(initial=np.inf, where=instance.rate > 0)
-            sending = float(instance.sent.max(initial=0.0)) / float(rate) + float(instance.latency.max(initial=0.0))
-            horizon = (float(instance.elapsed.max(initial=0.0)) + sending) * max(1, instance.most)
-        self._unit = float(horizon) / parts if horizon > 0 else 1.0
-        return self._unit
-
-    @classmethod
-    def tells_apart(cls, _problem: Pipeline) -> bool:
-        """The devices of all operators are the pipeline."""
-        return True
-
-    def exclude(self, model: Any, solution: Stages) -> None:
-        """Add the row that not every operator runs on the device that it has in a solution."""
-        there = [model.on(op, stage.device) for stage in solution.stages for op in stage.operators]
-        if not there:
-            raise InfeasibleError
-        model.add(sum(there) <= len(there) - 1)
-
-    def objective_bound(self, problem: Pipeline, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
-
-    def why_infeasible(self, problem: Pipeline) -> str:
-        """Name the rules that may exclude every solution."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
-
-
-@register_formulation
-class Flow(StageFormulation):
-    """A pipeline as one unit of flow."""
-
-    name: ClassVar[str] = "flow"
-    model_type: ClassVar[type[LinearModel]] = FlowModel
-    supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
-
-    def build(self, problem: Pipeline) -> FlowModel:
-        """Write the model."""
-        instance = self.lowered(problem)
+        instance = lower_unless_short(problem, self.context.ceiling)
         model = FlowModel(instance)
-        model.unit, model.check_time = self._unit_of(instance, UNITS), self.check_time
+        self._unit = model.unit = self._unit_of(instance)
+        model.check_time = self.check_time
         self._columns(model)
         if instance.last:
             self._flow(model)
-        self._devices(model)
-        self._count(model)
+            model.rows("stage_count").add(model.stages() <= instance.most)
+            model.rows("stage_count").add(model.stages() >= instance.least)
         self._objective(model)
         self.add_constraints(model, problem)
         return model
+
+    def _unit_of(self, instance: PipelineInstance) -> float:
+        """A fixed share of the best known solution's objective; without a solution, of the longest sum of times."""
+        horizon = float(self.context.ceiling or 0.0)
+        if horizon <= 0.0:
+            rate = float(instance.rate.min(initial=np.inf, where=instance.rate > 0))
+            sending = float(instance.sent.max(initial=0.0)) / rate + float(instance.latency.max(initial=0.0))
+            horizon = (float(instance.elapsed.max(initial=0.0)) + sending) * max(1, instance.most)
+        return horizon / UNITS if horizon > 0 else 1.0
 
     def _columns(self, model: FlowModel) -> None:
         """z[v, a, b] if device v can hold the stage, l[b, v, w] if a link exists; none slower than a known solution."""
@@ -208,73 +179,43 @@ class Flow(StageFormulation):
     def _flow(self, model: FlowModel) -> None:
         """One unit leaves point 0 and reaches the last point; links carry on what stages bring to a point."""
         rows, last = model.rows("flow"), model.instance.last
-        arrives: dict[tuple[int, int], dict[int, float]] = {}
-        leaves: dict[tuple[int, int], dict[int, float]] = {}
+        arrives, leaves = defaultdict[Point, dict[int, float]](dict), defaultdict[Point, dict[int, float]](dict)
         for (v, a, b), column in model.stages_at.items():
-            leaves.setdefault((a, v), {})[column] = 1.0
-            arrives.setdefault((b, v), {})[column] = 1.0
+            leaves[a, v][column] = arrives[b, v][column] = 1.0
         for (b, v, w), column in model.links_at.items():
-            arrives.setdefault((b, v), {})[column] = -1.0
-            leaves.setdefault((b, w), {})[column] = -1.0
+            arrives[b, v][column] = leaves[b, w][column] = -1.0
         rows.add(total(Linear(0.0, terms) for (a, _), terms in leaves.items() if a == 0) == 1)
         rows.add(total(Linear(0.0, terms) for (b, _), terms in arrives.items() if b == last) == 1)
         for (b, _), terms in [*arrives.items(), *leaves.items()]:
             if 0 < b < last:
                 rows.add(Linear(0.0, terms) == 0)
 
-    def _devices(self, model: FlowModel) -> None:
-        """Each device has at most one stage."""
-        for columns in self._by_device(model).values():
-            model.rows("one_stage").add(Linear.over(columns) <= 1)
-
-    def _count(self, model: FlowModel) -> None:
-        """The number of stages is within its limits."""
-        if model.instance.last:
-            model.rows("stage_count").add(model.stages() <= model.instance.most)
-            model.rows("stage_count").add(model.stages() >= model.instance.least)
-
     def _objective(self, model: FlowModel) -> None:
-        """Equation (1): no stage and no transfer takes longer than beta, or no stage with its transfers; or a sum."""
+        """Equation (1): no stage and no transfer takes longer than beta, or no stage with its transfers; or a sum.
+
+        Each device has at most one stage.
+        """
         instance = model.instance
         sending = _felt({column: model.sending(*key) for key, column in model.links_at.items()})
         computing = _felt({column: model.seconds(*key) for key, column in model.stages_at.items()})
+        stages, busy, sent = (defaultdict[int, dict[int, float]](dict) for _ in range(3))
+        for (v, _, _), column in model.stages_at.items():
+            stages[v][column] = 1.0
+            busy[v] |= {column: computing[column]} if column in computing else {}
+        for columns in stages.values():
+            model.rows("one_stage").add(Linear(0.0, columns) <= 1)
         if instance.goal != "bottleneck":
             model.minimise(Linear(0.0, {**sending, **(computing if instance.goal == "latency" else {})}), model.unit)
             return
+        for (_, v, w), column in model.links_at.items():
+            if column in sending and instance.summed:
+                busy[v][column] = busy[w][column] = sending[column]
+            elif column in sending:
+                sent[0 if instance.shared_channel else v][column] = sending[column]
         beta = Linear.of(model.real("beta"))
         model.minimise(beta, model.unit)
-        rows = model.rows("bottleneck")
-        carrying = self._carrying(model, sending) if instance.summed else {}
-        for v, columns in self._by_device(model).items():
-            own = {c: computing[c] for c in columns if c in computing}
-            rows.add(Linear(0.0, {**own, **carrying.get(v, {})}) <= beta)
-        if instance.summed:
-            return
-        if instance.shared_channel:
-            rows.add(Linear(0.0, sending) <= beta)
-            return
-        sent: dict[int, dict[int, float]] = {}
-        for (_, v, _), column in model.links_at.items():
-            if column in sending:
-                sent.setdefault(v, {})[column] = sending[column]
-        for terms in sent.values():
-            rows.add(Linear(0.0, terms) <= beta)
-
-    @staticmethod
-    def _carrying(model: FlowModel, sending: dict[int, float]) -> dict[int, dict[int, float]]:
-        """What every device receives and sends: seconds by column."""
-        carrying: dict[int, dict[int, float]] = {}
-        for (_, v, w), column in model.links_at.items():
-            if column in sending:
-                carrying.setdefault(v, {})[column] = carrying.setdefault(w, {})[column] = sending[column]
-        return carrying
-
-    @staticmethod
-    def _by_device(model: FlowModel) -> dict[int, list[int]]:
-        stages: dict[int, list[int]] = {}
-        for (v, _, _), column in model.stages_at.items():
-            stages.setdefault(v, []).append(column)
-        return stages
+        for terms in (*busy.values(), *sent.values()):
+            model.rows("bottleneck").add(Linear(0.0, terms) <= beta)
 
     def extract(self, model: FlowModel, values: FloatArray) -> Stages:
         """Follow the unit."""
@@ -300,9 +241,21 @@ class Flow(StageFormulation):
             values[model.column("beta", None)] = max([*computing, *together, 0.0])
         return values
 
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
+    @classmethod
+    def tells_apart(cls, _problem: Pipeline) -> bool:
+        """The devices of all operators are the pipeline."""
+        return True
+
+    def exclude(self, model: Any, solution: Stages) -> None:
+        """Add the row that not every operator runs on the device that it has in a solution."""
+        there = [model.on(op, stage.device) for stage in solution.stages for op in stage.operators]
+        if not there:
+            raise InfeasibleError
+        model.add(sum(there) <= len(there) - 1)
+
+    def why_infeasible(self, problem: Pipeline) -> str:
+        """Name the rules that may exclude every solution."""
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
 def _felt(terms: dict[int, float]) -> dict[int, float]:

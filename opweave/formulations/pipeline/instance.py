@@ -15,8 +15,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
-from opweave.formulations.pipeline.shortage import shortage
+from opweave.formulations.pipeline.shortage import Stored, points_of, shortage, stages_up_to
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
@@ -145,31 +144,21 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
         If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
-    if _obviously_short(instance):
-        raise ContradictionError(shortage(problem) or _too_long(instance))
-    return instance
-
-
-def _obviously_short(instance: PipelineInstance) -> bool:
-    """Whether some piece fits on no device, or more stages are needed than are allowed."""
     if instance.last == 0:
-        return False
-    if not instance.devices or instance.least > min(instance.last, instance.most):
-        return True
-    stages = fewest_stages(instance)
-    return stages is None or stages > instance.most
+        return instance
+    stages = fewest_stages(instance) if instance.devices else None
+    if stages is None or stages > instance.most or instance.least > min(instance.last, instance.most):
+        raise ContradictionError(
+            shortage(problem)
+            or f"memory, known times and side constraints keep stages so short that at least {stages} are needed, but "
+            f"there can be at most {instance.most}"
+        )
+    return instance
 
 
 def fewest_stages(instance: PipelineInstance) -> int | None:
     """Number of stages needed if links do not matter and devices may be used again; None if a piece fits nowhere."""
     return stages_up_to(instance.reach.max(axis=0))
-
-
-def _too_long(instance: PipelineInstance) -> str:
-    return (
-        "memory, known times and side constraints keep stages so short that at least "
-        f"{fewest_stages(instance)} are needed, but there can be at most {instance.most}"
-    )
 
 
 def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:

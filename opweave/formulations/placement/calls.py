@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +13,7 @@ from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.shortage import shortage
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 
@@ -92,19 +90,6 @@ class CallInstance:
                 found.append([k])
         return found
 
-    @cached_property
-    def _reached(self) -> list[set[int]]:
-        """Operators behind every operator."""
-        found: list[set[int]] = [set() for _ in range(self.operators)]
-        for v in topological_order(self.whole.after).tolist()[::-1]:
-            for other in self.whole.after[v].tolist():
-                found[v] |= {other, *found[other]}
-        return found
-
-    def in_turn(self, first: int, second: int) -> bool:
-        """Whether data order two operators."""
-        return first in self._reached[second] or second in self._reached[first]
-
     def schedule(self, device: IntArray, start: FloatArray) -> Schedule:
         """The solution with these devices (positions in the cluster) and starts."""
         names, devices = self.whole.names, self.whole.devices
@@ -155,7 +140,7 @@ def lower_calls(problem: Placement) -> CallInstance:
 
 
 def calls_of(instance: CallInstance, schedule: Schedule) -> IntArray:
-    """The call of every operator, as :func:`schedule_of_calls` takes it. Shape (operators,).
+    """The call of every operator, numbered by accelerator and time; -1 on the host. Shape (operators,).
 
     Raises
     ------
@@ -174,62 +159,3 @@ def calls_of(instance: CallInstance, schedule: Schedule) -> IntArray:
     if max(counts, default=0) > instance.most:
         raise ContradictionError(f"an accelerator has more than {instance.most} calls")
     return np.array([found.get(each, -1) for each in step], dtype=np.int64)
-
-
-def schedule_of_calls(instance: CallInstance, call: IntArray, known: FloatArray) -> Schedule:
-    """The schedule in which calls begin as early as they can, those of an accelerator in the order of their numbers.
-
-    Parameters
-    ----------
-    call
-        The call of every operator, each accelerator's ``most`` after those of the accelerator before it; -1 on the
-        host. Shape (operators,). If calls wait for each other in a circle, they begin at 0.
-    known
-        When operators begin in some plan: the host's cores take them in this order. Shape (operators,).
-    """
-    count = instance.operators
-    step = np.where(call >= 0, count + call, np.arange(count))
-    steps = count + instance.most * len(instance.accelerators)
-    accelerator = np.where(call >= 0, call // max(1, instance.most), 0)
-    load, arcs = np.zeros(steps), set[tuple[int, int]]()
-    for v, c in enumerate(call.tolist()):
-        load[step[v]] += instance.host_seconds[v] if c < 0 else instance.seconds[v, accelerator[v]]
-    for t, maker in enumerate(instance.producer.tolist()):
-        source = int(step[maker])
-        targets = {int(step[v]) for v in instance.readers[t].tolist()} - {source}
-        arcs |= {(source, target) for target in targets}
-        for target in targets:
-            if target >= count:
-                load[target] += instance.bring[t, (target - count) // instance.most]
-        if source >= count and targets:
-            load[source] += instance.give[t, (source - count) // instance.most]
-    used = np.unique(call[call >= 0])
-    for first, second in zip(used.tolist(), used[1:].tolist(), strict=False):
-        if first // instance.most == second // instance.most:
-            arcs.add((first + count, second + count))
-    pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
-    after = Adjacency.from_pairs(steps, pairs[:, 0], pairs[:, 1])
-    begin, cores, when = np.zeros(steps), [0.0] * instance.cores, np.zeros(steps)
-    np.maximum.at(when, step, known)
-    for source in _in_time(after, when):
-        targets_of = after[source]
-        if source < count and call[source] < 0:
-            begin[source] = max(begin[source], heapq.heappop(cores))
-            heapq.heappush(cores, float(begin[source] + load[source]))
-        begin[targets_of] = np.maximum(begin[targets_of], begin[source] + load[source])
-    devices = np.where(call >= 0, np.append(instance.accelerators, 0)[accelerator], instance.host)
-    return instance.schedule(devices, begin[step])
-
-
-def _in_time(after: Adjacency, when: FloatArray) -> Iterator[int]:
-    """Steps in an order that their data allow, of those that are ready the earliest first."""
-    waits = np.bincount(after.items, minlength=len(when))
-    ready = [(float(when[step]), step) for step in np.flatnonzero(waits == 0).tolist()]
-    heapq.heapify(ready)
-    while ready:
-        _, step = heapq.heappop(ready)
-        yield step
-        for other in after[step].tolist():
-            waits[other] -= 1
-            if not waits[other]:
-                heapq.heappush(ready, (float(when[other]), other))

@@ -3,18 +3,26 @@
 A *message* is a transfer that happens or not, depending on the devices of operators. If a tensor is sent once for each
 reader, a message is a flow and may go between any two devices. If it is sent once for all readers on a device, a
 message is a tensor and that device. Without ports there is nothing to decide about transfers, so there are no messages.
+
+Engines work with tolerances and whole ticks. Only the decisions are taken from them: the device of every operator, and
+the order of activities on a device or port. :func:`retimed` then starts every activity as soon as that allows, in exact
+seconds, so the schedule is no longer than the engine's, up to its tolerance.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.problems.placement.spec import TransferModel
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement.spec import Schedule, Transfer, TransferModel
+from opweave.problems.spec import FrozenDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +95,12 @@ def messages_of(
 
 def links(instance: PlacementInstance) -> BoolArray:
     """Whether each device can send to each other device. Shape (devices, devices)."""
-    return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
+    return np.isfinite(instance.latency)
 
 
 def flow_seconds(instance: PlacementInstance, *, longest: float = np.inf) -> FloatArray:
     """Seconds of every flow between every two devices, at most ``longest``; inf if nothing can be sent."""
-    size = instance.size[:, None, None]
-    sent = instance.latency + size * _finite(instance.seconds_per_byte)
-    return np.where(links(instance), np.minimum(sent, longest), np.inf)
-
-
-def _finite(values: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(values), values, 0.0)
+    return np.where(links(instance), np.minimum(instance.transfer(), longest), np.inf)
 
 
 def _able(instance: PlacementInstance, flows: list[int], device: int) -> tuple[int, ...]:
@@ -122,3 +124,163 @@ def _message(
         if q != k and linked[q, k]
     )
     return Message(int(instance.tensor[flows[0]]), producer, flows, readers, routes, target)
+
+
+def retimed(
+    transfers: TransferModel,
+    instance: PlacementInstance,
+    messages: Sequence[Message],
+    device: list[int],
+    start: FloatArray,
+    sent: FloatArray,
+    release: FloatArray | None = None,
+) -> Schedule:
+    """The schedule with the same devices and the same order.
+
+    Parameters
+    ----------
+    transfers, instance, messages
+        The kind of transfers, the problem as arrays, and the messages about which the model decides.
+    device
+        Device of every operator.
+    start, sent
+        Approximate start of every operator and message, in seconds; starts of needless messages do not matter.
+    release
+        Earliest start of every operator, if rows beyond the problem's own may make operators wait.
+    """
+    if transfers == "delay":  # a schedule shows one copy per device
+        messages = messages_of(instance, "one_port_tensor")
+        sent = np.zeros(len(messages))
+    # Activities are numbered: operators first, then messages.
+    count, names, devices = instance.operators, instance.names, instance.devices
+    routes = {count + m: way for m, each in enumerate(messages) if (way := each.route(device)) is not None}
+    lasts = [float(instance.seconds[v, k]) for v, k in enumerate(device)]
+    seconds = dict(enumerate(lasts)) | {activity: way.seconds for activity, way in routes.items()}
+    near = np.concatenate([start, sent]).tolist()
+    # Activities on the same device or port do not overlap, so their middles give the order despite rounding.
+    middle = {activity: near[activity] + lasts / 2 for activity, lasts in seconds.items()}
+    occupied: dict[int, list[tuple[str, int]]] = {v: [("device", k)] for v, k in enumerate(device)}
+    for activity, way in routes.items():
+        occupied[activity] = [] if transfers == "delay" else [("send", way.source), ("receive", way.target)]
+    before = _before(instance, messages, routes, device)
+    free: dict[tuple[str, int], float] = {}
+    begin: dict[int, float] = {}
+    end: dict[int, float] = {}
+    for activity in _sequence(instance, messages, before, middle):
+        ready = [end[earlier] for earlier in before[activity]]
+        ready += [free.get(resource, 0.0) for resource in occupied[activity]]
+        if release is not None and activity < count:
+            ready.append(float(release[activity]))
+        begin[activity] = max([0.0, *ready])
+        end[activity] = begin[activity] + seconds[activity]
+        free.update(dict.fromkeys(occupied[activity], end[activity]))
+    return Schedule(
+        device=FrozenDict({name: devices[k] for name, k in zip(names, device, strict=True)}),
+        start=FrozenDict({name: begin[v] for v, name in enumerate(names)}),
+        transfers=tuple(
+            Transfer(
+                tensor=instance.tensors[messages[activity - count].tensor],
+                consumer=names[messages[activity - count].readers[0]] if transfers == "one_port_edge" else None,
+                source=devices[way.source],
+                target=devices[way.target],
+                start=begin[activity],
+                end=end[activity],
+            )
+            for activity, way in routes.items()
+        ),
+    )
+
+
+def _before(
+    instance: PlacementInstance, messages: Sequence[Message], routes: Mapping[int, Route], device: Sequence[int]
+) -> dict[int, list[int]]:
+    """The activities that must end before every activity starts."""
+    before = {v: instance.before[v].tolist() for v in range(instance.operators)}
+    for activity, way in routes.items():
+        message = messages[activity - instance.operators]
+        before[activity] = [message.producer]
+        for reader in message.readers:
+            if way.target == device[reader]:
+                before[reader].append(activity)
+    return before
+
+
+def _sequence(
+    instance: PlacementInstance,
+    messages: Sequence[Message],
+    before: Mapping[int, list[int]],
+    middle: Mapping[int, float],
+) -> list[int]:
+    """All activities in an order that respects precedence and otherwise follows their middles."""
+    after: dict[int, list[int]] = {activity: [] for activity in before}
+    waits = {activity: len(earlier) for activity, earlier in before.items()}
+    for activity, earlier in before.items():
+        for other in earlier:
+            after[other].append(activity)
+    rank = np.argsort(topological_order(instance.after)).tolist() + [-1] * len(messages)
+    for number, message in enumerate(messages):
+        rank[instance.operators + number] = rank[message.producer]
+    ready = [(middle[a], rank[a], a) for a, count in waits.items() if count == 0]
+    heapq.heapify(ready)
+    sequence = []
+    while ready:
+        _, _, activity = heapq.heappop(ready)
+        sequence.append(activity)
+        for other in after[activity]:
+            waits[other] -= 1
+            if waits[other] == 0:
+                heapq.heappush(ready, (middle[other], rank[other], other))
+    return sequence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timetable:
+    """The times of all activities, in seconds.
+
+    Attributes
+    ----------
+    device, start, end
+        Device, start and end of every operator.
+    ways
+        The route of every message; None if it is not needed.
+    sent
+        Start of every message; if it is not needed, the end of its producer.
+    """
+
+    device: list[int]
+    start: FloatArray
+    end: FloatArray
+    ways: list[Route | None]
+    sent: FloatArray
+
+    def operator_middles(self) -> list[float]:
+        """Middle of every operator's run."""
+        return [float(middle) for middle in (self.start + self.end) / 2]
+
+    def message_middles(self) -> list[float]:
+        """Middle of every message."""
+        return [
+            float(begin) + (0.0 if way is None else way.seconds / 2)
+            for begin, way in zip(self.sent, self.ways, strict=True)
+        ]
+
+    def ports(self) -> list[set[int]]:
+        """The ports that every message occupies: device k sends through port 2 k and receives through port 2 k + 1."""
+        return [set() if way is None else {2 * way.source, 2 * way.target + 1} for way in self.ways]
+
+
+def timetable(instance: PlacementInstance, messages: Sequence[Message], solution: Schedule) -> Timetable:
+    """Read a schedule that obeys the problem."""
+    position = {name: k for k, name in enumerate(instance.devices)}
+    device = [position[solution.device[name]] for name in instance.names]
+    start = np.asarray([solution.start[name] for name in instance.names], dtype=np.float64)
+    end = start + instance.seconds[np.arange(len(device)), device] if device else start
+    listed = {(sent.tensor, sent.consumer, sent.source, sent.target): sent.start for sent in solution.transfers}
+    ways = [message.route(device) for message in messages]
+    sent = np.asarray([end[message.producer] for message in messages], dtype=np.float64)
+    for number, (message, way) in enumerate(zip(messages, ways, strict=True)):
+        if way is not None:
+            reader = instance.names[message.readers[0]] if message.target < 0 else None
+            key = (instance.tensors[message.tensor], reader, instance.devices[way.source], instance.devices[way.target])
+            sent[number] = listed.get(key, sent[number])
+    return Timetable(device, start, end, ways, sent)

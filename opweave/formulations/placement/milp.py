@@ -37,14 +37,21 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.placement.cuts import port_rows, work_rows
+from opweave.formulations.order_arcs import ancestors
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders, users
-from opweave.formulations.placement.messages import flow_seconds, links, messages_of
-from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, PlacementModel
-from opweave.formulations.placement.program import UNITS, ColumnProgram
-from opweave.formulations.placement.retime import Timetable
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.placement.jobs import (
+    Job,
+    Pairs,
+    apart_rows,
+    meeting,
+    order_columns,
+    port_rows,
+    set_orders,
+    users,
+    work_rows,
+)
+from opweave.formulations.placement.messages import Timetable, flow_seconds, links, messages_of
+from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, UNITS, ColumnProgram, PlacementModel
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
 

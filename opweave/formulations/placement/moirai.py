@@ -17,16 +17,14 @@ from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import byte_unit
+from opweave.formulations.modeling.pyomo import load_values
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
-from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.order_arcs import ancestors
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.messages import Message, links, messages_of
-from opweave.formulations.placement.model import NEGLIGIBLE
-from opweave.formulations.placement.program import UNITS, PlacementProgram
-from opweave.formulations.placement.retime import retimed, timetable
+from opweave.formulations.placement.messages import Message, links, messages_of, retimed, timetable
+from opweave.formulations.placement.model import NEGLIGIBLE, UNITS, PlacementProgram
 from opweave.formulations.placement.windows import Windows
-from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.constraints import Colocate, MaxDevices, means
 from opweave.problems.errors import UnsupportedFeatureError
@@ -200,8 +198,8 @@ class Moirai(PyomoFormulation[Placement, Schedule], PlacementProgram):
         )
         m.on = lambda op, device: 1 * m.x[op, device]
         m.uses = lambda device: 1 * m.used[device]
-        m.start = m.starts = lambda op: m.unit * m.S[op]
-        m.end = m.ends = lambda op: m.unit * m.C[op]
+        m.start = lambda op: m.unit * m.S[op]
+        m.end = lambda op: m.unit * m.C[op]
 
     def begin(self, model: ConcreteModel, solution: Schedule) -> None:
         """Set every variable."""

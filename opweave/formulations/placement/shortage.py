@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from opweave.formulations.on_cluster import tied
+from opweave.formulations.on_cluster import asked_of, tied, too_large
 from opweave.formulations.once import once
-from opweave.formulations.shortage import asked_of, too_large
-from opweave.problems.constraints import MaxDevices, Separate, means
-from opweave.problems.placement.rules import opposite_demanded
+from opweave.problems.constraints import MaxDevices, means
+from opweave.problems.placement.referee import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
 
@@ -53,8 +52,6 @@ def _reasons(problem: Placement) -> Iterator[str]:
     yield from look.contradictions()
     yield from look.misfits()
     if all(group.devices for group in look.groups):
-        yield from look.crowds()
-        yield from look.too_many_devices()
         yield from look.overfull_sets()
         yield from look.severed()
     yield from look.circles()
@@ -134,41 +131,10 @@ class _Look:
                 reason = too_large(group.demand, group.bytes, sorted(group.able), self._problem.memory_limits)
                 yield from () if reason is None else (reason,)
 
-    def crowds(self) -> Iterator[str]:
-        """Operators that must be separated and cannot be."""
-        for constraint in self._problem.constraints:
-            if not means(constraint, Separate):
-                continue
-            groups = [self._group_of[name] for name in constraint.ops]
-            for index, first in enumerate(groups):
-                if first in groups[:index]:
-                    other = constraint.ops[groups.index(first)]
-                    yield f"operators {other!r} and {constraint.ops[index]!r} must be apart and must share a device"
-                    return
-            if not _can_be_apart([group.devices for group in groups]):
-                devices = sorted(frozenset().union(*(group.devices for group in groups)))
-                yield (
-                    f"operators {_listed(constraint.ops)} must be apart, but the devices that may run them "
-                    f"({_listed(devices)}) are too few"
-                )
-
     @cached_property
     def _most_devices(self) -> int:
         counts = [each.count for each in self._problem.constraints if means(each, MaxDevices)]
         return min([*counts, len(self._problem.memory_limits)])
-
-    def too_many_devices(self) -> Iterator[str]:
-        """More devices are needed than may be used."""
-        forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
-        apart = max((each.ops for each in self._problem.constraints if means(each, Separate)), key=len, default=())
-        if len(forced) > self._most_devices:
-            yield (
-                f"at most {counted(self._most_devices, 'device')} may be used, but there are operators that can only "
-                f"run on each of {_listed(forced)}"
-            )
-        if len(apart) > self._most_devices:
-            allowed = counted(self._most_devices, "device")
-            yield f"operators {_listed(apart)} must be apart, but at most {allowed} may be used"
 
     def overfull_sets(self) -> Iterator[str]:
         """Sets of devices that cannot hold the operators that can run nowhere else."""
@@ -216,16 +182,6 @@ class _Look:
         asked = self._problem.turned_round
         if asked is not None:
             yield opposite_demanded(asked)
-
-
-def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:
-    """Whether each choice can get a different device."""
-    from scipy.sparse import csr_array  # importing takes a third of a second, and few problems keep operators apart
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    devices = sorted(frozenset().union(*choices))
-    able = csr_array([[device in choice for device in devices] for choice in choices])
-    return bool((maximum_bipartite_matching(able, perm_type="column") >= 0).all())
 
 
 def _listed(names: Iterable[str]) -> str:

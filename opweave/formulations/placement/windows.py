@@ -8,8 +8,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, flow_seconds
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
-from opweave.problems.graph_arrays import topological_order
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency, topological_order
 
 HOPELESS = 4.0
 """Longest duration of a transfer in models, as a multiple of the horizon."""
@@ -99,30 +99,34 @@ def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
     ceiling
         Length of a known schedule; if None, a length that semi-active schedules never exceed.
     """
-    transfer = flow_seconds(instance)
-    horizon = serial_length(instance) if ceiling is None else ceiling
-    head, tail = np.zeros_like(instance.seconds), np.zeros_like(instance.seconds)
+    transfer, order = flow_seconds(instance), topological_order(instance.after).tolist()
+    head = _longest(instance, order, instance.before, (instance.incoming, instance.source), transfer)
+    back = transfer.transpose(0, 2, 1)
+    tail = _longest(instance, order[::-1], instance.after, (instance.outgoing, instance.target), back)
     able = np.isfinite(instance.seconds)
-    order = topological_order(instance.after).tolist()
+    horizon = serial_length(instance) if ceiling is None else ceiling
+    return Windows(instance, np.where(able, head, np.inf), np.where(able, tail, np.inf), horizon)
+
+
+def _longest(
+    instance: PlacementInstance,
+    order: list[int],
+    before: Adjacency,
+    flows: tuple[Adjacency, IntArray],
+    transfer: FloatArray,
+) -> FloatArray:
+    """The longest path to every operator on every device, given its predecessors, and its flows with their ends."""
+    longest, (into, ends) = np.zeros_like(instance.seconds), flows
     for v in order:
-        for u in instance.before[v].tolist():
-            np.maximum(head[v], (head[u] + instance.seconds[u]).min(), out=head[v])
-        for f in instance.incoming[v].tolist():
-            u = int(instance.source[f])
-            arrival = (head[u] + instance.seconds[u])[:, None] + transfer[f]
+        for u in before[v].tolist():
+            np.maximum(longest[v], (longest[u] + instance.seconds[u]).min(), out=longest[v])
+        for f in into[v].tolist():
+            u = int(ends[f])
+            arrival = (longest[u] + instance.seconds[u])[:, None] + transfer[f]
             if instance.cluster[u] == instance.cluster[v]:
                 arrival = np.diagonal(arrival)[None, :]
-            np.maximum(head[v], arrival.min(axis=0), out=head[v])
-    for u in reversed(order):
-        for v in instance.after[u].tolist():
-            np.maximum(tail[u], (instance.seconds[v] + tail[v]).min(), out=tail[u])
-        for f in instance.outgoing[u].tolist():
-            v = int(instance.target[f])
-            left = transfer[f] + (instance.seconds[v] + tail[v])[None, :]
-            if instance.cluster[u] == instance.cluster[v]:
-                left = np.diagonal(left)[:, None]
-            np.maximum(tail[u], left.min(axis=1), out=tail[u])
-    return Windows(instance, np.where(able, head, np.inf), np.where(able, tail, np.inf), horizon)
+            np.maximum(longest[v], arrival.min(axis=0), out=longest[v])
+    return longest
 
 
 def serial_length(instance: PlacementInstance) -> float:

@@ -15,8 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.formulation import TimedFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.serving_flow.instance import NO_BLOCKS, UNUSED, ServingInstance, lower
@@ -34,22 +33,33 @@ SLOWEST = 1e5
 NEGLIGIBLE = 1e-9
 """Units of time below this are left out of rows, because engines would drop such coefficients."""
 
+Point = tuple[int, int]
 Place = tuple[int, int, int]
 
 
-class ServingHandles(Handles):
-    """Handles over layers and devices.
+@dataclass(eq=False)
+class BlockModel(LinearModel):
+    """A linear program of blocks and flows, with handles over layers and devices.
 
     Attributes
     ----------
     instance
         What was written.
-    holds
-        1 if a device holds a block, by (device, first layer, end).
+    holds, computes
+        Columns of "a device holds a block" and of the share of all tokens that it computes, by (device, first layer,
+        end).
+    sends
+        Columns of shares that links carry, by (source, target, place).
+    enters, leaves
+        Columns of shares that come from and go to the coordinator, by device.
     """
 
     instance: ServingInstance
-    holds: dict[Place, int]
+    holds: dict[Place, int] = field(default_factory=dict)
+    computes: dict[Place, int] = field(default_factory=dict)
+    sends: dict[Place, int] = field(default_factory=dict)
+    enters: dict[int, int] = field(default_factory=dict)
+    leaves: dict[int, int] = field(default_factory=dict)
 
     def on(self, op: str, device: str) -> Linear:
         """1 if a device holds a layer."""
@@ -68,20 +78,8 @@ class ServingHandles(Handles):
         return Linear(0.0, sizes)
 
 
-@dataclass(eq=False)
-class BlockModel(ServingHandles, LinearModel):
-    """A linear program of blocks and flows; see :class:`ServingHandles`."""
-
-    instance: ServingInstance
-    holds: dict[Place, int] = field(default_factory=dict)
-    computes: dict[Place, int] = field(default_factory=dict)
-    sends: dict[Place, int] = field(default_factory=dict)
-    enters: dict[int, int] = field(default_factory=dict)
-    leaves: dict[int, int] = field(default_factory=dict)
-
-
 @register_formulation
-class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
+class FlowOfTokens(TimedFormulation[ServingFlow, LayerBlocks]):
     """Blocks as 0/1 columns, and shares of all tokens as continuous ones."""
 
     name: ClassVar[str] = "token_flow"
@@ -90,7 +88,6 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
     supports: ClassVar[tuple[str, ...]] = ("token_flow",)
     built_in: ClassVar[tuple[type[Constraint], ...]] = (MemoryCap,)
     source: ClassVar[str] = "Mei et al., Helix (ASPLOS 2025), section 5, with the time of a token as the objective"
-    _unit: float = 1.0
     _most: float = 1.0
 
     def build(self, problem: ServingFlow) -> BlockModel:
@@ -212,14 +209,6 @@ class FlowOfTokens(Formulation[ServingFlow, LayerBlocks]):
         blocks = model.instance.blocks(solution)
         known = {column: float(blocks[k] == (a, b)) for (k, a, b), column in model.holds.items()}
         return model.filled(known)
-
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
-
-    def objective_bound(self, problem: ServingFlow, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
 
     @classmethod
     def tells_apart(cls, _problem: ServingFlow) -> bool:

@@ -27,7 +27,7 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph_arrays import Adjacency, in_order, topological_order
 from opweave.problems.slicing.columns import DIMENSIONS, READINGS, WHOLE
-from opweave.problems.slicing.paper_rule import rulings
+from opweave.problems.slicing.geometry import rulings
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
 

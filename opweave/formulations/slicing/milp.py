@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
+from opweave.formulations.formulation import TimedFormulation, register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower
@@ -25,7 +25,7 @@ from opweave.problems.slicing.spec import Slices, Slicing
 
 
 @register_formulation
-class Cuts(Formulation[Slicing, Slices]):
+class Cuts(TimedFormulation[Slicing, Slices]):
     """Dimensions and cuts as integers.
 
     For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator, and
@@ -47,19 +47,11 @@ class Cuts(Formulation[Slicing, Slices]):
         UnsupportedFeatureError
             For a shared channel, or for the paper's transfers.
         """
-        model, ends = self.write(problem)
-        model.minimise(total(ends), self._unit)
-        self.add_constraints(model, problem)
-        return model
-
-    def least_rows(self, problem: Slicing) -> int:
-        """Those of the operators."""
-        return 20 * len(problem.graph.operators) * len(problem.cluster.devices)
-
-    def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
-        """Write columns and rows, and the time of every operator."""
         instance = lower(problem)
-        _check_reading(problem)
+        if problem.channel == "shared" or problem.transfers == "paper":
+            raise UnsupportedFeatureError(
+                "the integer program supports only channel='dedicated' and transfers='refined'"
+            )
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
         self.check_size(20 * cells * len(instance.devices))
@@ -68,10 +60,15 @@ class Cuts(Formulation[Slicing, Slices]):
         written.check_time, written.unit = self.check_time, self._unit
         self._cut_points(written)
         missing = self._transfers(written)
-        ends = self._times(written, missing)
+        written.minimise(total(self._times(written, missing)), self._unit)
         self._memory(written, missing)
         self._parts(written)
-        return written, ends
+        self.add_constraints(written, problem)
+        return written
+
+    def least_rows(self, problem: Slicing) -> int:
+        """Those of the operators."""
+        return 20 * len(problem.graph.operators) * len(problem.cluster.devices)
 
     def _cut_points(self, written: CutModel) -> None:
         """(6) to (10): 0 = x[0] <= ... <= x[n] = length along the chosen mode; which devices participate."""
@@ -211,10 +208,6 @@ class Cuts(Formulation[Slicing, Slices]):
         """Modes, cuts and participation; the engine completes the rest."""
         return model.completed(model.filled(model.known(solution)))
 
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
-
     @classmethod
     def tells_apart(cls, problem: Slicing) -> bool:
         """Dimensions and cuts are all that is decided if the order is given."""
@@ -224,18 +217,9 @@ class Cuts(Formulation[Slicing, Slices]):
         """Add a row that the dimensions and cuts of a solution break, and that all others obey."""
         model.exclude({column: round(value) for column, value in model.known(solution).items()})
 
-    def objective_bound(self, problem: Slicing, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
-
     def why_infeasible(self, problem: Slicing) -> str:
         """Name the rules that may exclude every solution."""
         return f"no cuts respect {rules_in_the_way(problem, rows_added=self.context.extended)}"
-
-
-def _check_reading(problem: Slicing) -> None:
-    if problem.channel == "shared" or problem.transfers == "paper":
-        raise UnsupportedFeatureError("the integer program supports only channel='dedicated' and transfers='refined'")
 
 
 def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.formulations import shortage as shared
-from opweave.formulations.shortage import asked_of, room_of
+from opweave.formulations import on_cluster as shared
+from opweave.formulations.on_cluster import asked_of, room_of
 from opweave.problems.slicing.spec import Slicing
 from opweave.problems.words import counted
 
@@ -34,9 +34,8 @@ def shortage(problem: Slicing) -> str | None:
     "operator 'p' stays whole (its geometry is not known) and needs 9 bytes; no device that may run it holds more \
 than 5: 4 bytes short"
     """
-    if not problem.constraints and not any(limit is not None for limit in problem.memory_limits.values()):
-        return None
-    return next(_reasons(problem), None)
+    limited = any(limit is not None for limit in problem.memory_limits.values())
+    return next(_reasons(problem), None) if limited or problem.constraints else None
 
 
 def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
@@ -46,53 +45,36 @@ def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
 
 
 def _reasons(problem: Slicing) -> Iterator[str]:
-    allowed = _allowed(problem)
+    asked, limits, cuttings = (
+        asked_of(problem.known_seconds, problem.constraints),
+        problem.memory_limits,
+        problem.cuttings,
+    )
+    allowed = {name: asked[name].allowed(known) for name, known in problem.known_seconds.items()}
     for name, devices in allowed.items():
         if not devices:
             yield f"operator {name!r} has no device left that may run it, after pins and forbids"
-            return
-    yield from _too_large_alone(problem, allowed)
-    yield from _too_large_together(problem)
-
-
-def _allowed(problem: Slicing) -> dict[str, frozenset[str]]:
-    """Devices that may compute a part of every operator."""
-    asked = asked_of(problem.known_seconds, problem.constraints)
-    return {name: asked[name].allowed(known) for name, known in problem.known_seconds.items()}
-
-
-def _too_large_alone(problem: Slicing, allowed: dict[str, frozenset[str]]) -> Iterator[str]:
-    """Operators that one device must hold, because they stay whole or only one device may run them."""
-    for op in problem.graph.operators:
-        devices, limits = allowed[op.id], problem.memory_limits
-        known = [limit for device in devices if (limit := limits[device]) is not None]
-        whole = not problem.cuttings[op.id].lengths
-        if len(known) < len(devices) or not (whole or len(devices) == 1):
-            continue
-        needed = _bytes_at(problem, op.id)
-        if needed > max(known):
-            why = f"stays whole ({problem.cuttings[op.id].why_whole})" if whole else "may run on one device only"
+    for op in problem.graph.operators:  # one device must hold those that stay whole, or that only one device may run
+        room = [limit for device in allowed[op.id] if (limit := limits[device]) is not None]
+        whole, needed = not cuttings[op.id].lengths, _bytes_at(problem, op.id)
+        if len(room) == len(allowed[op.id]) and (whole or len(room) == 1) and needed > max(room):
+            why = f"stays whole ({cuttings[op.id].why_whole})" if whole else "may run on one device only"
             yield (
                 f"operator {op.id!r} {why} and needs {needed:,} bytes; no device that may run it holds more than "
-                f"{max(known):,}: {counted(needed - max(known), 'byte')} short"
+                f"{max(room):,}: {counted(needed - max(room), 'byte')} short"
             )
-
-
-def _too_large_together(problem: Slicing) -> Iterator[str]:
-    """Whatever the cuts, weights and the running operator's tensors are stored at least once."""
-    room = room_of(problem.memory_limits.values())
-    if room is None:
+    together = room_of(limits.values())
+    if together is None:
         return
     resident = sum(problem.weight_bytes(op.id) for op in problem.graph.operators)
-    for op in problem.graph.operators:
-        inner = [name for name in op.inputs if name in problem.graph.producer]
-        tensors = sum(problem.tensor_bytes[name] for name in {*inner, *op.outputs})
+    for op in problem.graph.operators:  # whatever the cuts, weights and its tensors are stored at least once
+        inner = {name for name in op.inputs if name in problem.graph.producer}
         weights = resident if problem.weights == "resident" else problem.weight_bytes(op.id)
-        needed = tensors + weights
-        if needed > room:
+        needed = sum(problem.tensor_bytes[name] for name in inner.union(op.outputs)) + weights
+        if needed > together:
             yield (
                 f"while operator {op.id!r} runs, weights and tensors take at least {needed:,} bytes however they are "
-                f"cut; all devices together hold {room:,}: {counted(needed - room, 'byte')} short"
+                f"cut; all devices together hold {together:,}: {counted(needed - together, 'byte')} short"
             )
 
 

@@ -15,13 +15,11 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.details import BatchedDetails
-from opweave.problems.batched_mapping.play import columns_of
-from opweave.problems.batched_mapping.rules import judge
+from opweave.problems.batched_mapping.referee import BatchedDetails, columns_of, judge
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.on_cluster import check_cost_names, check_total_time, held_by_device, memory_by_cap
+from opweave.problems.on_cluster import OnCluster, check_costs, check_total_time, held_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -117,7 +115,7 @@ class BatchedSchedule(Solution):
         return {(batch.operator, batch.device): len(batch.inputs) for batch in self.batches}
 
 
-class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
+class BatchedMapping(OnCluster, Problem[BatchedSchedule, BatchedDetails]):
     """Send a batch of inputs through every operator so that the makespan, the end of the last batch, is smallest.
 
     Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
@@ -145,8 +143,6 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         and writes and its workspace, for every input of a batch, and the parameters, a shared one counted once.
         ``"additive"``: the same without the tensors that are read, as in placement. ``"parameters"``: only the
         parameters.
-    objective
-        ``"makespan"``.
 
     Raises
     ------
@@ -182,6 +178,9 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     solution_type: ClassVar[type[Solution]] = BatchedSchedule
     unit: ClassVar[str] = "seconds"
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {"objective": (("makespan",), "a plan is measured by its makespan")}
+    )
     _unruled: ClassVar[frozenset[str]] = frozenset({"known_seconds", "sizes", "times", "_sums", "sizes_per_input"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -190,11 +189,10 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
     transfers: BatchTransfers = "delay"
     memory: BatchMemory = "buffers"
-    objective: Literal["makespan"] = "makespan"
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
-        check_cost_names(self.costs, self.graph, self.cluster)
+        check_costs(self.costs, self.graph, self.cluster)
         self._check_sizes()
         running = fsum(
             max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
@@ -205,39 +203,34 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     def _check_sizes(self) -> None:
         """Check that supported sizes have times where any time is known, and that sizes can add up to the batch."""
+        names = self.graph.operator_ids
         for device in self.cluster.devices:
+            timed = np.zeros(len(names), dtype=bool)
+            for size in self.costs.batches:
+                timed |= ~np.isnan(self.costs.array(names, [device.name], size)[:, 0])
             needed = [size for size in device.batch_sizes or () if size <= self.batch]
-            for op in self.graph.operators:
-                known = self.known_seconds[op.id].get(device.name, {})
-                lacking = [size for size in needed if size not in known]
-                if lacking and (known or self._timed(op.id, device.name)):
+            for name in (name for name, there in zip(names, timed.tolist(), strict=True) if there):
+                lacking = sorted(set(needed).difference(self.known_seconds[name].get(device.name, ())))
+                if lacking:
                     raise ValueError(
-                        f"operator {op.id!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
+                        f"operator {name!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
                         "the device supports; add it to the costs or take the size from its batch_sizes"
                     )
-        for op in self.graph.operators:
-            if not self.known_seconds[op.id]:
+        for name, known in self.known_seconds.items():
+            if not known:
                 raise ValueError(
-                    f"operator {op.id!r} can run nowhere: no device of the cluster supports a batch of at most "
+                    f"operator {name!r} can run nowhere: no device of the cluster supports a batch of at most "
                     f"{self.batch} whose time is known"
                 )
-        stuck = next((op.id for op in self.graph.operators if self.batch not in self._sums[op.id]), None)
-        if stuck is not None:
-            raise ValueError(self._no_sum(stuck))
-
-    def _timed(self, name: str, device: str) -> bool:
-        row, column = self.costs.operator_index.get(name), self.costs.device_index.get(device)
-        return row is not None and column is not None and not bool(_all_nan(self.costs, row, column))
-
-    def _no_sum(self, name: str) -> str:
-        sizes = ", ".join(
-            f"{' or '.join(map(str, by_size))} on {device!r}" for device, by_size in self.known_seconds[name].items()
-        )
-        common = frozenset.intersection(*self._sums.values())
-        return (
-            f"operator {name!r} can run {sizes}, one batch on each device, which cannot add up to {self.batch}; the "
-            f"largest batch that every operator can make up is {max(common) or 'none'}"
-        )
+        for name in (name for name, sums in self._sums.items() if self.batch not in sums):
+            options = (
+                f"{' or '.join(map(str, each))} on {where!r}" for where, each in self.known_seconds[name].items()
+            )
+            common = frozenset.intersection(*self._sums.values())
+            raise ValueError(
+                f"operator {name!r} can run {', '.join(options)}, one batch on each device, which cannot add up to "
+                f"{self.batch}; the largest batch that every operator can make up is {max(common) or 'none'}"
+            )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, dict[int, float]]]:
@@ -278,11 +271,6 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
                 kept[sizes] = sums_up_to(self.batch, sizes)
             found[name] = kept[sizes]
         return found
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     def assumptions(self) -> str:
         return f"makespan of {counted(self.batch, 'input')}, transfers {self.transfers}, memory {self.memory}"
@@ -359,7 +347,3 @@ def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:
             reached |= before << number
         reached &= (1 << (most + 1)) - 1
     return frozenset(total for total in range(most + 1) if reached >> total & 1)
-
-
-def _all_nan(costs: Costs, row: int, column: int) -> bool:
-    return all(isnan(value) for value in costs.values[row, column].tolist())

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from opweave.problems.language.number_types import row_bytes
-from opweave.problems.looks import Bare, brief
+from opweave.problems.shown import Bare, brief
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Count, Extent, Many, Operations, Spec
 from opweave.problems.units import readable_bytes
 from opweave.problems.words import counted
-
-if TYPE_CHECKING:
-    from typing import Self
 
 Role = Literal["embedding", "attention", "router", "experts", "feed_forward", "head"]
 """What a group of tensors does. ``feed_forward`` beside ``experts`` means the experts that every token uses."""

@@ -6,7 +6,9 @@ table (``GGML_QUANT_SIZES`` in the package ``gguf``, MIT) gives the sizes; plain
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.words import did_you_mean
@@ -24,43 +26,10 @@ class NumberType(NamedTuple):
         return 8 * self.bytes / self.numbers
 
 
-NUMBER_TYPES = {
-    "f64": NumberType(1, 8),
-    "f32": NumberType(1, 4),
-    "f16": NumberType(1, 2),
-    "bf16": NumberType(1, 2),
-    "f8": NumberType(1, 1),
-    "i64": NumberType(1, 8),
-    "i32": NumberType(1, 4),
-    "i16": NumberType(1, 2),
-    "i8": NumberType(1, 1),
-    "q1_0": NumberType(128, 18),
-    "q4_0": NumberType(32, 18),
-    "q4_1": NumberType(32, 20),
-    "q5_0": NumberType(32, 22),
-    "q5_1": NumberType(32, 24),
-    "q8_0": NumberType(32, 34),
-    "q8_1": NumberType(32, 40),
-    "q2_k": NumberType(256, 84),
-    "q3_k": NumberType(256, 110),
-    "q4_k": NumberType(256, 144),
-    "q5_k": NumberType(256, 176),
-    "q6_k": NumberType(256, 210),
-    "q8_k": NumberType(256, 292),
-    "iq1_s": NumberType(256, 50),
-    "iq1_m": NumberType(256, 56),
-    "iq2_xxs": NumberType(256, 66),
-    "iq2_xs": NumberType(256, 74),
-    "iq2_s": NumberType(256, 82),
-    "iq3_xxs": NumberType(256, 98),
-    "iq3_s": NumberType(256, 110),
-    "iq4_nl": NumberType(32, 18),
-    "iq4_xs": NumberType(256, 136),
-    "tq1_0": NumberType(256, 54),
-    "tq2_0": NumberType(256, 66),
-    "mxfp4": NumberType(32, 17),
-    "nvfp4": NumberType(64, 36),
-}
+RUNTIMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("runtimes.toml").read_text("utf-8"))
+"""What is known of runtimes: sizes of number types, reserves, and published speeds."""
+
+NUMBER_TYPES = {name: NumberType(*sizes) for name, sizes in RUNTIMES["number_types"].items()}
 """Sizes by name, in lower case as llama.cpp's options spell them."""
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import AnyConstraint, Colocate, Pin
 from opweave.problems.costs import Costs
-from opweave.problems.graph import OpGraph, Tensor
-from opweave.problems.language.costs import language_costs
-from opweave.problems.language.graph import language_graph
+from opweave.problems.graph import OpGraph, Parameter, Tensor
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
 from opweave.problems.language.rules import Beside
-from opweave.problems.language.workload import Workload, parts
+from opweave.problems.language.workload import Workload, language_costs, language_graph, parts
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
+from opweave.problems.serving_flow.spec import ServingFlow, layer_chain
 
 EMBEDDING = "embedding"
 """Id of the table of tokens."""
@@ -165,10 +167,102 @@ def _sending(graph: OpGraph, sizes: Mapping[str, int]) -> OpGraph:
 
 def _slower(cluster: Cluster, times: int) -> Cluster:
     """The cluster with a multiple of its latency."""
-    latency = cluster.latency
-    longer: object = (
-        latency * times
-        if isinstance(latency, float | int)
-        else tuple(tuple(each * times for each in row) for row in latency)
+    longer = (times * np.asarray(cluster.latency)).tolist()
+    return cluster.model_copy(update={"latency": tuple(map(tuple, longer)) if isinstance(longer, list) else longer})
+
+
+TOKEN_BYTES = 4
+"""What a token is on its way from and to the coordinator: its number."""
+
+MOST_SEQUENCES = 2**16
+"""Most sequences whose caches a device is taken to hold."""
+
+
+def serving_flow(
+    model: LanguageModel, rig: Rig, work: Workload, *, constraints: Iterable[AnyConstraint] = ()
+) -> ServingFlow:
+    """Ask which layers every device should hold so that many requests together get the most tokens per second.
+
+    A device with ``k`` of ``L`` layers has room for the caches of a number of sequences. The part ``k / L`` of them is
+    on it at a time and is computed together, rounded down to a power of two. Its rate is their number divided by their
+    seconds, as :func:`~opweave.problems.language.workload.language_costs` says. Layers count as the largest window of
+    ``k``, so unlike layers are not promised too much. The table of tokens and the head weigh on whoever holds the first
+    and the last layer, but take no time here.
+
+    Parameters
+    ----------
+    model, rig
+        The model and the devices; the host and machines of the rig do not matter.
+    work
+        A decode workload: the context of every request, and the types of its cache. Its ``sequences`` are ignored.
+    constraints
+        More side constraints.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.workload.parts` and :meth:`~opweave.problems.costs.Costs.roofline`.
+    """
+    one = work.model_copy(update={"phase": "decode", "sequences": 1})
+    held = np.zeros((2, len(model.layers)))
+    for part in parts(model, one):
+        if part.layer is not None:
+            held[:, part.layer] += part.weight_bytes, part.cache_bytes
+    weights, caches = (_windows(row[:, None]).T[0] for row in held)
+    limits = {device.name: device.memory_bytes for device in rig.cluster.devices}
+    limits |= {cap.device: cap.bytes for cap in rig.caps}
+    seconds: dict[int, FloatMatrix] = {}
+    rates: dict[str, list[float]] = {}
+    for row, (name, limit) in enumerate(limits.items()):
+        rates[name] = []
+        for count in range(1, len(model.layers) + 1):
+            free = np.inf if limit is None else limit - weights[count]
+            room = MOST_SEQUENCES if caches[count] <= 0 else min(MOST_SEQUENCES, free // caches[count])
+            if room < 1:
+                break
+            together = 2 ** int(np.log2(max(1, room * count // len(model.layers))))
+            if together not in seconds:
+                seconds[together] = _windows(_seconds(model, rig, one.model_copy(update={"sequences": together})))
+            rates[name].append(float(together / seconds[together][count, row]))
+    return ServingFlow(
+        graph=_chain(model, held[0].astype(int).tolist()),
+        cluster=rig.cluster,
+        rates=rates,  # type: ignore[arg-type]  # mappings and lists become frozen
+        constraints=(*rig.caps, *constraints),
     )
-    return Cluster.model_validate({name: getattr(cluster, name) for name in Cluster.model_fields} | {"latency": longer})
+
+
+def _seconds(model: LanguageModel, rig: Rig, work: Workload) -> FloatMatrix:
+    """Seconds of every layer on every device. Shape (layers, devices)."""
+    costs = language_costs(model, work, rig.cluster, efficiency=rig.efficiency).values[:, :, 0]
+    found = np.zeros((len(model.layers), costs.shape[1]))
+    for row, part in enumerate(parts(model, work)):
+        if part.layer is not None:
+            found[part.layer] += costs[row]
+    return found
+
+
+def _windows(values: FloatMatrix) -> FloatMatrix:
+    """The largest sum of consecutive rows, for every number of rows. Shape (rows + 1, columns)."""
+    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    return np.stack([(sums[count:] - sums[: len(sums) - count]).max(axis=0) for count in range(len(sums))])
+
+
+def _chain(model: LanguageModel, sizes: list[int]) -> OpGraph:
+    """Layers with their own bytes; the first has the table of tokens, too, and the last the head."""
+    graph = layer_chain(len(sizes), activation_bytes=model.hidden_bytes, token_bytes=TOKEN_BYTES, name=model.name)
+    held = {f"weights.{k}": size for k, size in enumerate(sizes)}
+    held |= {"embedding": model.embedding.bytes, "head": model.head.bytes}
+    used = [list(op.parameters) for op in graph.operators]
+    used[0].append("embedding")
+    used[-1].append("head")
+    operators = (
+        op.model_copy(update={"parameters": tuple(names)}) for op, names in zip(graph.operators, used, strict=True)
+    )
+    return OpGraph(
+        name=graph.name,
+        tensors=graph.tensors,
+        operators=tuple(operators),
+        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
+        outputs=graph.outputs,
+    )

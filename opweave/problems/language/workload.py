@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from opweave.problems.cluster import Cluster
+from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.language.model import Cache, LanguageModel, Role, Weights
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.spec import Count, Spec
@@ -152,3 +156,110 @@ def parts(model: LanguageModel, work: Workload) -> tuple[Part, ...]:
 
 def _plain(name: str, weights: Weights, tokens: int) -> Part:
     return Part(name, None, weights.role, weights.bytes, 0, tokens * weights.flops, float(weights.read_bytes(tokens)))
+
+
+TOKEN_BYTES = 4
+"""A token's number, and the weight of one expert for one token."""
+
+
+def language_graph(model: LanguageModel, work: Workload) -> OpGraph:
+    """The graph of one pass: an operator for each group, with its weights and its cache as parameters.
+
+    The ids are those of :func:`~opweave.problems.language.workload.parts`. A cache is a parameter of its own,
+    "layers.3.cache", because it stays where it is as weights do. A tied matrix is one parameter, "tied", of the
+    embedding and the head; no operator reads "idle", the tensors that are never read. Experts and the feed-forward part
+    beside them read the same activation, and the last of them writes the layer's result.
+
+    Kinds are roles. The graph does not say how many of the experts are read; costs come from
+    :func:`~opweave.problems.language.workload.language_costs`, which knows.
+
+    Returns
+    -------
+    OpGraph
+        Bytes of tensors are those of all tokens of the pass.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`~opweave.problems.language.workload.parts`.
+    """
+    found = parts(model, work)
+    results = work.sequences if work.phase == "decode" else 1
+    tensors = [Tensor(id="tokens", bytes=TOKEN_BYTES * work.tokens)]
+    operators, held = [], dict[str, int]()
+    entering, latest = "tokens", "tokens"  # what the layer's groups read, and what was written last
+    for index, part in enumerate(found):
+        tied = model.tied_bytes if part.role in ("embedding", "head") else 0
+        own = {part.id: part.weight_bytes - tied}
+        if part.cache_bytes:
+            own[f"layers.{part.layer}.cache"] = part.cache_bytes
+        held |= own
+        size = model.hidden_bytes * work.tokens
+        if part.role == "router":
+            size = TOKEN_BYTES * model.groups[index + 1].used * 2 * work.tokens
+        elif part.role == "head":
+            size = LOGIT_BYTES * model.vocabulary * results
+        tensors.append(Tensor(id=f"{part.id}.out", bytes=size))
+        operators.append(
+            Operator(
+                id=part.id,
+                kind="Embedding" if part.role == "embedding" else part.role,  # a kind that picks rows
+                inputs=tuple(dict.fromkeys((entering, latest))),
+                outputs=(f"{part.id}.out",),
+                parameters=(*own, "tied") if tied else tuple(own),
+                flops=part.flops,
+                module=part.id,
+            )
+        )
+        latest = f"{part.id}.out"
+        if part.role in ("embedding", "attention", "head") or part.layer != found[index + 1].layer:
+            entering = latest
+    held |= {name: size for name, size in (("tied", model.tied_bytes), ("idle", model.idle_bytes)) if size}
+    return OpGraph(
+        name=model.name,
+        operators=tuple(operators),
+        tensors=tuple(tensors),
+        parameters=tuple(Parameter(id=name, bytes=size) for name, size in held.items()),
+        outputs=(latest,),
+    )
+
+
+def language_costs(
+    model: LanguageModel,
+    work: Workload,
+    cluster: Cluster,
+    *,
+    efficiency: Mapping[str, float | Efficiency] | None = None,
+    default_efficiency: float | Efficiency = 1.0,
+) -> Costs:
+    """Estimate seconds for each group on each device: the slower of arithmetic and memory traffic, plus the launch.
+
+    Of experts and embeddings, only what the tokens of the pass use is read. See
+    :meth:`~opweave.problems.costs.Costs.roofline` for the formula.
+
+    Parameters
+    ----------
+    model, work, cluster
+        The model, what it is asked to do, and the devices.
+    efficiency
+        Efficiency by role: "attention", "experts", ...
+    default_efficiency
+        The efficiency of other roles.
+
+    Returns
+    -------
+    Costs
+        Rows are the operators of :func:`~opweave.problems.language.workload.language_graph`.
+
+    Raises
+    ------
+    InvalidInputError
+        For a device without ``flops_per_second`` or ``memory_bandwidth``.
+    """
+    return Costs.roofline(
+        language_graph(model, work),
+        cluster,
+        efficiency=efficiency,
+        default_efficiency=default_efficiency,
+        parameters_read={part.id: part.read_bytes for part in parts(model, work)},
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -18,16 +18,114 @@ from pydantic import BeforeValidator, Field, model_validator
 from opweave.problems.arrays import FloatArray
 from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import MAX_BYTES_TOGETHER, OpGraph
-from opweave.problems.looks import Bare
-from opweave.problems.memory_layout.details import LayoutDetails, PoolUse
-from opweave.problems.memory_layout.parts import Lifetime, Pool
-from opweave.problems.memory_layout.play import Columns, play
-from opweave.problems.memory_layout.rules import judge
+from opweave.problems.limits import MAX_BYTES
+from opweave.problems.memory_layout.referee import Columns, LayoutDetails, PoolUse, judge, play
 from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.shown import Bare
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, _plain_bytes, repeated
+from opweave.problems.spec import (
+    SCHEMA_VERSION,
+    Bytes,
+    Count,
+    FrozenDict,
+    Many,
+    Name,
+    Rate,
+    Spec,
+    _plain_bytes,
+    _plain_number,
+    repeated,
+)
 from opweave.problems.timeline import Timeline
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.words import counted, refuse_unknown
+
+Moment = Annotated[int | float, BeforeValidator(_plain_number), Field(ge=-MAX_BYTES, le=MAX_BYTES)]
+"""A time in any unit; every integer in this range is exact as a float."""
+
+
+class Lifetime(Spec):
+    """The bytes of a storage, and the time from its first use to its last.
+
+    Attributes
+    ----------
+    id
+        Unique among the lifetimes of a problem.
+    begin, end
+        The storage exists from ``begin`` on, and no longer at ``end``. Steps, seconds or any other unit, as long as all
+        lifetimes have the same. A storage that ends when it begins takes no space.
+    bytes
+        Its size.
+    alignment
+        Its offset is a multiple of this many bytes, which is a power of two.
+    pools
+        Names of the pools in which it may stand; None for all of them.
+    operators
+        Operators that write or read it; it can stand only in a pool that all of them reach.
+    traffic
+        Bytes that are written to it and read from it in all; None for one write and one read of the whole.
+    """
+
+    id: Name
+    begin: Moment
+    end: Moment
+    bytes: Bytes
+    alignment: Count = 1
+    pools: Many[Name] | None = None
+    operators: Many[Name] = ()
+    traffic: Bytes | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.end < self.begin:
+            raise ValueError(f"storage {self.id!r} ends at {self.end:,} before it begins at {self.begin:,}")
+        _check_alignment(f"storage {self.id!r}", self.alignment)
+        return self
+
+    @property
+    def moved(self) -> int:
+        """Bytes that are written to it and read from it in all."""
+        return 2 * self.bytes if self.traffic is None else self.traffic
+
+
+class Pool(Spec):
+    """A contiguous range of memory with addresses from 0.
+
+    Attributes
+    ----------
+    name
+        Unique among the pools of a problem.
+    bytes
+        Its size; None if it may grow without limit.
+    alignment
+        All offsets in it are multiples of this many bytes, which is a power of two.
+    speed
+        Bytes per second that operators write and read there; None if this takes no time worth counting.
+    operators
+        Operators that reach it; None for all.
+    """
+
+    name: Name
+    bytes: Bytes | None = None
+    alignment: Count = 1
+    speed: Rate | None = None
+    operators: Many[Name] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_alignment(f"pool {self.name!r}", self.alignment)
+        if self.speed == 0.0:
+            raise ValueError(f"pool {self.name!r} has a speed of 0; leave out a pool that nothing can use")
+        return self
+
+    def seconds(self, moved: int) -> float:
+        """Seconds that it takes to write and read a number of bytes."""
+        return 0.0 if self.speed is None else moved / self.speed
+
+
+def _check_alignment(what: str, alignment: int) -> None:
+    if alignment & (alignment - 1):
+        raise ValueError(f"{what} has an alignment of {alignment:,} bytes; it must be a power of two")
+
 
 __all__ = ["Block", "Layout", "LayoutDetails", "Lifetime", "MemoryLayout", "Pool", "PoolUse"]
 
@@ -70,8 +168,6 @@ class Block:
     @classmethod
     def of(cls, members: tuple[Lifetime, ...]) -> Block:
         """The block of some storages."""
-        if len(members) == 1:
-            return cls(members, members[0].begin, members[0].end, members[0].bytes)
         begin, end = min(each.begin for each in members), max(each.end for each in members)
         return cls(members, begin, end, max(each.bytes for each in members))
 
@@ -162,17 +258,18 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
                 twice = repeated(each.id if isinstance(each, Lifetime) else each.name for each in held)
                 raise ValueError(f"two {what}s have the name {twice!r}")
         for each in self.lifetimes:
-            _refuse_unknown(f"storage {each.id!r}", "pool", each.pools or (), self.pool_index)
-        _refuse_unknown("fixed", "storage", self.fixed, self.index)
+            refuse_unknown(f"storage {each.id!r} names", "pool", each.pools or (), self.pool_index, "problem")
+        refuse_unknown("fixed names", "storage", self.fixed, self.index, "problem")
         for field in ("together", "apart", "in_place"):
             for group in getattr(self, field):
-                _refuse_unknown(field, "storage", group, self.index)
+                refuse_unknown(f"{field} names", "storage", group, self.index, "problem")
                 if repeated(group) is not None:
                     raise ValueError(f"{field} names storage {repeated(group)!r} twice in one group")
         if self.graph.operators:
-            named = [(f"storage {each.id!r}", each.operators) for each in self.lifetimes]
-            for what, operators in [*named, *((f"pool {each.name!r}", each.operators or ()) for each in self.pools)]:
-                _refuse_unknown(what, "operator", operators, self.graph.operator_index)
+            named = [(f"storage {each.id!r} names", each.operators) for each in self.lifetimes]
+            named += [(f"pool {each.name!r} names", each.operators or ()) for each in self.pools]
+            for what, operators in named:
+                refuse_unknown(what, "operator", operators, self.graph.operator_index)
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # it depends on the objective
@@ -222,7 +319,19 @@ class MemoryLayout(Problem[Layout, LayoutDetails]):
     @cached_property
     def columns(self) -> Columns:
         """The blocks as columns."""
-        return Columns.of(self.blocks) if self.in_place else Columns.alone(self.lifetimes)
+        if not self.in_place:
+            return Columns.of(map(attrgetter("id", "begin", "end", "bytes", "alignment", "id"), self.lifetimes))
+        return Columns.of(
+            (
+                each.name,
+                each.begin,
+                each.end,
+                each.bytes,
+                max(one.alignment for one in each.members),
+                each.members[0].id,
+            )
+            for each in self.blocks
+        )
 
     @cached_property
     def moved(self) -> FloatArray:
@@ -277,11 +386,3 @@ def united(index: Mapping[str, int], groups: Iterable[Iterable[str]]) -> list[li
     for row in range(len(leader)):
         members.setdefault(find(row), []).append(row)
     return list(members.values())
-
-
-def _refuse_unknown(where: str, what: str, names: Iterable[str], known: Mapping[str, int]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"{where} names {what} {name!r}, which the problem does not have{did_you_mean(name, known)}"
-            )

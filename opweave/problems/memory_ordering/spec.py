@@ -13,8 +13,7 @@ from pydantic import model_validator
 
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import in_order
-from opweave.problems.memory_ordering.details import MemoryProfile
-from opweave.problems.memory_ordering.rules import judge
+from opweave.problems.memory_ordering.referee import MemoryProfile, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
+
+if TYPE_CHECKING:
+    pass
+
 
 Cuts = Literal["prefix", "dominators"]
 Entrance = Literal["first", "everywhere"]
@@ -102,7 +106,9 @@ class Crossings:
         last = np.full(len(first), -1, dtype=np.int64)
         np.maximum.at(last, arrays.reads.items, place[arrays.reads.heads()])
         crosses = np.flatnonzero((last >= first) & ((arrays.producer >= 0) | (inputs == "first")))
-        crosses = crosses[np.lexsort((arrays.producer[crosses] >= 0, first[crosses]))]
+        written = np.arange(len(first))
+        written[arrays.writes.items] = np.arange(len(arrays.writes.items))
+        crosses = crosses[np.lexsort((written[crosses], arrays.producer[crosses] >= 0, first[crosses]))]
         size = arrays.tensor_bytes[crosses]
         opens, closes = first[crosses], last[crosses] + 1
         change, grown = np.zeros((2, count + 2), dtype=np.int64)

@@ -14,26 +14,27 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import (
     MemoryModel,
+    OnCluster,
     bytes_held,
-    check_cost_names,
+    check_costs,
     check_order,
     check_times_known,
     held_by_device,
-    memory_by_cap,
     times_by_device,
 )
-from opweave.problems.pipeline.details import PipelineDetails, StageUse
 from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
-from opweave.problems.pipeline.rules import judge
+from opweave.problems.pipeline.referee import PipelineDetails, StageUse, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec
+from opweave.problems.spec import Amount, Count, FrozenDict, Many, Name, Spec, repeated
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import refuse_unknown
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -46,16 +47,6 @@ Compression = Annotated[Amount, Field(ge=1e-6)]
 
 PAPER_COMPRESSION = 1.44 * 2.1
 """The factor of ZFP times that of LZ4, as in the paper (equation 4)."""
-
-
-WITHDRAWN: Mapping[str, tuple[tuple[object, ...], str]] = FrozenDict(
-    {
-        "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
-        "max_visits": ((1,), "every device has one stage, and tied parameters are copied; use ow.Placement for more"),
-        "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
-    }
-)
-"""Fields of earlier files: the values with which they are still read, and what to use instead of others."""
 
 
 class Stage(Spec):
@@ -99,7 +90,7 @@ class Stages(Solution):
         return {name: frozenset(devices) for name, devices in where.items()}
 
 
-class Pipeline(Problem[Stages, PipelineDetails]):
+class Pipeline(OnCluster, Problem[Stages, PipelineDetails]):
     """Cut a model into stages and place them so that the slowest stage or transfer is as fast as possible.
 
     The operators have one order. A stage is a run of consecutive operators, and every stage has a device of its own.
@@ -108,7 +99,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
     the stage that makes it and is not passed on. A small tensor that many layers read, such as a mask, is one of those
     that cross; it makes messages a little longer and forbids no cut. A parameter that several stages read, such as a
-    tied embedding, is copied to each of them.
+    tied embedding, is copied to each of them; ``Colocate`` keeps its readers in one stage.
 
     Attributes
     ----------
@@ -142,9 +133,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     load
         What keeps a device from the next input. ``"overlap"``: it computes while it sends and receives. ``"sum"``: it
         does one thing at a time, so a stage takes its computing and what it receives and sends together.
-    ties
-        ``"copied"``: every stage that reads a parameter holds a copy of it. ``Colocate`` keeps its readers, and
-        everything between them, in one stage.
     max_replicas
         Most devices of a stage. They are interchangeable (:attr:`Cluster.identical_groups`, with equal times) and take
         turns, so each computes, sends and receives for its share of the inputs.
@@ -185,6 +173,17 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     solution_type: ClassVar[type[Solution]] = Stages
     unit: ClassVar[str] = "seconds"
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {
+            "ties": (("copied",), "every stage that reads a parameter holds a copy of it"),
+            "delivery": (("relay",), "give the devices links, or plan a placement with transfers='blocking'"),
+            "max_visits": (
+                (1,),
+                "every device has one stage; use ow.Placement for more",
+            ),
+            "stateful": (((), []), "use max_replicas=1 for models that keep something between inputs"),
+        }
+    )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
     )
@@ -201,7 +200,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     channel: Channel = "dedicated"
     objective: Goal = "bottleneck"
     load: Load = "overlap"
-    ties: Literal["copied"] = "copied"
     inputs: Entrance = "first"
     max_replicas: Count = 1
     min_stages: Count = 1
@@ -212,17 +210,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier(cls, data: object) -> object:
-        """Read what version 1 left out as it was meant there (cuts at dominators), and leave out what is gone."""
-        if not isinstance(data, Mapping):
-            return data
-        for field, (default, instead) in WITHDRAWN.items():
-            if field in data and data[field] not in default:
-                raise ValueError(f"{field}={data[field]!r} is no longer a reading of pipelines: {instead}")
-        if data.get("cuts") == "ideals":
+        """Read what version 1 left out as it was meant there: cuts at dominators."""
+        if isinstance(data, Mapping) and data.get("cuts") == "ideals":
             raise ValueError("cuts='ideals' is no longer a reading of pipelines: use cuts='prefix' and give an order")
-        first = {"cuts": "dominators"} if data.get("schema_version") == 1 else {}
-        kept = {field: value for field, value in data.items() if field not in WITHDRAWN}
-        return {**first, **kept, **({"schema_version": 2} if first else {})}
+        if isinstance(data, Mapping) and data.get("schema_version") == 1:
+            return {"cuts": "dominators", **data, "schema_version": 2}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
@@ -246,7 +239,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
                     "give costs=Costs.roofline(graph, cluster) or set include_compute=False"
                 )
             return
-        check_cost_names(self.costs, self.graph, self.cluster)
+        check_costs(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
 
     def _check_readings(self) -> None:
@@ -261,12 +254,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     def _check_devices(self) -> None:
         for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):
-            for name in names:
-                if name not in self.cluster.device_index:
-                    known = ", ".join(map(repr, self.cluster.device_index))
-                    raise ValueError(f"{field} names device {name!r}; the cluster has {known}")
-                if names.count(name) > 1:
-                    raise ValueError(f"{field} names device {name!r} more than once")
+            refuse_unknown(f"{field} names", "device", names, self.cluster.device_index, "cluster")
+            if repeated(names) is not None:
+                raise ValueError(f"{field} names device {repeated(names)!r} more than once")
 
     @cached_property
     def running_order(self) -> tuple[str, ...]:
@@ -312,11 +302,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
-
-    @cached_property
     def stage_limit(self) -> int:
         """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
         return self.device_limit if self.max_stages is None else min(self.device_limit, self.max_stages)
@@ -348,20 +333,23 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         """Bytes that a device holds if it runs exactly these operators."""
         return bytes_held(self.graph, operators, self.memory)
 
+    def runs(self, solution: Stages) -> tuple[IntArray, IntArray]:
+        """Operators and the devices that run them, by position, as far as both are known. Both of shape (runs,)."""
+        known, index = self.cluster.device_index, self.graph.operator_index
+        pairs = [
+            (index[name], known[device])
+            for stage in solution.stages
+            for device in stage.devices
+            for name in stage.operators
+            if name in index and device in known
+        ]
+        operator, device = np.asarray(pairs, dtype=np.int64).reshape(len(pairs), 2).T
+        return operator, device
+
     def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
         """Bytes that every device holds."""
-        number, index = self.cluster.device_index, self.graph.operator_index
-        run: list[int] = []
-        device: list[int] = []
-        for stage in solution.stages:
-            there = [index[name] for name in stage.operators if name in index]
-            for name in stage.devices:
-                if name in number:
-                    run += there
-                    device += [number[name]] * len(there)
-        where = np.asarray(device, dtype=np.int64)
-        held = held_by_device(self.graph, np.asarray(run, dtype=np.int64), where, len(number), self.memory)
-        return dict(zip(number, held, strict=True))
+        held = held_by_device(self.graph, *self.runs(solution), len(self.cluster.devices), self.memory)
+        return dict(zip(self.cluster.device_index, held, strict=True))
 
     def play(self, solution: Stages) -> Timeline | None:
         return self._replay(solution).timeline

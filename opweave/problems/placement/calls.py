@@ -20,16 +20,13 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede, means
-from opweave.problems.device_details import critical_path
-from opweave.problems.device_play import device_table, overfull, transfer_times
+from opweave.problems.device_play import device_details, overfull, transfer_times
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.on_cluster import lifetimes_held
-from opweave.problems.placement.details import PlacementDetails
-from opweave.problems.placement.rules import unusable
-from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
-from opweave.problems.spec import FrozenDict
+from opweave.problems.placement.referee import PlacementDetails, unusable
+from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation, broken
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Timeline, devices_and_ports
-from opweave.problems.words import counted, did_you_mean
+from opweave.problems.words import counted, refuse_unknown
 
 if TYPE_CHECKING:
     from opweave.problems.placement.spec import Placement, Schedule
@@ -43,25 +40,18 @@ def check_calls(problem: Placement) -> None:
     ValueError
         With a sentence that says which.
     """
-    host, known = problem.host, problem.cluster.device_index
+    host, cores = problem.host, problem.host_cores
     if problem.transfers != "blocking":
-        given = {
-            "host": host is not None,
-            "max_calls": problem.max_calls != 1,
-            "host_cores": problem.host_cores is not None,
-        }
-        for field, there in given.items():
-            if there:
-                raise ValueError(f"{field} is for transfers='blocking', and transfers is {problem.transfers!r}")
+        given = {"host": host is not None, "max_calls": problem.max_calls != 1, "host_cores": cores is not None}
+        for field in (field for field, there in given.items() if there):
+            raise ValueError(f"{field} is for transfers='blocking', and transfers is {problem.transfers!r}")
         return
     if host is None:
         raise ValueError(
             "transfers='blocking' needs host=..., the device whose memory all tensors pass through; it runs any number "
             "of operators at the same time"
         )
-    if host not in known:
-        names = ", ".join(map(repr, known))
-        raise ValueError(f"host names device {host!r}; the cluster has {names}{did_you_mean(host, known)}")
+    refuse_unknown("host names", "device", [host], problem.cluster.device_index, "cluster")
     if any(means(each, Precede) for each in problem.constraints):
         raise ValueError(
             "transfers='blocking' knows no Precede, because the operators of a call have one start and one end; "
@@ -131,24 +121,26 @@ class Calls:
         return rows[0], rows[1], rows[2]
 
     @cached_property
-    def brought(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Tensors that every call brings in, and those that it returns; empty lists for the host's steps."""
-        tensor, made, read = (column.tolist() for column in self.crossing)
-        inward: list[dict[int, None]] = [{} for _ in self.first]
-        outward: list[dict[int, None]] = [{} for _ in self.first]
-        for each, source, target in zip(tensor, made, read, strict=True):
-            if self.is_call[target]:
-                inward[target][each] = None
-            if self.is_call[source]:
-                outward[source][each] = None
-        return [list(row) for row in inward], [list(row) for row in outward]
+    def moved(self) -> tuple[Adjacency, Adjacency]:
+        """Tensors that every call brings in, and those that it returns; nothing for the host's steps."""
+        tensor, made, read = self.crossing
+        called, steps = np.asarray(self.is_call, dtype=bool), len(self.first)
+        into, out = called[read], called[made]
+        return (
+            Adjacency.from_pairs(steps, read[into], tensor[into]),
+            Adjacency.from_pairs(steps, made[out], tensor[out]),
+        )
 
-    def _carrying(self, rows: list[list[int]], *, inward: bool) -> list[list[float]]:
+    @cached_property
+    def brought(self) -> tuple[list[list[int]], list[list[int]]]:
+        """:attr:`moved` as lists."""
+        return self.moved[0].lists(), self.moved[1].lists()
+
+    def _carrying(self, tensors: Adjacency, *, inward: bool) -> list[list[float]]:
         """Seconds of each transfer between the accelerator of a step and the host; NaN without a link."""
-        tensors, arrays = Adjacency.from_lists(rows), self.problem.graph.arrays
         ends = np.full((2, len(tensors.items)), self.problem.cluster.device_index[str(self.problem.host)])
         ends[1 if inward else 0] = self.device[self.first][tensors.heads()]
-        size = arrays.tensor_bytes[tensors.items].astype(np.float64)
+        size = self.problem.graph.arrays.tensor_bytes[tensors.items].astype(np.float64)
         return _rows(tensors.start, transfer_times(self.problem.cluster, ends[0], ends[1], size))
 
     @cached_property
@@ -156,7 +148,7 @@ class Calls:
         """Seconds of what every step brings in, runs and returns, one by one."""
         names = self.problem.graph.operator_ids
         table = self.problem.costs.array(names, self.problem.cluster.device_index)
-        seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.brought
+        seconds, (inward, outward) = table[np.arange(len(names)), self.device], self.moved
         fetching, returning = self._carrying(inward, inward=True), self._carrying(outward, inward=False)
         running = _rows(self.members.start, seconds[self.members.items])
         return list(zip(fetching, running, returning, strict=True))
@@ -253,58 +245,45 @@ def call_intervals(problem: Placement, solution: Schedule) -> Mapping[str, tuple
 
 def judge_calls(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
     """Judge a solution against all rules except the side constraints."""
-    wrong = list(unusable(problem, solution))
+    wrong = tuple(unusable(problem, solution))
     if wrong:
-        return Evaluation(objective=None, violations=tuple(wrong))
+        return Evaluation(objective=None, violations=wrong)
     calls, held = Calls.of(problem, solution), problem.memory_by_device(solution)
     timeline = calls.timeline()
-    details = PlacementDetails(
-        makespan=timeline.end,
-        ends=FrozenDict({name: end for name, (_, end) in calls.intervals().items()}),
-        **device_table(timeline),
-        memory_bytes=FrozenDict(held),
-        memory_limits=FrozenDict(problem.memory_limits),
-        transfer_count=sum(len(row) for side in calls.brought for row in side),
-        critical_path=critical_path(timeline),
-    )
-    broken = (*_listed(solution), *_violations(calls, timeline.end), *overfull(problem.cluster, held))
-    return Evaluation(objective=timeline.end, violations=broken, details=details).with_timeline(timeline)
-
-
-def _listed(solution: Schedule) -> Iterator[Violation]:
+    ends = {name: end for name, (_, end) in calls.intervals().items()}
+    sent = sum(len(row) for side in calls.brought for row in side)
+    details = PlacementDetails(**device_details(timeline, ends, held, problem.memory_limits, sent))
+    found = [*_violations(calls, TIME_TOLERANCE * timeline.end), *overfull(problem.cluster, held)]
     if solution.transfers:
         message = f"the schedule lists {counted(len(solution.transfers), 'transfer')}; those of calls follow from them"
-        yield Violation(rule="transfer", message=message)
+        found.insert(0, broken("transfer", message))
+    return Evaluation(objective=timeline.end, violations=tuple(found), details=details).with_timeline(timeline)
 
 
-def _violations(calls: Calls, end: float) -> Iterator[Violation]:
+def _violations(calls: Calls, tolerance: float) -> Iterator[Violation]:
     """What is wrong with the calls and their times."""
-    problem, tolerance, ends = calls.problem, TIME_TOLERANCE * end, calls.ends
-    names = problem.graph.operator_ids
-    devices = [device.name for device in problem.cluster.devices]
-    start, device = calls.start[calls.first], calls.device[calls.first]
-    tensors = [each.id for each in problem.graph.tensors]
+    names, tensors = calls.problem.graph.operator_ids, calls.problem.graph.tensor_ids
+    places = [calls.problem.cluster.devices[k].name for k in calls.device[calls.first].tolist()]
+    start, ends = calls.start[calls.first].tolist(), calls.ends.tolist()
 
     def named(step: int) -> str:
-        place = repr(devices[device[step]])
-        return f"the call of {place}" if calls.is_call[step] else repr(names[calls.first[step]])
+        return f"the call of {places[step]!r}" if calls.is_call[step] else repr(names[calls.first[step]])
 
-    for step, parts in enumerate(calls.parts):
-        for row, seconds in zip((0, 1), (parts[0], parts[2]), strict=True):
-            for tensor, each in zip(calls.brought[row][step], seconds, strict=True):
-                if isnan(each):
-                    message = f"no link carries {tensors[tensor]!r} between {devices[device[step]]!r} and the host"
-                    yield Violation(rule="no_link", message=message)
+    for step, (fetching, _, returning) in enumerate(calls.parts):
+        moved = zip((*calls.brought[0][step], *calls.brought[1][step]), (*fetching, *returning), strict=True)
+        for tensor, seconds in moved:
+            if isnan(seconds):
+                yield broken("no_link", f"no link carries {tensors[tensor]!r} between {places[step]!r} and the host")
     caught = sorted(set(range(len(start))) - set(calls.order.tolist()))
     if caught:
         which = next((step for step in caught if calls.is_call[step]), caught[0])
         message = f"data leave {named(which)}, which has {names[calls.first[which]]!r}, and come back into it"
-        yield Violation(rule="contiguous", message=message)
+        yield broken("contiguous", message)
     for tensor, made, read in zip(*(column.tolist() for column in calls.crossing), strict=True):
-        early = float(ends[made] - start[read])
+        early = ends[made] - start[read]
         if early > tolerance:
             what = f"{named(read)} starts {early:.6g} s before its input {tensors[tensor]!r} is in host memory"
-            yield Violation(rule="precedence", message=what, excess=early)
+            yield broken("precedence", what, early)
     yield from _of_one_accelerator(calls, tolerance)
     yield from _of_the_host(calls, tolerance)
 
@@ -316,13 +295,13 @@ def _of_one_accelerator(calls: Calls, tolerance: float) -> Iterator[Violation]:
         steps = [step for step, there in enumerate(calls.is_call) if there and calls.device[calls.first[step]] == k]
         if problem.max_calls is not None and len(steps) > problem.max_calls:
             message = f"{place.name!r} has {len(steps)} calls: more than max_calls={problem.max_calls}"
-            yield Violation(rule="calls", message=message, excess=float(len(steps) - problem.max_calls))
+            yield broken("calls", message, float(len(steps) - problem.max_calls))
         steps.sort(key=lambda step: (start[step], ends[step]))
         latest = -np.inf
         for step in steps:
             if latest - start[step] > tolerance:
                 message = f"{place.name!r} begins a call at {start[step]:.6g} s, during another"
-                yield Violation(rule="overlap", message=message, excess=float(latest - start[step]))
+                yield broken("overlap", message, float(latest - start[step]))
             latest = max(latest, float(ends[step]))
 
 
@@ -340,5 +319,5 @@ def _of_the_host(calls: Calls, tolerance: float) -> Iterator[Violation]:
         if len(running) >= cores:
             name, later = calls.problem.graph.operators[calls.first[step]].id, min(running) - now
             message = f"{name!r} starts at {now:.6g} s, while the host runs {len(running)}: host_cores={cores}"
-            yield Violation(rule="cores", message=message, excess=later)
+            yield broken("cores", message, later)
         running.append(float(ends[step]))

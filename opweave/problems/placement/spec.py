@@ -16,20 +16,19 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import Costs
-from opweave.problems.device_details import CriticalStep
+from opweave.problems.measures import CriticalStep
 from opweave.problems.on_cluster import (
     MemoryModel,
+    OnCluster,
     bytes_held,
-    check_cost_names,
+    check_costs,
     check_times_known,
     check_total_time,
     held_by_device,
-    memory_by_cap,
     times_by_device,
 )
 from opweave.problems.placement.calls import call_intervals, check_calls, judge_calls
-from opweave.problems.placement.details import PlacementDetails
-from opweave.problems.placement.rules import judge
+from opweave.problems.placement.referee import PlacementDetails, judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec
@@ -88,7 +87,7 @@ class Schedule(Solution):
         return {name: frozenset((device,)) for name, device in self.device.items()}
 
 
-class Placement(Problem[Schedule, PlacementDetails]):
+class Placement(OnCluster, Problem[Schedule, PlacementDetails]):
     """Give every operator a device and a start so that the makespan, the end of the last operator, is smallest.
 
     An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
@@ -176,7 +175,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
-        check_cost_names(self.costs, self.graph, self.cluster)
+        check_costs(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
         running = math.fsum(max(known.values()) for known in self.known_seconds.values())
         check_total_time(self.graph, self.cluster, running)
@@ -206,11 +205,6 @@ class Placement(Problem[Schedule, PlacementDetails]):
         circles = [circle for circle in nx.strongly_connected_components(arcs) if len(circle) > 1]
         closing = (each for each in precedes if any({each.before, each.after} <= circle for circle in circles))
         return next(closing, None)
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     def assumptions(self) -> str:
         calls = "any number of calls" if self.max_calls is None else f"at most {counted(self.max_calls, 'call')}"

@@ -14,15 +14,13 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.on_cluster import memory_by_cap
+from opweave.problems.on_cluster import OnCluster
 from opweave.problems.problem import Problem, check_constraints
-from opweave.problems.serving_flow.details import ServingDetails, ServingLink, ServingUse
-from opweave.problems.serving_flow.play import play
-from opweave.problems.serving_flow.rules import judge
+from opweave.problems.serving_flow.referee import ServingDetails, ServingLink, ServingUse, judge, play
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, FrozenDict, Many, Name, Rate
 from opweave.problems.timeline import Timeline
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 __all__ = ["LayerBlocks", "ServingDetails", "ServingFlow", "ServingLink", "ServingUse", "layer_chain"]
 
@@ -43,7 +41,7 @@ class LayerBlocks(Solution):
         return {name: frozenset(devices) for name, devices in where.items()}
 
 
-class ServingFlow(Problem[LayerBlocks, ServingDetails]):
+class ServingFlow(OnCluster, Problem[LayerBlocks, ServingDetails]):
     """Choose the layers of every device so that the devices together serve as many tokens a second as possible.
 
     Each token passes all layers in turn, on devices that hold them, and many requests are under way. So the tokens are
@@ -106,12 +104,7 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
         self._check_chain()
         known = self.cluster.device_index
         for field in ("rates", "arriving", "leaving"):
-            for name in getattr(self, field) or ():
-                if name not in known:
-                    listed = ", ".join(map(repr, known))
-                    raise ValueError(
-                        f"{field} names device {name!r}; the cluster has {listed}{did_you_mean(name, known)}"
-                    )
+            refuse_unknown(f"{field} names", "device", getattr(self, field) or (), known, "cluster")
         if self.cluster.shared is not None and len(self.cluster.devices) > 1:
             raise ValueError("the links are one shared channel; a flow needs bandwidth between devices, or rates")
         check_constraints(self.constraints, self)
@@ -161,11 +154,6 @@ class ServingFlow(Problem[LayerBlocks, ServingDetails]):
         """Bytes of the parameters of every layer."""
         sizes = self.graph.parameter_bytes
         return tuple(sum(sizes[name] for name in self._layer(op).parameters) for op in self.layers)
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes of parameters that every device may hold; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     def memory_by_device(self, solution: LayerBlocks) -> dict[str, int]:
         """Bytes of the parameters that every device holds."""

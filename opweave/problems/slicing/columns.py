@@ -12,7 +12,6 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.slicing.geometry import Cutting, Geometry
-from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.slicing.spec import Slices, Slicing
@@ -116,7 +115,7 @@ def columns_of(problem: Slicing) -> Columns:
         reading=np.asarray([reading[each.channels] for each in forms], dtype=np.int64),
         length=lengths,
         seconds=seconds,
-        fixed=np.minimum(_fixed(problem), seconds),
+        fixed=np.minimum([each.launch_seconds for each in problem.cluster.devices], seconds),
         weight=np.asarray(weights, dtype=number),
         workspace=np.asarray(spaces, dtype=number),
         number=number,
@@ -135,16 +134,6 @@ def _lengths(cuttings: Iterable[Cutting]) -> IntArray:
     known = [cut.lengths or whole for cut in cuttings]
     table = [tuple(map(each.get, DIMENSIONS, repeat(0))) for each in known]
     return np.fromiter(chain.from_iterable(table), dtype=np.int64).reshape(-1, len(DIMENSIONS))
-
-
-def _fixed(problem: Slicing) -> FloatArray:
-    """Seconds that an operator of each kind takes on each device however small its part is."""
-    kind_of = list(map(attrgetter("kind"), problem.graph.operators))
-    kinds = {kind: row for row, kind in enumerate(dict.fromkeys(kind_of))}
-    known = {kind: problem.overhead_seconds.get(kind, FrozenDict[str, float]()) for kind in kinds}
-    table = [[known[kind].get(each.name, each.launch_seconds) for each in problem.cluster.devices] for kind in kinds]
-    row = np.asarray([kinds[kind] for kind in kind_of], dtype=np.int64)
-    return np.asarray(table, dtype=np.float64).reshape(len(kinds), len(problem.cluster.devices))[row]
 
 
 class PlanColumns(NamedTuple):
@@ -167,26 +156,21 @@ class PlanColumns(NamedTuple):
 
 def plan_columns(problem: Slicing, solution: Slices) -> PlanColumns | None:
     """A plan as columns; None if it lacks an operator or a cut, or is not one of these operators and devices."""
-    index, names, count = problem.graph.operator_index, problem.graph.operator_ids, len(problem.graph.operators)
-    if solution.order != names and (len(solution.order) != count or set(solution.order) != index.keys()):
+    names, wide = problem.graph.operator_ids, len(problem.cluster.devices) + 1
+    known, slices = problem.graph.operator_index.keys(), dict(solution.slices.items())
+    if len(solution.order) != len(names) or set(solution.order) != known or slices.keys() != known:
         return None
-    if tuple(solution.slices) == names:
-        slices = list(solution.slices.values())
-    elif solution.slices.keys() == index.keys():
-        slices = list(map(dict(solution.slices.items()).__getitem__, index))
-    else:
-        return None
-    wide, rows = len(problem.cluster.devices) + 1, list(map(attrgetter("cuts"), slices))
+    rows = [slices[name].cuts for name in names]
     if not {wide}.issuperset(map(len, rows)):
         return None
     try:
-        cuts = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=count * wide).reshape(count, wide)
+        cuts = np.asarray(rows, dtype=np.int64).reshape(len(names), wide)
     except OverflowError:
         return None
     word = {dimension: position for position, dimension in enumerate(DIMENSIONS)}
     return PlanColumns(
         problem.graph.positions(solution.order),
-        np.asarray([word[each.dimension] for each in slices], dtype=np.int64),
+        np.asarray([word[slices[name].dimension] for name in names], dtype=np.int64),
         cuts,
     )
 

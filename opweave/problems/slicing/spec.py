@@ -14,17 +14,17 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
-from opweave.problems.plausible import warn_once_built
+from opweave.problems.errors import warn_once_built
+from opweave.problems.on_cluster import OnCluster, check_costs, check_order, check_times_known, times_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.columns import Columns, columns_of
-from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import GEOMETRY_UNKNOWN, Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.rules import intervals, judge, memory_peaks
+from opweave.problems.slicing.play import SlicedStep, SlicingDetails
+from opweave.problems.slicing.referee import intervals, judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Spec
 from opweave.problems.timeline import Timeline
-from opweave.problems.words import did_you_mean
+from opweave.problems.words import refuse_unknown
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -75,12 +75,13 @@ class Slices(Solution):
         }
 
 
-class Slicing(Problem[Slices, SlicingDetails]):
+class Slicing(OnCluster, Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
     Operators run one after another. For each operator, a device first receives the cells that its part needs and that
     it does not hold, and then computes. The operator takes as long as its slowest device. For a share of an operator
-    that takes it ``seconds`` as a whole, device k needs ``intercept + (seconds - intercept) * share``. A device holds
+    that takes it ``seconds`` as a whole, device k needs ``launch + (seconds - launch) * share``; ``launch`` is its
+    ``launch_seconds``. A device holds
     what it has computed until no operator reads it any more. It drops what it has received after the operator.
 
     Attributes
@@ -101,7 +102,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
     dimension
         ``"free"``: each operator is cut along any dimension along which it can be cut. ``"rule"``: it is cut along the
         dimension that the paper's rule names, into no more parts than the rule allows
-        (:mod:`opweave.problems.slicing.paper_rule`).
+        (:mod:`opweave.problems.slicing.geometry`).
     transfers
         ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed. Parts of the
         channels need all of every input, whatever the operator. Parts of the rows whose input was also cut along the
@@ -120,8 +121,6 @@ class Slicing(Problem[Slices, SlicingDetails]):
         them.
     output_device
         The device that gathers the graph outputs at the end; None: they stay where they are made.
-    overhead_seconds
-        Intercepts by operator kind and device, if they differ from the device's ``launch_seconds``.
 
     Raises
     ------
@@ -157,6 +156,9 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
+    withdrawn: ClassVar[Mapping[str, tuple[tuple[object, ...], str]]] = FrozenDict(
+        {"overhead_seconds": (({},), "use launch_seconds of the devices")}
+    )
     restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
     _unruled: ClassVar[frozenset[str]] = frozenset({"cuttings", "extents", "columns", "known_seconds", "tensor_bytes"})
 
@@ -172,7 +174,6 @@ class Slicing(Problem[Slices, SlicingDetails]):
     channel: Literal["dedicated", "shared"] = "dedicated"
     input_device: Name | None = None
     output_device: Name | None = None
-    overhead_seconds: FrozenDict[str, FrozenDict[Name, Seconds]] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Slicing:
@@ -201,31 +202,18 @@ class Slicing(Problem[Slices, SlicingDetails]):
             )
 
     def _check_names(self) -> None:
-        operators, devices = self.graph.operator_index, self.cluster.device_index
-        for what, names, known in (
-            ("the costs name operator", self.costs.operators, operators),
-            ("the geometry names operator", self.geometry, operators),
-            ("the costs name device", self.costs.devices, devices),
-            ("overhead_seconds names device", {k for row in self.overhead_seconds.values() for k in row}, devices),
-            ("input_device is", {self.input_device} - {None}, devices),
-            ("output_device is", {self.output_device} - {None}, devices),
+        check_costs(self.costs, self.graph, self.cluster)
+        refuse_unknown("the geometry names", "operator", self.geometry, self.graph.operator_index)
+        for what, names in (
+            ("input_device names", {self.input_device} - {None}),
+            ("output_device names", {self.output_device} - {None}),
         ):
-            for name in names:
-                if name not in known:
-                    whose = "graph" if known is operators else "cluster"
-                    raise ValueError(
-                        f"{what} {name!r}, which the {whose} does not have{did_you_mean(str(name), known)}"
-                    )
+            refuse_unknown(what, "device", names, self.cluster.device_index, "cluster")
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every whole operator on each device that can run it."""
         return times_by_device(self.costs, self.graph, self.cluster)
-
-    @cached_property
-    def memory_limits(self) -> dict[str, int | None]:
-        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        return memory_by_cap(self.cluster, self.constraints)
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -249,9 +237,8 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intercept(self, op: str, device: str) -> float:
         """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
-        kind = self.graph.operators[self.graph.operator_index[op]].kind
         launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
-        return min(self.overhead_seconds.get(kind, FrozenDict()).get(device, launch), self.known_seconds[op][device])
+        return min(launch, self.known_seconds[op][device])
 
     @cached_property
     def extents(self) -> dict[str, Extent]:

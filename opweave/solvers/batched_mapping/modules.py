@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.precedence import ancestors
+from opweave.formulations.order_arcs import ancestors
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Pin, Precede, Share

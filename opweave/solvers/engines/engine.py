@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
+from opweave.formulations.expressions import extended
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
@@ -21,16 +22,15 @@ from opweave.formulations.formulation import (
     formulation_for,
     formulation_names,
 )
-from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
+from opweave.formulations.modeling.model import LinearModel, Waits
+from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError, blaming, named_code
+from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
@@ -257,7 +257,7 @@ class _Attempt:
         run = self.run
         run.enter(f"writing the {formulation.name} model")
         began = run.elapsed()
-        with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
+        with quiet_pyomo() if isinstance(formulation, PyomoFormulation) else nullcontext():
             task = self._written(formulation)
             task.check_added()
             if known is not None:
@@ -268,7 +268,7 @@ class _Attempt:
         return task
 
     def _written(self, formulation: Formulation[Any, Any]) -> Task:
-        """The model as the engine receives it; it passes through Pyomo only if a user extends it."""
+        """The model as the engine receives it, with the rows of a user's own."""
         problem, run = self.problem, self.run
         view: PyomoView | None = None
         program: Program | WholeProgram
@@ -276,19 +276,13 @@ class _Attempt:
         self.refusals.write(formulation, model)
         if isinstance(formulation, PyomoFormulation):
             view = model.opweave
-            _extend(model, problem, run)
-        elif isinstance(model, IntervalModel):
-            cost = model.cost
-            _extend(model, problem, run)
-            program = replace(model.program(), own_objective=model.cost is cost)
-        elif run.extend is None:
-            program = to_arrays(model)
-        else:
-            view = to_pyomo(model)
-            view.concrete.problem = problem
-            _extend(view.concrete, problem, run)
-        if view is not None:
+            extended(model, problem, run.extend)
             program = view.program()
+        else:
+            cost = model.cost
+            extended(model, problem, run.extend)
+            written = model.program() if isinstance(model, IntervalModel) else to_arrays(model)
+            program = replace(written, own_objective=model.cost is cost)
         return Task(self.engine.name, problem, formulation, model, program, run, self.refusals, view)
 
 
@@ -316,12 +310,6 @@ def _leaves_out(formulation: Formulation[Any, Any]) -> str:
     return f"formulation {formulation.name!r} leaves solutions out"
 
 
-def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
-    """Whether a Pyomo model is written, by the formulation itself or because a user extends it."""
-    linear = not issubclass(written.model_type, IntervalModel)
-    return linear and (issubclass(written, PyomoFormulation) or run.extend is not None)
-
-
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
     initial = (run.best or run.start) if run.extend is not None else None
@@ -347,13 +335,6 @@ def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulati
         seconds_left=lambda: math.inf if (left := run.remaining()) is None else left,
         defers=True,
     )
-
-
-def _extend(model: Any, problem: Problem[Any, Any], run: Run) -> None:
-    """Let a user add rows, if there is a function that does."""
-    if run.extend is not None:
-        with blaming(named_code("extend", run.extend)):
-            run.extend(model, problem)
 
 
 _WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)

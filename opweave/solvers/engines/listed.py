@@ -15,7 +15,7 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo_formulation import PyomoFormulation
 from opweave.problems.problem import Problem
-from opweave.problems.rows import Rows
+from opweave.problems.shown import Rows
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.registration import ENGINES
 from opweave.solvers.registry import Solver, list_solvers, load_solvers
@@ -97,7 +97,7 @@ def list_formulations(
     Examples
     --------
     >>> [row.name for row in list_formulations("pipeline")]
-    ['flow', 'circuit']
+    ['flow']
     >>> list_formulations("placement")[0].handles
     ('on', 'start', 'end', 'uses', 'held')
     """

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.formulation import Formulation
-from opweave.formulations.horizon import Waits, waits_in
 from opweave.formulations.modeling.arrays import MatrixModel, Program
 from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.model import Waits, waits_in
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.rows import FEASIBILITY, Block
 from opweave.formulations.modeling.whole import WholeProgram
@@ -38,7 +38,7 @@ class Task:
     program
         The program that the engine receives; it is never changed.
     view
-        The Pyomo model that a user has extended; None if there is none.
+        The Pyomo model of a formulation in plain Pyomo; None for all others.
     start
         Start values by the program's column, NaN where unknown; None without a start.
     run
@@ -131,9 +131,7 @@ class Task:
 
         Nothing else in the model can speak against a plan that the referee accepts.
         """
-        if self.view is not None and not self.view.only_added():
-            return False
-        return self.program.own_objective and all(row.holds(values) for row in self._added())
+        return self.view is None and self.program.own_objective and all(row.holds(values) for row in self._added())
 
     def _accept(self, values: FloatArray, solution: Solution) -> None:
         """Report the engine's solution with the referee's objective, unless the engine claims a better one."""
@@ -234,4 +232,4 @@ class Task:
         """The rows of side constraints and of a user."""
         if self.view is None:
             return list(self.model.added)
-        return [*self.view.source.added, *(row for _, row in self.view.added())]
+        return list(self.view.added())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering import cp, ordering_ilp, pairwise  # noqa: F401 - they register themselves
+from opweave.formulations.memory_ordering import milp, ordering_ilp  # noqa: F401 - they register themselves
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
 from opweave.solvers.memory_ordering.baselines import definition
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound
@@ -50,4 +50,3 @@ KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
 
 register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", KNOWN_BEFORE)
-register_cp_sat(MemoryOrdering, "which operator runs before which, and in which step", KNOWN_BEFORE)

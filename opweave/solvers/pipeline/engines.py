@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline import circuit, flow  # noqa: F401 - they register themselves
+from opweave.formulations.pipeline import flow  # noqa: F401 - it registers itself
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
 from opweave.solvers.pipeline.plans import attempt, value_of
 from opweave.solvers.rules import plans_of
@@ -39,4 +39,3 @@ KNOWN_BEFORE = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
 
 
 register_engines(Pipeline, "one unit of flow through stages and links", KNOWN_BEFORE)
-register_cp_sat(Pipeline, "a circuit through the devices", KNOWN_BEFORE)

@@ -14,32 +14,37 @@ Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a s
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import begin_prices, raising, refuting, search_prices
+from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
     RELAXED,
     Milestones,
     Module,
+    Pair,
     devices_to,
     milestones_of,
     shortest,
 )
 from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.prices import PriceSearch
+from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
-from opweave.solvers.placement.module_lengths import NO_MORE, Lengths
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import named_solver
@@ -68,8 +73,16 @@ MISSES = 3
 """When so many more brief searches leave modules of one size open than settle them, linear programs come first for
 modules of that size and larger."""
 
-PRICES_SECONDS = 30.0
-"""Most seconds of the search for prices of memory when there is no time limit."""
+LONGEST_PROGRAM, LONGEST_EXACT = 2.0, 10.0
+"""Seconds that the program of a window may take, and those of constraint programming."""
+
+PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
+
+BRANCHES = (0, 40)
+"""Most branches for each length that is refuted, in turn."""
+
+UNTIMED_SECONDS = 60.0
+"""Most seconds of one step of the search for prices of memory when there is no time limit."""
 
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
@@ -79,6 +92,49 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
+
+
+@dataclass(eq=False)
+class Lengths:
+    """Upper bounds of a class of equal modules: lengths, plans and tries by end devices. Shapes (K, K)."""
+
+    module: Module
+    window: Window
+    upper: FloatArray = field(init=False)
+    tries: IntArray = field(init=False)
+    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.upper = np.full(self.module.whole.shape, np.inf)
+        self.tries = np.zeros(self.module.whole.shape, dtype=np.int64)
+
+    def keep(self, a: int, b: int, found: Found) -> None:
+        """Keep a plan if it is the best for its end devices."""
+        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
+            self.upper[self.window.cells(a, b)] = found.makespan
+            self.plans[self._pair(a, b)] = found
+
+    def plan(self, a: int, b: int) -> Found:
+        """The best plan for two end devices."""
+        return self.plans[self._pair(a, b)]
+
+    def prove(self, a: int, b: int, value: float) -> None:
+        """Raise the lower bound."""
+        cells = self.window.cells(a, b)
+        self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
+
+    def learn(self, a: int, b: int, bound: float, found: Found) -> None:
+        """Take over a try's findings; the pair is settled once bound and plan meet."""
+        self.keep(a, b, found)
+        self.prove(a, b, bound)
+        if bound >= self.upper[a, b] * (1.0 - ROUNDED):
+            self.tries[a, b] = NO_MORE
+            self.module.settled[self.window.cells(a, b)] = True
+
+    def _pair(self, a: int, b: int) -> tuple[int, int]:
+        """End devices, with 0 in place of a missing end."""
+        return a if self.window.entry else 0, b if self.window.exit else 0
+
 
 Way = tuple[Lengths, int, int]
 """A module and its end devices."""
@@ -323,11 +379,56 @@ def solve_decompose(problem: Placement, run: Run, chained: Chained | None = None
     supports=SUPPORTS,
 )
 def solve_prices(problem: Placement, run: Run, chained: Chained | None = None) -> Outcome:
-    """The search for prices of memory; solver "prices"."""
+    """The search for prices of memory, where it can bind; solver "prices". It begins with those of the area bound."""
     chained, best = chained or Chained(problem), Best(run)
-    if chained.instance.operators:
-        search = begin_prices(chained.chain, chained.instance, chained.arrays, run, best.report)
-        if search is not None:
-            left = run.remaining()
-            search_prices(search, run, best.report, PRICES_SECONDS if left is None else left)
+    arrays, memory = chained.arrays, memory_of(chained.instance)
+    if memory is not None and (memory.capacity < memory.bytes.sum()).any() and not run.should_stop():
+        run.enter("memory at its price")
+        price = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
+        ceiling = math.inf if run.objective is None else float(run.objective)
+        search = PriceSearch(chained.chain, arrays, memory, price)
+        search.go_on(
+            lambda: seconds_left(run, UNTIMED_SECONDS), lambda value: best.report(value, "priced memory"), ceiling
+        )
     return Outcome(run.termination())
+
+
+def seconds_left(run: Run, most: float) -> float:
+    """Seconds that a step may take; here the others work."""
+    left = run.remaining()
+    return 0.0 if run.should_stop() else most if left is None else min(left, most)
+
+
+def raising(chain: Milestones, level: int, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
+    """Raise the windows on the shortest path to a level, one after the other, until none is left or time is up."""
+    run.enter(f"milestones: {PROGRAMS[level]} programs")
+    while pairs := chain.open_pairs(level):
+        for block, a, b in pairs:
+            if run.should_stop():
+                return
+            block.lift(a, b, level, seconds_left(run, LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM), run)
+            yield
+        report(chain.value(), "milestones")
+
+
+def refuting(chain: Milestones, run: Run, report: Callable[[float, str], None]) -> Iterator[None]:
+    """Refute lengths of the windows on the shortest path, every pair of ends once for each number of branches."""
+    run.enter("milestones: refuted lengths")
+    for branches in BRANCHES:
+        done: set[Pair] = set()
+        while pairs := [pair for pair in chain.pairs() if pair not in done and len(pair[0].window.inner) > 0]:
+            for block, a, b in pairs:
+                if run.should_stop():
+                    return
+                done.add((block, a, b))
+                value = block.refuted(a, b, branches, seconds_left(run, LONGEST_PROGRAM))
+                block.learn(a, b, int(block.levels[a, b]), value)
+                yield
+            report(chain.value(), "milestones")
+
+
+ROUNDED = 2e-6
+"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
+
+NO_MORE = 1_000
+"""Number of tries after which a module counts as settled."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement import calls_program, cp, milp, moirai  # noqa: F401 - they register themselves
+from opweave.formulations.placement import cp, milp, moirai  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement, Schedule
@@ -16,7 +16,7 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.blocking.auto import bound_of_calls, good_calls
+from opweave.solvers.placement.blocking.search import bound_of_calls, good_calls
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run

@@ -1,4 +1,7 @@
-"""Insertion: operators in a given order, each on the device where it ends soonest, in gaps that others have left."""
+"""Memory of a placement under construction: which device has room for an operator and everything tied to it.
+
+Operators that must share a device (Colocate) form a cluster. The first of them to be placed takes memory for all.
+"""
 
 from __future__ import annotations
 
@@ -6,154 +9,186 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.kernels.sorting import sort_rising
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
-from opweave.solvers.placement.memory_state import Clusters, Room, has_room, new_room, roomy, settle
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
 
 
-class Gaps(NamedTuple):
-    """A schedule under construction; fields as in :class:`~opweave.solvers.placement.plans.Plan`.
+class Room(NamedTuple):
+    """Memory in use, and what clusters of operators need.
 
     Attributes
     ----------
-    made
-        End of each flow's producer, for the flows of the current operator.
-    spare
-        Scratch space for sorting them.
-    sent
-        When each of them would be sent to every device, -1 where nothing has to be. Shape (devices, flows).
+    of
+        Cluster of every operator.
+    memory
+        Bytes of its operators without their parameters.
+    start, items
+        Its parameters, each listed once.
+    bytes, capacity
+        Of every parameter, and of every device.
+    used
+        Bytes on every device.
+    holds
+        1 where a device holds a parameter. Shape (parameters, devices).
+    home
+        Device of every cluster, -1 while none is chosen.
     """
 
-    timeline: Timeline
-    device: IntArray
-    end: FloatArray
-    begins: FloatArray
-    arrived: FloatArray
-    made: FloatArray
-    spare: IntArray
-    sent: FloatArray
+    of: IntArray
+    memory: IntArray
+    start: IntArray
+    items: IntArray
+    bytes: IntArray
+    capacity: IntArray
+    used: IntArray
+    holds: IntMatrix
+    home: IntArray
+
+    @property
+    def is_free(self) -> bool:
+        """Whether only run times restrict the devices: no memory is limited, and no operators are tied together."""
+        return bool((self.capacity == NO_LIMIT).all()) and len(self.memory) == len(self.of)
+
+
+def new_room(instance: PlacementInstance, arrays: PlacementArrays) -> Room:
+    """Nothing placed; the bytes and parameters of every cluster."""
+    of, devices = instance.cluster, len(arrays.capacity)
+    count = int(of.max(initial=-1)) + 1
+    memory = np.zeros(count, dtype=np.int64)
+    np.add.at(memory, of, arrays.memory)
+    owner = np.repeat(of, np.diff(arrays.parameters_start))
+    parameters = Adjacency.from_pairs(count, owner, arrays.parameters)
+    holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
+    used, home = np.zeros(devices, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    need = (of, memory, parameters.start, parameters.items, arrays.parameter_bytes, arrays.capacity)
+    return Room(*need, used, holds, home)
+
+
+@helper
+def has_room(room: Room, v: int, k: int) -> bool:
+    """Whether operator v may go to device k."""
+    c, holds = room.of[v], room.holds
+    if room.home[c] >= 0:
+        return bool(room.home[c] == k)
+    needed = room.used[k] + room.memory[c]
+    for i in range(room.start[c], room.start[c + 1]):
+        if holds[room.items[i], k] == 0:
+            needed += room.bytes[room.items[i]]
+    return bool(needed <= room.capacity[k])
+
+
+@helper
+def settle(room: Room, v: int, k: int) -> None:
+    """Assign the cluster of operator v to device k, unless it already has a device."""
+    c, holds, used = room.of[v], room.holds, room.used
+    if room.home[c] >= 0:
+        return
+    room.home[c] = k
+    used[k] += room.memory[c]
+    for i in range(room.start[c], room.start[c + 1]):
+        p = room.items[i]
+        used[k] += room.bytes[p] * (1 - holds[p, k])
+        holds[p, k] = 1
 
 
 @loop
 def insert_all(
     arrays: PlacementArrays,
-    clusters: Clusters,
+    room: Room,
+    anywhere: bool,
     order: IntArray,
     device: IntArray,
     start: FloatArray,
     begins: FloatArray,
 ) -> int:
-    """Fill devices and times; return the operator that found no device, or -1."""
-    count, devices = arrays.seconds.shape
-    room, anywhere = new_room(arrays, clusters), roomy(arrays, clusters)
-    state = Gaps(
-        timeline=new_timeline(3 * devices, max(count, len(arrays.source))),
-        device=device,
-        end=np.zeros(count),
-        begins=begins,
-        arrived=np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1.0),
-        made=np.empty(len(arrays.source)),
-        spare=np.empty(len(arrays.source), dtype=np.int64),
-        sent=np.empty((devices, len(arrays.source))),
-    )
+    """Fill devices and times; return the operator that found no device, or -1.
+
+    ``anywhere``: memory and ties need not be looked at.
+    """
+    seconds, source, incoming, in_start = arrays.seconds, arrays.source, arrays.incoming, arrays.in_start
+    count, devices = seconds.shape
+    timeline = new_timeline(3 * devices, max(count, len(source)))
+    arrived = np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1.0)
+    end, row, sent = np.zeros(count), np.empty(len(source), np.int64), np.empty((devices, len(source)))
     for v in order:
-        flows = _by_producer_end(arrays, state, v)
-        best, begin = _best_device(arrays, clusters, room, anywhere, state, flows, v)
+        ordered, flows = 0.0, 0
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            ordered = max(ordered, end[arrays.before[i]])
+        for i in range(in_start[v], in_start[v + 1]):  # by the ends of their producers
+            j = flows
+            while j > 0 and end[source[row[j - 1]]] > end[source[incoming[i]]]:
+                row[j] = row[j - 1]
+                j -= 1
+            row[j] = incoming[i]
+            flows += 1
+        best, begin, least = -1, np.inf, np.inf
+        for k in range(devices):
+            if seconds[v, k] == np.inf or not (anywhere or has_room(room, v, k)):
+                continue
+            ready = brought(arrays, timeline, row, flows, device, end, arrived, sent, k, ordered, least - seconds[v, k])
+            if ready < np.inf:
+                now = first_fit(timeline, k, ready, seconds[v, k])
+                if now + seconds[v, k] < least:
+                    best, begin, least = k, now, now + seconds[v, k]
         if best < 0:
             return int(v)
-        _send_to(arrays, state, flows, best)
-        start[v] = begin
-        state.end[v] = begin + arrays.seconds[v, best]
-        device[v] = best
-        occupy(state.timeline, best, begin, state.end[v])
+        for i in range(flows):
+            f = row[i]
+            if sent[best, f] >= 0.0:
+                a = device[source[f]]
+                until = sent[best, f] + arrays.latency[a, best] + arrays.size[f] * arrays.per_byte[a, best]
+                occupy(timeline, devices + a, sent[best, f], until)
+                occupy(timeline, 2 * devices + best, sent[best, f], until)
+                begins[f] = sent[best, f]
+                if arrays.model == PORT_TENSOR:
+                    arrived[arrays.tensor[f], best] = until
+        start[v], device[v], end[v] = begin, best, least
+        occupy(timeline, best, begin, least)
         if not anywhere:
-            settle(arrays, clusters, room, v, best)
+            settle(room, v, best)
     return -1
 
 
 @helper
-def _by_producer_end(arrays: PlacementArrays, state: Gaps, v: int) -> IntArray:
-    """Incoming flows of an operator, by the end of their producers."""
-    flows = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].copy()
-    for f in flows:
-        state.made[f] = state.end[arrays.source[f]]
-    sort_rising(state.made, flows, state.spare)
-    return flows
-
-
-@helper
-def _best_device(
+def brought(
     arrays: PlacementArrays,
-    clusters: Clusters,
-    room: Room,
-    anywhere: bool,
-    state: Gaps,
-    flows: IntArray,
-    v: int,
-) -> tuple[int, float]:
-    """The device where operator v ends soonest, and its start there; -1 when none has room and links."""
-    ordered = 0.0
-    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-        ordered = max(ordered, state.end[arrays.before[i]])
-    best, begin, least = -1, np.inf, np.inf
-    for k in range(arrays.seconds.shape[1]):
-        if arrays.seconds[v, k] == np.inf or not (anywhere or has_room(arrays, clusters, room, v, k)):
-            continue
-        ready = _ready(arrays, state, flows, k, ordered, arrays.seconds[v, k], least)
-        if ready == np.inf:
-            continue
-        start = first_fit(state.timeline, k, ready, arrays.seconds[v, k])
-        end = start + arrays.seconds[v, k]
-        if end < least:
-            best, begin, least = k, start, end
-    return best, begin
-
-
-@helper
-def _ready(
-    arrays: PlacementArrays, state: Gaps, flows: IntArray, k: int, ordered: float, own: float, least: float
+    timeline: Timeline,
+    row: IntArray,
+    flows: int,
+    device: IntArray,
+    end: FloatArray,
+    arrived: FloatMatrix,
+    sent: FloatMatrix,
+    k: int,
+    ordered: float,
+    latest: float,
 ) -> float:
-    """When all flows could be on device k, not before ``ordered``; inf if a link is missing or it would end too late.
+    """When the first ``flows`` of ``row`` could be on device k, not before ``ordered``; inf if that is too late.
 
-    It fills in ``state.sent`` and changes nothing else. The transfers of one operator follow each other at its receive
-    port, so each depends only on the one before it.
+    It fills in when each would be sent, -1 where nothing has to be, and changes nothing else. The transfers of one
+    operator follow each other at its receive port, so each depends only on the one before it.
     """
-    devices = arrays.seconds.shape[1]
+    devices, model, tensor = arrays.seconds.shape[1], arrays.model, arrays.tensor
     ready, cursor = ordered, 0.0
-    for f in flows:
-        a, t = state.device[arrays.source[f]], arrays.tensor[f]
-        state.sent[k, f] = -1.0
+    for i in range(flows):
+        f = row[i]
+        a = device[arrays.source[f]]
+        sent[k, f] = -1.0
         if a == k:
             continue
-        if arrays.latency[a, k] == np.inf or ready + own > least:
+        if arrays.latency[a, k] == np.inf or ready > latest:
             return np.inf
-        if arrays.model == PORT_TENSOR and state.arrived[t, k] >= 0.0:
-            ready = max(ready, state.arrived[t, k])
+        if model == PORT_TENSOR and arrived[tensor[f], k] >= 0.0:
+            ready = max(ready, arrived[tensor[f], k])
             continue
-        lasts = sending(arrays, f, a, k)
-        begin = state.end[arrays.source[f]]
-        if arrays.model != DELAY:
-            begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
+        lasts, begin = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k], end[arrays.source[f]]
+        if model != DELAY:
+            begin = common_fit(timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
             cursor = begin + lasts
-            state.sent[k, f] = begin
+            sent[k, f] = begin
         ready = max(ready, begin + lasts)
-    return float(ready)
-
-
-@helper
-def _send_to(arrays: PlacementArrays, state: Gaps, flows: IntArray, k: int) -> None:
-    """Occupy the ports for the transfers that :func:`_ready` found for device k."""
-    devices = arrays.seconds.shape[1]
-    for f in flows:
-        begin = state.sent[k, f]
-        if begin >= 0.0:
-            a = state.device[arrays.source[f]]
-            end = begin + sending(arrays, f, a, k)
-            occupy(state.timeline, devices + a, begin, end)
-            occupy(state.timeline, 2 * devices + k, begin, end)
-            state.begins[f] = begin
-            if arrays.model == PORT_TENSOR:
-                state.arrived[arrays.tensor[f], k] = end
+    return ready

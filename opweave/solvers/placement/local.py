@@ -1,25 +1,23 @@
-"""The best plan of a problem, which searches share, and hub descent: groups of operators change device together."""
+"""The best plan of a problem, which searches share, and HEFT with other ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import tee
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import order_for
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.loops import clock
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, length_within
+from opweave.solvers.placement.baselines import RULES, insertion
+from opweave.solvers.placement.plans import ended, fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.ranks import mean_seconds, order_by, order_for, order_of_graph, upward_rank
 from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 
 CHUNK_WORK = 2_000_000
 """Operators and flows judged in a chunk of moves, which takes a few hundredths of a second."""
@@ -48,7 +46,7 @@ class LocalSearch:
         """Keep a plan if it fits into memory and is the best so far."""
         if not fits(self.arrays, device):
             return
-        value = float(makespan_within(self.arrays, order, device, self.makespan))
+        value = length_within(self.arrays, order, device, self.makespan)
         if value < self.makespan:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
@@ -62,9 +60,7 @@ class LocalSearch:
         """Decode an assignment in the order of its starts, and in the order of its upward ranks."""
         order = order_by_start(self.instance, starts)
         self.consider(order, device)
-        again = np.empty_like(order)
-        order_for(self.arrays, device, again)
-        self.consider(again, device)
+        self.consider(order_for(self.arrays, device), device)
 
     def catch_up(self) -> None:
         """Take over the best plan of the run."""
@@ -77,20 +73,23 @@ class LocalSearch:
         """Moves of a chunk, which takes a few hundredths of a second."""
         return max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * len(arrays.seconds)))
 
-    def descend_from(self, device: IntArray) -> None:
-        """Hub descent from an assignment."""
-        self.run.enter("hub descent")
-        self.consider(*descend(self.arrays, self.instance.cluster, device, self.run.should_stop)[:2])
 
+class Spell:
+    """Seconds of work, without those in which others work; None for as many as there are."""
 
-def descend_from_several(search: LocalSearch) -> None:
-    """Hub descent from the best plan, and from good single devices."""
-    seconds = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, 1e15)
-    for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
-        alone = np.full(search.instance.operators, k, dtype=np.int64)
-        if np.isfinite(search.arrays.seconds[:, k]).all() and fits(search.arrays, alone):
-            search.descend_from(alone)
-    search.descend_from(search.device)
+    def __init__(self, run: Run, seconds: float | None) -> None:
+        self._run, self._seconds, self._since = run, math.inf if seconds is None else seconds, clock()
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self._seconds + self._since - clock()
+
+    def is_over(self) -> bool:
+        """Let others work; whether the time is up, or the run has to stop."""
+        began = clock()
+        stop = self._run.should_stop()
+        self._since += clock() - began
+        return stop or self.left() <= 0.0
 
 
 def empty_search(problem: Placement, run: Run) -> LocalSearch:
@@ -124,88 +123,30 @@ def list_plans(search: LocalSearch) -> None:
             return
 
 
-MOST_HUBS = 400
-LARGEST_GROUP = 4_000
+SPREAD, FRUITLESS = 0.3, 300
+"""Logarithmic spread of the factors on run times in a further try, and the tries in a row without a better plan after
+which no more follow."""
 
 
-def groups_around_hubs(before: Adjacency, after: Adjacency) -> Iterator[IntArray]:
-    """Operators that should move together: each hub with its private successors and every operator fed only by these.
+def solve_ranks(problem: Placement, run: Run) -> Outcome:
+    """HEFT again and again, with the ranks that other run times would give; solver "ranks".
 
-    Hubs are yielded by decreasing number of readers.
+    The run times of each try lie near those of the best try so far. On wide graphs, some of the many orders that hardly
+    differ in their ranks give much shorter plans than others.
     """
-    readers = np.diff(after.start)
-    for hub in np.argsort(-readers, kind="stable")[:MOST_HUBS].tolist():
-        if readers[hub] < 2:
-            return
-        private = [int(w) for w in after[hub] if len(before[w]) == 1]
-        yield np.asarray([hub, *private], dtype=np.int64)
-        owned = _fed_only_by(before, after, {hub, *private})
-        if len(owned) > 1 + len(private):
-            yield np.asarray(sorted(owned), dtype=np.int64)
-        if len(private) <= 32:
-            for child in private:
-                branch = _fed_only_by(before, after, {child})
-                if len(branch) > 1:
-                    yield np.asarray(sorted(branch), dtype=np.int64)
-
-
-def _fed_only_by(before: Adjacency, after: Adjacency, seeds: set[int]) -> set[int]:
-    """The seeds, and repeatedly every operator whose predecessors are all in the set, up to a maximum size."""
-    inside = set(seeds)
-    stack = list(seeds)
-    while stack and len(inside) < LARGEST_GROUP:
-        for w in after[stack.pop()].tolist():
-            if w not in inside and inside.issuperset(before[w].tolist()):
-                inside.add(w)
-                stack.append(w)
-    return inside
-
-
-def descend(
-    arrays: PlacementArrays,
-    cluster: IntArray,
-    device: IntArray,
-    should_stop: Callable[[], bool],
-) -> tuple[IntArray, IntArray, float]:
-    """Move groups around hubs to other devices as long as that shortens the schedule.
-
-    One move can save a transfer for each of a hub's readers, yet a local search of single steps does not find it. Here
-    the hub and its private successors change device together, and the order is derived again from the new assignment.
-    Operators with equal ``cluster`` move together (Colocate).
-
-    Returns
-    -------
-    order, device, makespan
-        The best plan found; it fits into memory if the assignment ``device`` did.
-    """
-    order = np.empty(len(device), dtype=np.int64)
-
-    def judged(candidate: IntArray, threshold: float) -> float:
-        order_for(arrays, candidate, order)
-        return float(makespan_within(arrays, order, candidate, threshold))
-
-    device = device.copy()
-    best = judged(device, np.inf)
-    best_order = order.copy()
-    before, after = Adjacency(arrays.before_start, arrays.before), Adjacency(arrays.after_start, arrays.after)
-    groups: Iterator[IntArray] = (
-        np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)
-    )
-    improved = True
-    while improved and not should_stop():
-        improved = False
-        groups, now = tee(groups)  # groups of thousands of operators take a while, so each is made when it is needed
-        for group in now:
-            if should_stop():
-                break
-            for k in range(arrays.seconds.shape[1]):
-                if (device[group] == k).all() or not np.isfinite(arrays.seconds[group, k]).all():
-                    continue
-                candidate = device.copy()
-                candidate[group] = k
-                if not fits(arrays, candidate):
-                    continue
-                value = judged(candidate, best)
-                if value < best * (1 - 1e-12):
-                    device, best, best_order, improved = candidate, value, order.copy(), True
-    return best_order, device, best
+    search = search_from_best(problem, run)
+    arrays, rng, first = search.arrays, np.random.default_rng(run.seed), order_of_graph(search.arrays)
+    seconds, best, fruitless = mean_seconds(arrays), math.inf, 0
+    run.enter("ranks of other run times")
+    while search.instance.operators and fruitless < FRUITLESS and not run.should_stop():
+        changed = rng.random(len(seconds)) < rng.random()
+        trial = seconds * np.exp(SPREAD * changed * rng.standard_normal(len(seconds)))
+        try:
+            plan = insertion(search.instance, arrays, order_by(upward_rank(arrays, trial), first))
+        except NoPlanError:
+            break
+        fruitless += 1
+        if plan.makespan < best:
+            seconds, best, fruitless = trial, plan.makespan, 0
+            report(search.instance, arrays, plan, run)
+    return ended(problem, run)

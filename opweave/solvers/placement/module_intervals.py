@@ -1,6 +1,6 @@
 """Exact placement of a small instance by constraint programming: CP-SAT in a child process on optional intervals.
 
-The model is that of :mod:`opweave.formulations.placement.interval_model`, built from arrays that a solver has cut out
+The model is that of :mod:`opweave.formulations.placement.cp`, built from arrays that a solver has cut out
 of its problem. The search begins from a list schedule. The times of a solution are computed again in seconds; its
 orders stay.
 
@@ -17,10 +17,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from opweave.formulations.placement.cp import PlacementIntervals, intervals_of
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
-from opweave.formulations.placement.messages import messages_of
-from opweave.formulations.placement.retime import timetable
+from opweave.formulations.placement.messages import messages_of, timetable
 from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
@@ -31,9 +30,10 @@ from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.bounds.critical_path import Reach, operator_order, reach_of
+from opweave.solvers.placement.bounds.critical_path import Reach, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Run
 
@@ -117,7 +117,7 @@ def plan_in(
 
 def shortest_alone(arrays: PlacementArrays) -> float:
     """Length of the shortest plan with all operators that can share a device on one; inf if there is none."""
-    order, best = operator_order(arrays), np.inf
+    order, best = order_of_graph(arrays), np.inf
     for k in range(arrays.seconds.shape[1]):
         # an end that is fixed to another device stays there
         device = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)

@@ -14,10 +14,11 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net
 from opweave.solvers.placement.bounds.area import quick_area
-from opweave.solvers.placement.bounds.critical_path import operator_order, raise_heads, reach_of
+from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.plans import Plan
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 
 
@@ -77,7 +78,10 @@ def settled_jobs(
         if job < 0:
             job = jobs
             jobs += 1
-            head[job], last[job] = heads[u, a] + arrays.seconds[u, a], sending(arrays, f, a, b)
+            head[job], last[job] = (
+                heads[u, a] + arrays.seconds[u, a],
+                (arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]),
+            )
             machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
         job_of[f] = job
         tail[job] = max(tail[job], arrays.seconds[v, b] + tails[v, b])
@@ -112,6 +116,34 @@ def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, 
 
 
 @helper
+def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
+    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
+    devices = seconds.shape[1]
+    for v in order:
+        ready = 0.0
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
+            least = np.inf
+            for a in range(devices):
+                least = min(least, heads[u, a] + seconds[u, a])
+            ready = max(ready, least)
+        for k in range(devices):
+            if np.isinf(seconds[v, k]):
+                heads[v, k] = np.inf
+                continue
+            start = max(ready, heads[v, k])
+            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+                f = arrays.incoming[i]
+                u = arrays.source[f]
+                least = np.inf
+                for a in range(devices):
+                    sent = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+                    least = min(least, heads[u, a] + seconds[u, a] + sent)
+                start = max(start, least)
+            heads[v, k] = start
+
+
+@helper
 def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
     """All jobs of a full assignment, with the arcs between them."""
     count, devices = arrays.seconds.shape
@@ -127,7 +159,10 @@ def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -
             lag[u, job_of[f]] = 0.0
             lag[job_of[f], v] = 0.0
         elif device[u] != device[v]:
-            lag[u, v] = max(lag[u, v], sending(arrays, f, device[u], device[v]))
+            lag[u, v] = max(
+                lag[u, v],
+                (arrays.latency[device[u], device[v]] + arrays.size[f] * arrays.per_byte[device[u], device[v]]),
+            )
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
@@ -200,17 +235,15 @@ def search_assignments(
     order: IntArray,
     price: FloatArray,
     idle: float,
-    cost: FloatMatrix,
     upper: float,
     budget: int,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
-    """Best makespan plus ``cost`` below ``upper``, and whether the search finished; fills the plan when there is one.
+    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one.
 
-    ``cost`` is what every operator costs on each device besides its time, in seconds. ``back`` holds the reversed
-    arrays; ``idle`` plus the work at the prices of time is a valid bound.
+    ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -224,16 +257,14 @@ def search_assignments(
                 worth[v, k] = price[k] * arrays.seconds[v, k]
     least = dues_left(arrays, order, worth)
     spent = np.full(count + 1, idle)
-    paid, dues = np.zeros(count + 1), dues_left(arrays, order, cost)
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
             jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
-            dearer = float(paid[count])
-            better, budget = sequence(jobs, 3 * devices, upper - dearer, budget, start)
-            if better < upper - dearer:
-                upper = better + dearer
+            better, budget = sequence(jobs, 3 * devices, upper, budget, start)
+            if better < upper:
+                upper = better
                 best_device[:] = device
                 best_start[:] = start[:count]
                 _list_transfers(start, job_of, best_begins)
@@ -243,10 +274,8 @@ def search_assignments(
             continue
         v = order[depth]
         if fresh:
-            due = paid[depth] + dues[depth + 1]
             work = spent[depth] + least[depth + 1]
-            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper - due, values[depth])
-            values[depth] += due + cost[v]
+            budget -= try_devices(arrays, back, order, seconds, device, v, work, price, upper, values[depth])
             if budget < 0:
                 return upper, False
         device[v] = -1
@@ -260,7 +289,6 @@ def search_assignments(
         seconds[v][:] = np.inf
         seconds[v, k] = arrays.seconds[v, k]
         spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
-        paid[depth + 1] = paid[depth] + cost[v, k]
         depth, fresh = depth + 1, True
     return upper, True
 
@@ -270,7 +298,6 @@ def search_module(
     upper: float,
     lower_bound: float,
     budget: int,
-    cost: FloatArray | None = None,
 ) -> Found:
     """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
 
@@ -284,11 +311,8 @@ def search_module(
         Any lower bound.
     budget
         Most nodes to search.
-    cost
-        Seconds that every operator adds to the makespan on each device, wherever it runs in time; the sum of both is
-        the least. None for none. Shape (operators, devices).
     """
-    order = operator_order(arrays)
+    order = order_of_graph(arrays)
     reach = reach_of(arrays, order)
     ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), lower_bound)
     area = quick_area(arrays.seconds, ends)
@@ -302,7 +326,6 @@ def search_module(
         order,
         area.time,
         float(area.time @ ends),
-        np.zeros(arrays.seconds.shape) if cost is None else cost,
         limit,
         budget,
         device,

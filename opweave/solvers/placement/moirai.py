@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.placement.coarsening import coarsen
-from opweave.formulations.placement.coarsening_rules import BACKENDS
+from opweave.formulations.placement.coarsening import BACKENDS, coarsen
 from opweave.formulations.placement.instance import lower_unless_short
 from opweave.formulations.placement.moirai import Moirai
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError

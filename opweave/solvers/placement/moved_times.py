@@ -9,219 +9,256 @@ are worked out as far ahead, and paths to the end as far back, as the next move 
 
 from __future__ import annotations
 
-from opweave.problems.arrays import IntMatrix
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper
-from opweave.solvers.placement.anneal import CountedPlan
-from opweave.solvers.placement.arrays import (
-    DELAY,
-    PORT_TENSOR,
-    Left,
-    PlacementArrays,
-    Times,
-    Trial,
-    renewed,
-    sending,
-)
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.moves import SIZE, SOURCE, TARGET, TENSOR, CountedPlan, Net
+
+AHEAD, AHEAD_REACH, BACK, BACK_REACH = 0, 1, 2, 3
+"""Marks: the first position with wrong times (the number of operators for none) and how far on they may be wrong; the
+last position with wrong paths to the end (-1 for none) and how far back these may be wrong."""
+
+
+class Kept(NamedTuple):
+    """The times of one plan, by operator, flow and position in its order.
+
+    Attributes
+    ----------
+    end, arrived
+        End of every operator, and when every flow that is sent arrives. Shapes (operators,), (flows,).
+    free
+        When every device, send port and receive port is free before each position. Shape (operators + 1, 3 devices).
+    copy
+        Under ``one_port_tensor``: the flow with which every tensor is sent to each device, -1 for none. Shape (tensors,
+        devices); one row otherwise.
+    left, flow_left, free_left
+        Longest paths to the end of the plan: from the start of every operator, and of every flow that is sent (0 for
+        others), and from where every device and port is free before each position.
+    trial, brought, sent, now
+        Space for a move that is tried: ends, arrivals of copies, the moves that sent them, devices and ports.
+    marks
+        How far all of it holds. Shape (4,).
+    """
+
+    end: FloatArray
+    arrived: FloatArray
+    free: FloatMatrix
+    copy: IntMatrix
+    left: FloatArray
+    flow_left: FloatArray
+    free_left: FloatMatrix
+    trial: FloatArray
+    brought: FloatMatrix
+    sent: IntMatrix
+    now: FloatArray
+    marks: IntArray
+
+
+def nothing_kept(arrays: PlacementArrays) -> Kept:
+    """Nothing is timed yet."""
+    count, devices = arrays.seconds.shape
+    flows, rows = len(arrays.source), arrays.tensors if arrays.model == PORT_TENSOR else 1
+    return Kept(
+        np.full(count, -1.0),
+        np.full(flows, -1.0),
+        np.zeros((count + 1, 3 * devices)),
+        np.full((rows, devices), -1, dtype=np.int64),
+        np.zeros(count),
+        np.zeros(flows),
+        np.zeros((count + 1, 3 * devices)),
+        np.zeros(count),
+        np.zeros((rows, devices)),
+        np.full((rows, devices), -1, dtype=np.int64),
+        np.zeros(3 * devices),
+        np.array([0, count - 1, count - 1, 0], dtype=np.int64),
+    )
 
 
 @helper
-def time_between(
-    arrays: PlacementArrays,
-    plan: CountedPlan,
-    kept: Times,
-    left: Left,
-    trial: Trial,
-    first: int,
-    last: int,
-    move: int,
-    threshold: float,
-) -> float:
+def renewed(free: FloatArray, rows: FloatMatrix, at: int) -> bool:
+    """Write the times of devices and ports to one position's; return whether any differs."""
+    changed = False
+    for i in range(len(free)):
+        if rows[at, i] != free[i]:
+            rows[at, i], changed = free[i], True
+    return changed
+
+
+@helper
+def time_between(net: Net, plan: CountedPlan, kept: Kept, first: int, last: int, move: int, threshold: float) -> float:
     """The longest path through the operators at some positions, or some value above the threshold.
 
-    It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in ``trial``.
+    It is the makespan, unless that was longer before and has become shorter. Nothing is kept but in the trial's space.
     """
-    devices, longest = arrays.seconds.shape[1], 0.0
-    renewed(trial.free, kept.free[first])
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    ins, outs = net.ins, net.outs
+    order, position, device = plan.order, plan.position, plan.device
+    old, arrived, copy = kept.end, kept.arrived, kept.copy
+    left, flow_left, new, brought, sent, now = kept.left, kept.flow_left, kept.trial, kept.brought, kept.sent, kept.now
+    devices, longest = seconds.shape[1], 0.0
+    for i in range(3 * devices):
+        now[i] = kept.free[first, i]
     for at in range(first, last + 1):
-        v = plan.order[at]
-        k = plan.device[v]
-        ready = trial.free[k]
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            u = arrays.before[i]
-            ready = max(ready, trial.end[u] if plan.position[u] >= first else kept.end[u])
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-            f = arrays.incoming[i]
-            u, t = arrays.source[f], arrays.tensor[f]
-            a = plan.device[u]
+        v = order[at]
+        k = device[v]
+        ready = now[k]
+        for i in range(before[v], before[v + 1]):
+            u = before[i]
+            ready = max(ready, new[u] if position[u] >= first else old[u])
+        for i in range(ins[v], ins[v + 1]):
+            f = ins[i]
+            u, t, a = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]]
             if a == k:
                 continue
-            arrive = trial.end[u] if plan.position[u] >= first else kept.end[u]
-            lasts = sending(arrays, f, a, k)
-            if arrays.model == DELAY:
-                ready = max(ready, arrive + lasts)
-                continue
-            if arrays.model == PORT_TENSOR:
-                if trial.move[t, k] == move:
-                    ready = max(ready, trial.arrived[t, k])
+            if model == PORT_TENSOR:
+                if sent[t, k] == move:
+                    ready = max(ready, brought[t, k])
                     continue
-                sent = kept.copy[t, k]
-                if sent >= 0 and plan.position[arrays.target[sent]] < first:
-                    ready = max(ready, kept.arrived[sent])
+                g = copy[t, k]
+                if g >= 0 and position[flows[g, TARGET]] < first:
+                    ready = max(ready, arrived[g])
                     continue
-            send, receive = devices + a, 2 * devices + k
-            arrive = max(arrive, trial.free[send], trial.free[receive]) + lasts
-            trial.free[send] = trial.free[receive] = arrive
+            arrive = new[u] if position[u] >= first else old[u]
+            if model != DELAY:
+                arrive = max(arrive, now[devices + a], now[2 * devices + k])
+            arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
             ready = max(ready, arrive)
-            if arrays.model == PORT_TENSOR:
-                trial.move[t, k], trial.arrived[t, k] = move, arrive
-                for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
-                    g = arrays.outgoing[j]
-                    w = arrays.target[g]
-                    if arrays.tensor[g] == t and plan.device[w] == k and plan.position[w] > last:
-                        longest = max(longest, arrive + left.operator[w])
-        end = ready + arrays.seconds[v, k]
-        trial.end[v] = trial.free[k] = end
+            if model != DELAY:
+                now[devices + a] = now[2 * devices + k] = arrive
+            if model == PORT_TENSOR:
+                sent[t, k], brought[t, k] = move, arrive
+                for j in range(outs[u], outs[u + 1]):
+                    w = flows[outs[j], TARGET]
+                    if flows[outs[j], TENSOR] == t and device[w] == k and position[w] > last:
+                        longest = max(longest, arrive + left[w])
+        end = ready + seconds[v, k]
+        new[v] = now[k] = end
         longest = max(longest, end)
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
-            if plan.position[w] > last:
-                longest = max(longest, end + left.operator[w])
-        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            f = arrays.outgoing[i]
-            w = arrays.target[f]
-            if plan.position[w] > last and plan.device[w] != k:
-                longest = max(longest, end + left.flow[f])
+        for i in range(after[v], after[v + 1]):
+            if position[after[i]] > last:
+                longest = max(longest, end + left[after[i]])
+        for i in range(outs[v], outs[v + 1]):
+            f = outs[i]
+            if position[flows[f, TARGET]] > last and device[flows[f, TARGET]] != k:
+                longest = max(longest, end + flow_left[f])
         if longest > threshold:
             return float(longest)
-    for i in range(len(trial.free)):
-        longest = max(longest, trial.free[i] + left.free[last + 1, i])
+    for i in range(3 * devices):
+        longest = max(longest, now[i] + kept.free_left[last + 1, i])
     return float(longest)
 
 
 @helper
-def forget(arrays: PlacementArrays, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
+def forget(net: Net, plan: CountedPlan, copy: IntMatrix, first: int, last: int) -> None:
     """Forget which flows send tensors to devices for the operators at some positions."""
-    if arrays.model != PORT_TENSOR:
-        return
-    for at in range(first, last + 1):
-        v = plan.order[at]
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-            t = arrays.tensor[arrays.incoming[i]]
+    ins, flows = net.ins, net.flows
+    order, position = plan.order, plan.position
+    for at in range(first, last + 1 if net.model == PORT_TENSOR else 0):
+        for i in range(ins[order[at]], ins[order[at] + 1]):
+            t = flows[ins[i], TENSOR]
             for b in range(copy.shape[1]):
                 f = copy[t, b]
-                if f >= 0 and first <= plan.position[arrays.target[f]] <= last:
+                if f >= 0 and first <= position[flows[f, TARGET]] <= last:
                     copy[t, b] = -1
 
 
 @helper
-def look_ahead(
-    arrays: PlacementArrays, plan: CountedPlan, kept: Times, trial: Trial, first: int, reach: int, until: int
-) -> tuple[int, int]:
-    """Time the plan between two positions, from ``first`` on to ``until``.
-
-    Nothing changes after the position ``reach`` but through what runs before. Returns both ends of what remains to be
-    timed: the first position, the number of operators for none, and its ``reach``.
-    """
-    devices, count = arrays.seconds.shape[1], len(plan.order)
-    renewed(trial.free, kept.free[first])
+def look_ahead(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
+    """Time the plan up to a position, from where its times are wrong."""
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    order, position, device, marks, ins = plan.order, plan.position, plan.device, kept.marks, net.ins
+    ends, arrived, free, copy, now = kept.end, kept.arrived, kept.free, kept.copy, kept.now
+    devices, first, reach = seconds.shape[1], marks[AHEAD], marks[AHEAD_REACH]
+    for i in range(3 * devices if first <= until else 0):
+        now[i] = free[first, i]
     for at in range(first, until + 1):
-        v = plan.order[at]
-        k = plan.device[v]
-        ready = trial.free[k]
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            ready = max(ready, kept.end[arrays.before[i]])
-        for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-            f = arrays.incoming[i]
-            u = arrays.source[f]
-            a = plan.device[u]
+        v = order[at]
+        k = device[v]
+        ready = now[k]
+        for i in range(before[v], before[v + 1]):
+            ready = max(ready, ends[before[i]])
+        for i in range(ins[v], ins[v + 1]):
+            f = ins[i]
+            u, a = flows[f, SOURCE], device[flows[f, SOURCE]]
             if a == k:
                 continue
-            arrive = kept.end[u]
-            if arrays.model == PORT_TENSOR:
-                sent = kept.copy[arrays.tensor[f], k]
-                if sent >= 0 and sent != f:
-                    ready = max(ready, kept.arrived[sent])
+            if model == PORT_TENSOR:
+                g = copy[flows[f, TENSOR], k]
+                if g >= 0 and g != f:
+                    ready = max(ready, arrived[g])
                     continue
-                kept.copy[arrays.tensor[f], k] = f
-            send, receive = devices + a, 2 * devices + k
-            if arrays.model != DELAY:
-                arrive = max(arrive, trial.free[send], trial.free[receive])
-            arrive += sending(arrays, f, a, k)
-            if arrays.model != DELAY:
-                trial.free[send] = trial.free[receive] = arrive
+                copy[flows[f, TENSOR], k] = f
+            arrive = ends[u]
+            if model != DELAY:
+                arrive = max(arrive, now[devices + a], now[2 * devices + k])
+            arrive += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
+            if model != DELAY:
+                now[devices + a] = now[2 * devices + k] = arrive
             ready = max(ready, arrive)
-            if arrive != kept.arrived[f]:
-                kept.arrived[f] = arrive
-                for j in range(arrays.after_start[u], arrays.after_start[u + 1]):
-                    reach = max(reach, plan.position[arrays.after[j]])
-        end = ready + arrays.seconds[v, k]
-        trial.free[k] = end
-        if end != kept.end[v]:
-            kept.end[v] = end
-            for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-                reach = max(reach, plan.position[arrays.after[i]])
-        if not renewed(kept.free[at + 1], trial.free) and at >= reach:
-            return count, -1
-    return until + 1, reach
+            if arrive != arrived[f]:
+                arrived[f] = arrive
+                for j in range(after[u], after[u + 1]):
+                    reach = max(reach, position[after[j]])
+        now[k] = ready + seconds[v, k]
+        if now[k] != ends[v]:
+            ends[v] = now[k]
+            for i in range(after[v], after[v + 1]):
+                reach = max(reach, position[after[i]])
+        if not renewed(now, free, at + 1) and at >= reach:
+            marks[AHEAD], marks[AHEAD_REACH] = len(order), -1
+            return
+    if first <= until:
+        marks[AHEAD], marks[AHEAD_REACH] = until + 1, reach
 
 
 @helper
-def look_back(
-    arrays: PlacementArrays,
-    plan: CountedPlan,
-    copy: IntMatrix,
-    left: Left,
-    trial: Trial,
-    last: int,
-    reach: int,
-    until: int,
-) -> tuple[int, int]:
-    """Work out what is left between two positions, from ``last`` back to ``until``.
-
-    Nothing has changed before the position ``reach`` but through what follows. Returns both ends of what remains to be
-    worked out: the last position, -1 for none, and its ``reach``.
-    """
-    devices = arrays.seconds.shape[1]
-    renewed(trial.free, left.free[last + 1])
+def look_back(net: Net, plan: CountedPlan, kept: Kept, until: int) -> None:
+    """Work out the paths to the end back to a position, from where they are wrong."""
+    seconds, links, flows, model, before, after = net.seconds, net.links, net.flows, net.model, net.before, net.after
+    ins, outs = net.ins, net.outs
+    order, position, device, marks = plan.order, plan.position, plan.device, kept.marks
+    left, flow_left, free, copy, now = kept.left, kept.flow_left, kept.free_left, kept.copy, kept.now
+    devices, last, reach = seconds.shape[1], marks[BACK], marks[BACK_REACH]
+    for i in range(3 * devices if last >= until else 0):
+        now[i] = free[last + 1, i]
     for at in range(last, until - 1, -1):
-        v = plan.order[at]
-        k = plan.device[v]
-        rest, changed = trial.free[k], False
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            rest = max(rest, left.operator[arrays.after[i]])
-        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            f = arrays.outgoing[i]
-            if plan.device[arrays.target[f]] != k:
-                rest = max(rest, left.flow[f])
-        rest += arrays.seconds[v, k]
-        if rest != left.operator[v]:
-            left.operator[v], changed = rest, True
-        trial.free[k] = rest
-        for i in range(arrays.in_start[v + 1] - 1, arrays.in_start[v] - 1, -1):
-            f = arrays.incoming[i]
-            u, t = arrays.source[f], arrays.tensor[f]
-            a = plan.device[u]
+        v = order[at]
+        k = device[v]
+        rest, changed = now[k], False
+        for i in range(after[v], after[v + 1]):
+            rest = max(rest, left[after[i]])
+        for i in range(outs[v], outs[v + 1]):
+            if device[flows[outs[i], TARGET]] != k:
+                rest = max(rest, flow_left[outs[i]])
+        now[k] = rest + seconds[v, k]
+        if now[k] != left[v]:
+            left[v], changed = now[k], True
+        for i in range(ins[v + 1] - 1, ins[v] - 1, -1):
+            f = ins[i]
+            u, t, a, rest = flows[f, SOURCE], flows[f, TENSOR], device[flows[f, SOURCE]], 0.0
             if a == k:
                 continue
-            rest = 0.0
-            if arrays.model != PORT_TENSOR or copy[t, k] == f:
-                rest = left.operator[v]
-                if arrays.model == PORT_TENSOR:
-                    for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
-                        g = arrays.outgoing[j]
-                        if arrays.tensor[g] == t and plan.device[arrays.target[g]] == k:
-                            rest = max(rest, left.operator[arrays.target[g]])
-                send, receive = devices + a, 2 * devices + k
-                if arrays.model != DELAY:
-                    rest = max(rest, trial.free[send], trial.free[receive])
-                rest += sending(arrays, f, a, k)
-                if arrays.model != DELAY:
-                    trial.free[send] = trial.free[receive] = rest
-            if rest != left.flow[f]:
-                left.flow[f], changed = rest, True
-        if changed:
-            for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-                reach = min(reach, plan.position[arrays.before[i]])
-        if not renewed(left.free[at], trial.free) and at <= reach:
-            return -1, len(plan.order)
-    return until - 1, reach
+            if model != PORT_TENSOR or copy[t, k] == f:
+                rest = left[v]
+                for j in range(outs[u], outs[u + 1] if model == PORT_TENSOR else 0):
+                    w = flows[outs[j], TARGET]
+                    if flows[outs[j], TENSOR] == t and device[w] == k:
+                        rest = max(rest, left[w])
+                if model != DELAY:
+                    rest = max(rest, now[devices + a], now[2 * devices + k])
+                rest += links[0, a, k] + flows[f, SIZE] * links[1, a, k]
+                if model != DELAY:
+                    now[devices + a] = now[2 * devices + k] = rest
+            if rest != flow_left[f]:
+                flow_left[f], changed = rest, True
+        for i in range(before[v], before[v + 1] if changed else 0):
+            reach = min(reach, position[before[i]])
+        if not renewed(now, free, at) and at <= reach:
+            marks[BACK], marks[BACK_REACH] = -1, len(order)
+            return
+    if last >= until:
+        marks[BACK], marks[BACK_REACH] = until - 1, reach

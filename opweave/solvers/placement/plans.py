@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
@@ -54,7 +54,7 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
         ends = np.cumsum(lasts)
         start[order] = ends - lasts
         return Plan(order, device, start, begins, float(ends[-1]))
-    makespan = run_plan(arrays, order, device, start, begins)
+    makespan = run_plan(arrays, order, device, start, begins, np.inf)
     return Plan(order, device, start, begins, float(makespan))
 
 

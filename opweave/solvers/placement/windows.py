@@ -12,18 +12,19 @@ from time import time
 
 import numpy as np
 
+from opweave.formulations.placement.instance import SUPPORTS
 from opweave.problems.errors import EngineError
-from opweave.problems.placement.spec import Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.loops import clock
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE
-from opweave.solvers.placement.contraction import contraction_of
-from opweave.solvers.placement.local import LocalSearch
+from opweave.solvers.placement.cooling import contraction_of, cool_down
+from opweave.solvers.placement.local import LocalSearch, Spell, search_from_best
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, ended, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.placement.timed_plan import Times
 from opweave.solvers.placement.window_child import Work
-from opweave.solvers.run import Run
+from opweave.solvers.registry import named_solver
+from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +40,46 @@ ELSEWHERE = 0.005
 """Relative gain of another search's plan for which the windows are those of that plan from then on."""
 
 
-def reoptimise(search: LocalSearch, seconds: float | None) -> None:
-    """Improve the best plan window by window for some seconds of work, or (None) for a number of windows."""
+FIRST_SHARE, LONGER = 0.02, 3.0
+"""Seconds of each part of the first round, as a share of the time limit, and how many times longer those of the next
+are. Short rounds show early what this search is worth beside others."""
+
+STARTED = 1.0
+"""Seconds from which windows are worth the start of their child process, which takes most of a second."""
+
+
+@named_solver(
+    Placement,
+    "local",
+    "slow simulated annealing, and windows of the plan by constraint programming, in turn",
+    supports=SUPPORTS,
+)
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Rounds of cooling and windows from the best plan, each longer than the last; solver "local".
+
+    The cooling at work when the time is up ends cold.
+    """
+    search = search_from_best(problem, run)
+    if not search.instance.operators:
+        run.proved(0.0, "trivial")
+    seconds = None if run.time_limit is None else FIRST_SHARE * run.time_limit
+    number = 0
+    while math.isfinite(search.makespan) and search.instance.operators and not run.should_stop():
+        search.catch_up()
+        cool_down(search, seconds, number)
+        if seconds is None or seconds >= STARTED:
+            reoptimise(search, Spell(run, seconds))
+        if seconds is None:
+            break
+        number, seconds = number + 1, LONGER * seconds
+    return ended(problem, run)
+
+
+def reoptimise(search: LocalSearch, spell: Spell, least: int = LEAST) -> None:
+    """Improve the best plan window by window for a spell; without a time limit, for a number of windows."""
     search.run.enter("windows decided anew")
-    known, spell = math.inf, _Spell(math.inf if seconds is None else seconds)
-    while available() and search.instance.operators >= LEAST and spell.left() > 0.0 and not search.run.should_stop():
+    known = math.inf
+    while available() and search.instance.operators >= least and not spell.is_over():
         search.catch_up()
         plan = _best(search)
         if plan is None or plan.makespan > known * (1.0 - ELSEWHERE):
@@ -51,25 +87,7 @@ def reoptimise(search: LocalSearch, seconds: float | None) -> None:
         known = _in_child(search, plan, spell)
 
 
-class _Spell:
-    """Seconds of work, without those in which others work."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._since = seconds, clock()
-
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self._seconds + self._since - clock()
-
-    def rested(self, run: Run) -> bool:
-        """Let others work; whether the run has to stop."""
-        began = clock()
-        stop = run.should_stop()
-        self._since += clock() - began
-        return stop
-
-
-def _in_child(search: LocalSearch, plan: Times, spell: _Spell) -> float:
+def _in_child(search: LocalSearch, plan: Times, spell: Spell) -> float:
     """Improve a plan until the time is up or another search has a better one; return the length of the best plan."""
     run, left = search.run, search.run.remaining()
     known, begun = plan.makespan, False
@@ -86,7 +104,7 @@ def _in_child(search: LocalSearch, plan: Times, spell: _Spell) -> float:
             run.found(solution_of(search.instance, search.arrays, better), found.makespan)
 
     def should_stop() -> bool:
-        stop = spell.rested(run) if begun else run.over()  # the child starts in one go
+        stop = spell.is_over() if begun else run.over()  # the child starts in one go
         return stop or spell.left() <= 0.0 or (run.objective is not None and run.objective < known * (1.0 - ELSEWHERE))
 
     work = Work(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.placement import calls_program, cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.placement import cp, milp  # noqa: F401 - they register themselves
 from opweave.formulations.placement.instance import SUPPORTS, TAKEN_IN, common_tick, lower_unless_short
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement
@@ -14,14 +14,14 @@ from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.language.layers import solve_layers
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.blocking.auto import solve_calls
+from opweave.solvers.placement.blocking.search import solve_calls
 from opweave.solvers.placement.bounds.energetic import quick_bounds
-from opweave.solvers.placement.cooling import solve_local
 from opweave.solvers.placement.decompose import Chained, solve_decompose, solve_prices
-from opweave.solvers.placement.local import empty_search, list_plans
+from opweave.solvers.placement.local import empty_search, list_plans, solve_ranks
 from opweave.solvers.placement.plans import ended
 from opweave.solvers.placement.stages import solve_staged
 from opweave.solvers.placement.tabu import solve_tabu
+from opweave.solvers.placement.windows import solve_local
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
@@ -63,16 +63,14 @@ def workers(problem: Placement, run: Run) -> list[Worker]:
     del run
     engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
     if problem.reading is not None:
-        return [
-            Steps("calls", solve_calls, problem),
-            *(Steps(each.name, partial(run_engine, engine=each), problem) for each in engines if each.name == "highs"),
-        ]
+        return [Steps("calls", solve_calls, problem)]
     chained = Chained(problem)
     steps = [
         Steps("baselines", solve_baselines, problem),
         Steps("quick bounds", solve_quick_bounds, problem),
         Steps("layers", solve_layers, problem),
         Steps("stages", solve_staged, problem),
+        Steps("ranks", solve_ranks, problem),
         Steps("local", solve_local, problem),
         Steps("prices", partial(solve_prices, chained=chained), problem),
         Steps("decompose", partial(solve_decompose, chained=chained), problem),

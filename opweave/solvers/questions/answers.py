@@ -15,8 +15,7 @@ from pydantic import PlainSerializer, PlainValidator
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Status, Termination
-from opweave.problems.rows import Rows
-from opweave.problems.shown import Shown, find_view
+from opweave.problems.shown import Rows, Shown, find_view
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Spec
 from opweave.problems.timeline import Timeline

@@ -13,10 +13,10 @@ import numpy as np
 
 from opweave.formulations.expressions import MODEL, expression, write_out
 from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.on_cluster import rules_in_the_way
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.formulations.placement.model import PlacementModel
 from opweave.formulations.placement.windows import Windows
-from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, MaxDevices, Pin, Separate, means
 from opweave.problems.errors import InfeasibleError

@@ -11,8 +11,7 @@ from opweave.formulations.batched_mapping.instance import lower as batched_array
 from opweave.formulations.batched_mapping.retime import retimed as retimed_batches
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower as placement_arrays
-from opweave.formulations.placement.messages import messages_of
-from opweave.formulations.placement.retime import retimed, timetable
+from opweave.formulations.placement.messages import messages_of, retimed, timetable
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.slicing import cp, milp  # noqa: F401 - they register themselves
+from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
 from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.trivial import trivial_bound
@@ -33,4 +33,3 @@ KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=trivial_bound)
 
 
 register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)
-register_cp_sat(Slicing, "the program over cuts with times in ticks", KNOWN_BEFORE)

@@ -7,7 +7,6 @@ from functools import partial
 from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.run import Run
@@ -32,8 +31,7 @@ def workers(problem: Slicing, run: Run) -> list[Worker]:
     inner = len(problem.cluster.devices) - 1
     whole = not any(cutting.lengths for cutting in problem.cuttings.values())
     if whole or inner * len(problem.graph.operators) <= MOST_CUTS:
-        engines = [engine for engine in (CpSat(), Highs()) if engine.missing() is None]
-        steps += [Steps(each.name, partial(run_engine, engine=each), problem) for each in engines]
+        steps += [Steps("highs", partial(run_engine, engine=Highs()), problem)] if Highs().missing() is None else []
     return [*steps]
 
 

@@ -1,9 +1,13 @@
-"""The lists of solvers and formulations as JSON."""
+"""The lists of solvers and formulations as JSON, and the demonstration."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
+
+from opweave.adapters.cli import about
 from tests.adapters.conftest import Run
 
 
@@ -14,3 +18,35 @@ def test_lists_as_json(opweave: Run) -> None:
         assert rows == json.loads(opweave(name, "--problem", "pipeline", "--json").out)
     rows = json.loads(opweave("solvers", "--problem", "pipeline", "--constraints", "--json").out)
     assert "auto" in {row["solver"] for row in rows}
+
+
+def test_the_model_of_the_demonstration_is_in_the_package() -> None:
+    for _, problem in about.demo_parts().values():
+        assert (problem.graph.name, len(problem.graph.operators)) == ("NASNetMobile", 665)
+
+
+def test_the_engine_may_not_take_half_a_minute() -> None:
+    assert 0 < about.ENGINE_SECONDS <= 10
+
+
+@pytest.mark.usefixtures("fake_solvers")
+def test_a_solver_that_is_missing_costs_only_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(about, "ENGINE", "away")
+    found = about.demonstrated(about.demo_parts()["ordering"][1])
+    assert [row.solver for row in found.rows if row.solution is not None] == ["definition", "auto"]
+    assert "pip install" in str(found.rows[-1].reason)
+    assert found["auto"].objective == 4759808
+
+
+@pytest.mark.slow
+def test_the_demonstration_proves_both_answers_and_writes_reports(
+    opweave: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(about, "ENGINE_SECONDS", 0.1)
+    ended = opweave("demo", "--out", tmp_path / "report")
+    assert ended.status == 0
+    assert "3.76 MiB (3,947,264 bytes)" in ended.out
+    assert "against one_device" in ended.out
+    for folder in ("ordering", "pipeline"):
+        assert (tmp_path / "report" / folder / "report.html").exists()
+        assert '"status":"optimal"' in (tmp_path / "report" / folder / "result.json").read_text().replace(" ", "")

@@ -10,11 +10,12 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from opweave.adapters.cli.flags import FLAGS, fields_of
-from opweave.adapters.cli.plan import COMMANDS
+from opweave.adapters.cli.flags import WORDS as ALL_WORDS
+from opweave.adapters.cli.flags import fields_of, flags_of
+from opweave.adapters.cli.plan import EXAMPLES
 from opweave.adapters.costs.default_costs import batch_sizes, missing_costs
 from opweave.adapters.load import load_problem
-from opweave.adapters.report.views import view_for, views
+from opweave.adapters.report.views import view_for
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
@@ -22,6 +23,7 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_layout.spec import Pool
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from tests.adapters.conftest import Run, assert_polite, write
+from tests.tiny import PROBLEMS
 
 MACHINES: dict[str, Any] = {
     "devices": [
@@ -31,8 +33,10 @@ MACHINES: dict[str, Any] = {
     "shared": 1e6,
 }
 
-WORDS = [view.word for view in views() if view.word != "serving"]
-"""That one is not asked with a model alone: token rates are no costs."""
+WORDS = [word for word in ALL_WORDS if word != "serving"]
+"""That one is not asked with a model and a cluster alone: it needs token rates."""
+
+FLAGS = {flag.name: flag for word in ALL_WORDS for flag in flags_of(word)}
 
 ALONE = ("ordering", "layout")
 """Problems that need no cluster."""
@@ -80,18 +84,18 @@ SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
     ),
     (
         "placement",
-        ["--transfers", "delay", "--memory-model", "parameters", "--pin", "q=b", "--costs", "roofline"],
+        ["--transfers", "delay", "--memory", "parameters", "--pin", "q=b", "--costs", "roofline"],
         {"transfers": "delay", "memory": "parameters"},
     ),
     (
         "batched",
-        ["--batch", 3, "--transfers", "delay_per_input", "--memory-model", "additive", "--pin", "p=a"],
+        ["--batch", 3, "--transfers", "delay_per_input", "--memory", "additive", "--pin", "p=a"],
         {"batch": 3, "transfers": "delay_per_input", "memory": "additive"},
     ),
     (
         "pipeline",
         [
-            *("--cuts", "prefix", "--max-tensors", 2, "--memory-model", "parameters", "--compression", 2.5),
+            *("--cuts", "prefix", "--max-tensors", 2, "--memory", "parameters", "--compression", 2.5),
             *("--channel", "shared", "--objective", "latency", "--min-stages", 2, "--max-stages", 2),
             *("--device-order", "b,a", "--inputs", "everywhere", "--pin", "r=a"),
         ],
@@ -110,7 +114,7 @@ SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
     ),
     (
         "pipeline",
-        ["--no-compute", "--forbid-device", "b"],
+        ["--no-include-compute", "--forbidden-devices", "b"],
         {"include_compute": False, "forbidden_devices": ["b"], "costs": None},
     ),
     (
@@ -165,16 +169,23 @@ def test_what_does_not_fit_is_exit_1(opweave: Run, model: Path, tight: Path, wor
 
 
 def typed(name: str) -> list[str]:
-    flag = next(flag for flag in FLAGS if flag.name == name)
-    return [name] if flag.takes is bool else [name, "1"]
+    return [name] if FLAGS[name].takes is bool else [name, "1"]
 
 
-STRANGERS = [(word, flag.name) for word in WORDS for flag in FLAGS if word not in flag.uses]
+def has(word: str, name: str) -> bool:
+    return any(flag.name == name for flag in flags_of(word))
 
 
-@pytest.mark.parametrize(("word", "name"), STRANGERS, ids=[" ".join(pair) for pair in STRANGERS])
-def test_a_flag_of_another_problem_is_one_sentence(opweave: Run, model: Path, word: str, name: str) -> None:
+STRANGERS = [(word, name) for word in ALL_WORDS for name in FLAGS if not has(word, name)]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_of_another_problem_is_one_sentence(opweave: Run, model: Path, name: str) -> None:
+    word = next(word for word, other in STRANGERS if other == name)
     assert_polite(opweave("plan", model, "--problem", word, *typed(name)), f"problem {word} does not accept {name}")
+    for stranger in [word for word, other in STRANGERS if other == name]:
+        with pytest.raises(InvalidInputError, match=f"problem {stranger} does not accept {name}; leave it out"):
+            fields_of(view_for(stranger), {name: "1"})
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word not in ALONE])
@@ -186,11 +197,11 @@ def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str
     ("word", "flags", "sentence"),
     [
         ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
-        ("batched", ["--memory-model", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
+        ("batched", ["--memory", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
         ("pipeline", ["--cuts", "dominators", "--max-tensors", "1"], "max_tensors limits prefix cuts"),
         ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
         ("pipeline", ["--device-order", "a,z"], "device_order names device 'z'; the cluster has 'a', 'b'"),
-        ("pipeline", ["--forbid-device", "z"], "forbidden_devices names device 'z'"),
+        ("pipeline", ["--forbidden-devices", "z"], "forbidden_devices names device 'z'"),
         ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are asked for, but at most 1"),
         ("slicing", ["--input-device", "z"], "input_device is 'z', which the cluster does not have"),
         ("slicing", ["--geometry", "missing.json"], "there is no such file"),
@@ -222,30 +233,46 @@ def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, clu
         assert_polite(opweave(*arguments, "--geometry", write(tmp_path / "bad.json", content)), sentence)
 
 
-def test_every_flag_is_a_field_of_its_problems_and_the_help_lists_their_words() -> None:
-    assert sorted(each.word for each in COMMANDS) == sorted(WORDS)
-    assert len({flag.name for flag in FLAGS}) == len(FLAGS)
-    for flag in FLAGS:
-        for word, use in flag.uses.items():
-            fields = view_for(word).problem_type.model_fields
-            if word == "layout":  # of the order that comes first, and of the pool
-                fields = MemoryOrdering.model_fields | Pool.model_fields
-            field = fields[flag.field]
-            if get_origin(field.annotation) is Literal:
-                assert use.replace(" or ", ", ").split(", ") == list(get_args(field.annotation)), (flag.name, word)
-            assert use in flag.help
-            assert word in flag.help
+@pytest.mark.parametrize("word", ALL_WORDS)
+def test_every_flag_is_a_field_and_its_help_lists_the_words(word: str) -> None:
+    fields = view_for(word).problem_type.model_fields
+    if word == "layout":  # of the order that comes first, and of the pool
+        fields = MemoryOrdering.model_fields | Pool.model_fields
+    for flag in flags_of(word):
+        field = fields[flag.field]
+        assert flag.use
+        assert "`" not in flag.use
+        if get_origin(field.annotation) is Literal:
+            assert all(choice in flag.use for choice in get_args(field.annotation)), flag.name
 
 
-@pytest.mark.parametrize("word", WORDS)
+def test_what_can_be_typed_has_a_flag() -> None:
+    for word in ALL_WORDS:
+        untyped = set(view_for(word).problem_type.model_fields) - {flag.field for flag in flags_of(word)}
+        if word != "layout":
+            assert untyped <= {"graph", "schema_version", "order", "ties", "constraints"} | (
+                {"objective"} if word == "batched" else set()
+            )
+
+
+def test_token_rates_come_from_a_file(opweave: Run, tmp_path: Path) -> None:
+    problem = PROBLEMS["serving_flow"]
+    model = write(tmp_path / "model.json", problem.graph.model_dump_json())
+    cluster = write(tmp_path / "cluster.json", problem.cluster.model_dump_json())
+    rates = write(tmp_path / "rates.json", json.dumps({name: list(row) for name, row in problem.rates.items()}))
+    arguments = ("serving", model, "--cluster", cluster, "--time-limit", 3)
+    ended = opweave(*arguments, "--rates", rates, "--json")
+    assert (ended.status, json.loads(ended.out)["problem"]) == (0, "serving_flow")
+    assert_polite(opweave(*arguments), "problem serving needs --rates: a JSON file")
+
+
+@pytest.mark.parametrize("word", ALL_WORDS)
 def test_the_help_of_a_problem_lists_its_own_flags_and_examples_that_can_be_read(opweave: Run, word: str) -> None:
     shown = opweave(word, "--help").out
     listed = set(re.findall(r"(?<=│ )--[a-z-]+", shown))
-    own = {flag.name for flag in FLAGS if word in flag.uses}
-    assert own <= listed
-    assert not {flag.name for flag in FLAGS if word not in flag.uses} & listed
-    command = next(each for each in COMMANDS if each.word == word)
-    for example in command.examples:
+    assert {name for name in FLAGS if has(word, name)} <= listed
+    assert not {name for name in FLAGS if not has(word, name)} & listed
+    for example in EXAMPLES[word]:
         assert example in shown
         assert set(re.findall(r"--[a-z-]+", example)) <= listed
 
@@ -265,16 +292,16 @@ def test_the_command_of_a_problem_is_plan_with_that_problem(
 def test_plan_names_the_problems_and_leaves_their_flags_to_them(opweave: Run) -> None:
     shown = opweave("plan", "--help").out
     assert all(word in shown for word in WORDS)
-    assert [flag.name for flag in FLAGS if flag.name in shown] == []
+    assert not set(FLAGS) & set(re.findall(r"(?<=│ )--[a-z-]+", shown))
 
 
-def test_flags_are_optional_parameters() -> None:
-    for flag in FLAGS:
-        for word in (None, *flag.uses):
-            assert flag.parameter(word).kind is inspect.Parameter.KEYWORD_ONLY
-            assert flag.parameter(word).default is None
-    with pytest.raises(InvalidInputError, match="problem batched does not accept --objective; leave it out"):
-        fields_of(view_for("batched"), {"--objective": "makespan"})
+def test_flags_are_optional_parameters_with_one_type_each() -> None:
+    types: dict[str, set[object]] = {}
+    for flag in (flag for word in ALL_WORDS for flag in flags_of(word)):
+        parameter = flag.parameter(hidden=True)
+        assert (parameter.kind, parameter.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+        types.setdefault(flag.name, set()).add(str(flag.takes))
+    assert all(len(found) == 1 for found in types.values())
 
 
 def machines(*sizes: list[int] | None) -> Cluster:

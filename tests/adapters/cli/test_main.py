@@ -13,6 +13,7 @@ import typer
 
 from opweave.__main__ import main as command_line
 from opweave.adapters.cli import main as cli
+from opweave.adapters.cli import questions
 from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -80,7 +81,7 @@ def test_ctrl_c_elsewhere_is_exit_130(opweave: Run, spec: Path, monkeypatch: pyt
     def interrupt(path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load_problem", interrupt)
+    monkeypatch.setattr(questions, "load_problem", interrupt)
     assert opweave("solve", spec).status == 130
 
 

@@ -10,8 +10,7 @@ import pytest
 import opweave as ow
 from opweave.adapters.llm.config_read import from_config
 from opweave.adapters.llm.machine import _graphics_card
-from opweave.problems.language.costs import language_costs
-from opweave.problems.language.workload import Workload
+from opweave.problems.language.workload import Workload, language_costs
 from tests.adapters.llm.configs import CONFIGS
 
 MODEL = from_config(CONFIGS["Qwen3-30B-A3B"][0], "qwen3", "q8_0")

@@ -11,7 +11,8 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper, parser  # noqa: E402
 
-from opweave.adapters.onnx.dims import OpenDimension, guesses  # noqa: E402
+from opweave.adapters.dims import OpenDimension  # noqa: E402
+from opweave.adapters.onnx.dims import guesses  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402

@@ -12,9 +12,9 @@ import opweave as ow
 from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
 from opweave.adapters.report.baselines import baselines
-from opweave.adapters.report.batched_mapping import spans
 from opweave.adapters.report.figures import CRITICAL, png
 from opweave.adapters.report.gantt import DEVICE_HEIGHT, gantt_figure
+from opweave.adapters.report.mapping import spans
 from opweave.adapters.report.timeline_tables import device_uses
 from opweave.adapters.report.views import show, view_for
 from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline

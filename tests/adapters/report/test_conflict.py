@@ -37,8 +37,6 @@ def test_every_verb(problem: ow.Placement, tmp_path: Path) -> None:
     assert NAME not in html
     assert "<b>&" not in html
     assert len(found.to_pandas()) == len(found.mends)
-    assert found.plot(tmp_path / "mends.png").axes
-    assert (tmp_path / "mends.png").stat().st_size > 1000
     assert ow.Conflict.model_validate_json(found.save(tmp_path / "why.json").read_text()) == found
     page = found.report(tmp_path / "page").read_text()
     assert html in page

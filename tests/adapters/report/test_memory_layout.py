@@ -31,8 +31,8 @@ def test_pools_and_traffic() -> None:
     assert view.explain().startswith("The traffic takes 400 ms.")
     assert [row[0] for row in view.sections()[0].rows] == ["d", "e"]
     assert view.headline() == "graph: 400 ms of traffic"
-    headings, rows = view.steps()
-    assert (headings[0], len(rows), rows[0][:2]) == ("storage", 3, ("a", "d"))
+    steps = view.plan()["steps"]
+    assert (len(steps), steps[0]["storage"], steps[0]["pool"]) == (3, "a", "d")
 
 
 @pytest.mark.parametrize("problem", [ow.MemoryLayout(lifetimes=LIFETIMES), PROBLEMS["memory_layout"]])

@@ -6,11 +6,11 @@ import json
 import math
 
 import pytest
+from opweave.adapters.report.questions_figures import figure_of
 from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report.questions import cells_of, explain, table_of, to_html
-from opweave.adapters.report.questions_figures import figure_of
+from opweave.adapters.report.questions import cells_of, explain, table_of
 from opweave.solvers.questions.answers import readable_value
 from opweave.solvers.questions.fields import varied
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS
@@ -100,8 +100,8 @@ def test_a_curve_lies_on_or_above_its_bound(found):
 
 def test_names_do_no_harm():
     found = ow.sweep(PLACEMENT, {"<b>": {"$\\x$\x1b[31m": lambda problem: problem}}, solver="heft")
-    assert "<b>" not in to_html(found)
-    assert "\x1b" not in to_html(found)
+    assert "<b>" not in html(found)
+    assert "\x1b" not in html(found)
     figure_of(found).canvas.draw()
 
 

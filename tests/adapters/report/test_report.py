@@ -11,16 +11,20 @@ import pytest
 from opweave.adapters.load import load_problem, load_result
 from opweave.adapters.report import report
 from opweave.adapters.report.report import write_report
-from opweave.adapters.report.tables import Entry
 from opweave.adapters.report.views import show
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Result, Status, Termination
+from opweave.solvers.questions.answers import Answer
+from opweave.solvers.questions.compare import Comparison
+
+
+def compared(solver: str, refusal: str) -> Comparison:
+    return Comparison(problem="memory_ordering", unit="bytes", rows=[Answer(solver=solver, refusal=refusal)])
 
 
 def test_all_files_tell_the_same(problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path) -> None:
-    entries = [Entry("fake", result, "the only one"), Entry("away", None, "not installed")]
-    files = write_report(show(problem, result), tmp_path / "report", comparison=entries)
+    files = write_report(show(problem, result), tmp_path / "report", comparison=compared("away", "not installed"))
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == sorted(path.name for path in files)
     assert load_problem(tmp_path / "report" / "problem.json") == problem
     assert load_result(tmp_path / "report" / "result.json").objective == 14
@@ -34,7 +38,7 @@ def test_the_page_stands_alone_and_escapes_names(
     result: Result[Ordering], problem: MemoryOrdering, tmp_path: Path
 ) -> None:
     graph = type(problem.graph).model_validate(problem.graph.model_dump() | {"name": "<script>alert(1)</script>"})
-    write_report(show(MemoryOrdering(graph=graph), result), tmp_path, comparison=[Entry("<b>", None, "<i>")])
+    write_report(show(MemoryOrdering(graph=graph), result), tmp_path, comparison=compared("<b>", "<i>"))
     page = (tmp_path / "report.html").read_text()
     assert page.count("<script") == page.count("</script>") == 2  # the data, and the views
     assert "<script>alert" not in page

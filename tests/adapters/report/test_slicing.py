@@ -32,16 +32,12 @@ def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result
     events = json.loads(json.dumps(view.trace()))["traceEvents"]
     blocks = [event for event in events if event["ph"] == "X"]
     assert max(event["ts"] + event["dur"] for event in blocks) == pytest.approx(9e6)
-    headings, rows = view.steps()
-    assert all(len(row) == len(headings) for row in rows)
     assert view.sections()[0].rows
     assert dict(view.rows())["speed-up"]
 
 
 def test_pictures_are_drawn(solved: tuple[ow.Slicing, ow.Result]) -> None:
-    figure = show(*solved).figure()
-    assert len(figure.axes[0].patches) >= 4
-    for drawn in (figure, ow.progress_figure(solved[0], {"auto": solved[1]})):
+    for drawn in (show(*solved).figure(), ow.progress_figure(solved[0], {"auto": solved[1]})):
         assert png(drawn).startswith(b"\x89PNG")
 
 
@@ -57,5 +53,4 @@ def test_the_command_line_knows_its_word() -> None:
 def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:
     problem = chain(costs=ow.Costs.from_table({op: {"a": 0.0, "b": 0.0} for op in "pq"}))
     figure = show(problem, ow.solve(problem)).figure()
-    assert figure.axes[1].get_xlim()[0] == 0.0
-    assert figure.axes[0].get_title(loc="left").startswith("2 operators;")
+    assert figure.axes[0].get_xlim()[0] == 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from opweave.adapters.report.progress_line import live_progress
-from opweave.adapters.report.tables import Entry, comparison_cells, comparison_table, summary_rows
+from opweave.adapters.report.tables import summary_rows
 from opweave.adapters.report.views import show
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Result, Status, Termination
 from opweave.solvers.run import Progress
@@ -31,21 +33,6 @@ def test_what_is_unknown_is_a_dash(problem: MemoryOrdering) -> None:
     assert (rows["status"], rows["objective"], rows["gap"]) == ("unknown, nothing verified (time limit)", "-", "-")
 
 
-def test_a_comparison_measures_against_its_first_entry(result: Result[Ordering]) -> None:
-    worse = result.model_copy(update={"objective": 28, "status": Status.FEASIBLE})
-    headings, rows = comparison_cells(
-        [Entry("given", worse), Entry("best", result), Entry("away", None, "no")], "bytes"
-    )
-    assert headings[2] == "against given"
-    assert [(row[0], row[2], row[4]) for row in rows] == [
-        ("given", "0 %", "feasible"),
-        ("best", "-50 %", "optimal"),
-        ("away", "-", "-"),
-    ]
-    console = Console(width=200, record=True, quiet=True)
-    console.print(comparison_table([Entry("given", worse), Entry("best", result)], "bytes"))
-
-
 def test_progress_is_shown_on_terminals_only() -> None:
     with live_progress(Console(force_terminal=False), "bytes", "auto") as observer:
         assert observer is None
@@ -56,3 +43,9 @@ def test_progress_is_shown_on_terminals_only() -> None:
     shown = console.export_text()
     for text in ("auto", "best 2 KiB", "bound 1 KiB", "gap 50 %", "search"):
         assert text in shown
+
+
+def test_a_result_of_another_problem_is_not_shown(problem: MemoryOrdering) -> None:
+    placed = Result[Ordering](problem="placement", status="unknown", termination="completed", solver="none")
+    with pytest.raises(InvalidInputError, match="one of 'placement', the problem is 'memory_ordering'"):
+        show(problem, placed)

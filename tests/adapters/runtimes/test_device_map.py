@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opweave.adapters.runtimes.device_map import device_map
+from opweave.adapters.runtimes.plan_exports import device_map
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.placement.spec import Schedule
 

@@ -56,10 +56,10 @@ def test_no_group_waits_for_a_later_one_and_times_break_ties() -> None:
 def test_schedules_of_other_models_are_refused() -> None:
     good = schedule("xxyx")
     short = Schedule(device={"1": "x"}, start={"1": 0.0})
-    with pytest.raises(InvalidInputError, match="says nothing about operator '2'"):
+    with pytest.raises(InvalidInputError, match="the schedule lacks operator '2'"):
         schedule_groups(diamond(), short)
     long = Schedule(device={**good.device, "5": "x"}, start={**good.start, "5": 9.0})
-    with pytest.raises(InvalidInputError, match="lists operator '5', which graph does not have"):
+    with pytest.raises(InvalidInputError, match="lists operator '5', which the model does not have"):
         schedule_groups(diamond(), long)
 
 

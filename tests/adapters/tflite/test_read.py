@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from opweave.adapters.tflite.flops import operator_flops
+from opweave.adapters.tflite.kinds import operator_flops
 
 FILES = Path(__file__).parents[2] / "data/files"
 NO_RUN = ow.Limits(run_seconds=0)

@@ -22,7 +22,7 @@ from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.reading import read_arrays
+from opweave.formulations.modeling.pyomo import read_arrays
 from tests.tiny import NEEDS, PROBLEMS
 
 for _kind in PROBLEMS:
@@ -321,15 +321,15 @@ def test_what_cannot_be_read_or_written_is_refused_in_a_sentence(tmp_path) -> No
     with pytest.raises(ow.InvalidInputError, match="solve it first"):
         ow.read_solution(ow.build_model(problem))
     with pytest.raises(ow.InvalidInputError, match="only a Pyomo model holds values"):
-        ow.read_solution(ow.build_model(problem, "circuit"))
+        ow.read_solution(ow.build_model(PROBLEMS["placement"], "intervals"))
     with pytest.raises(ow.InvalidInputError, match="not written by build_model"):
         ow.read_solution(LinearModel(), {"x": 1})
     with pytest.raises(ow.InvalidInputError, match=r"p.xls: models are written as .mps, .lp, .nl, .pb"):
         ow.write_model(problem, tmp_path / "p.xls")
-    with pytest.raises(ow.InvalidInputError, match=r"'circuit' is a constraint program, .* would do: 'flow'"):
-        ow.write_model(problem, tmp_path / "p.lp", "circuit")
-    with pytest.raises(ow.InvalidInputError, match=r"'circuit' is a constraint program, which is written as .pb"):
-        ow.write_model(ow.build_model(problem, "circuit"), tmp_path / "p.lp")
+    with pytest.raises(ow.InvalidInputError, match=r"'intervals' is a constraint program, .* would do: 'disjunctive'"):
+        ow.write_model(PROBLEMS["placement"], tmp_path / "p.lp", "intervals")
+    with pytest.raises(ow.InvalidInputError, match=r"'intervals' is a constraint program, which is written as .pb"):
+        ow.write_model(ow.build_model(PROBLEMS["placement"], "intervals"), tmp_path / "p.lp")
     with pytest.raises(ow.InvalidInputError, match=r"'flow' is an integer program, which is written as .mps"):
         ow.write_model(ow.build_model(problem), tmp_path / "p.pb")
     with pytest.raises(ow.InvalidInputError, match="cannot be written"):

@@ -11,8 +11,7 @@ from opweave.formulations.expressions import express
 from opweave.formulations.memory_ordering import fusion
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.formulations.memory_ordering.nodes import NodeGraph, single_nodes
-from opweave.formulations.memory_ordering.subgraphs import fuse_group
+from opweave.formulations.memory_ordering.nodes import NodeGraph, fuse_group, single_nodes
 from opweave.problems.constraints import Constraint, Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import topological_order

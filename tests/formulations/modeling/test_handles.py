@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import opweave as ow
 from opweave.formulations.build import build_model
 from opweave.formulations.expressions import express
-from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS, Handles
-from opweave.formulations.slicing.cp import CutCounts
+from opweave.formulations.modeling.handles import WORDS, Handles
 from opweave.formulations.slicing.milp import Cuts
 from tests.oracles.slicing import cuts_of
 from tests.problems.pipeline.test_spec import four
@@ -44,7 +43,7 @@ def test_one_function_runs_on_every_engine(kind: str) -> None:
         model.add(row(model))
 
     found = {engine: ow.solve(problem, solver=engine, extend=extend) for engine in available(problem)}
-    assert {"highs", "cp-sat"} <= found.keys()
+    assert "highs" in found
     for result in found.values():
         assert result.status is ow.Status.OPTIMAL
         assert math.isclose(result.objective, pinned.objective, rel_tol=1e-6)
@@ -61,15 +60,13 @@ def test_a_constraint_of_ones_own_is_written_with_handles() -> None:
                 yield self.broken(f"{self.first!r} and {self.second!r} are on one device")
 
     @express(NotTogether, "flow")
-    @express(NotTogether, "circuit")
     def _not_together(_formulation, model, constraint) -> None:
         for device in "abc":
             model.add(model.on(constraint.first, device) + model.on(constraint.second, device) <= 1)
 
     apart = ow.solve(four(constraints=[ow.Separate(ops=["P", "Q"])]), solver="highs")
-    for engine in ("highs", "cp-sat"):
-        result = ow.solve(four(constraints=[NotTogether(first="P", second="Q")]), solver=engine)
-        assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(apart.objective))
+    result = ow.solve(four(constraints=[NotTogether(first="P", second="Q")]), solver="highs")
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(apart.objective))
 
 
 def test_a_missing_handle_says_where_there_is_one() -> None:
@@ -136,7 +133,7 @@ class AtMostShare(ow.Constraint):
             yield self.broken(f"{share}")
 
 
-@pytest.mark.parametrize("engine", ["highs", "cp-sat", "auto"])
+@pytest.mark.parametrize("engine", ["highs", "auto"])
 @pytest.mark.parametrize("most", [0.25, 0.4])
 def test_a_share_is_limited_as_the_referee_limits_it(engine: str, most: float) -> None:
     """Of 4 rows and 3 channels, 0.25 allows one row, and 0.4 one row or one channel."""
@@ -159,17 +156,16 @@ def test_shares_are_those_of_the_referee(case: tuple[ow.Slicing, ow.Slices]) -> 
     problem = problem.model_copy(update={"channel": "dedicated", "transfers": "refined", "order": plan.order})
     judged = problem.evaluate(plan)
     assert judged.details is not None
-    for kind in (Cuts, CutCounts):
-        made = kind()
-        try:
-            model = made.build(problem)
-        except ow.OpweaveError:
-            return
-        values = made.start(model, plan)
-        for step in judged.details.steps:
-            for device in plan.devices:
-                share = model.share(step.operator, device).at(values)
-                assert share == pytest.approx(step.shares.get(device, 0.0))
+    made = Cuts()
+    try:
+        model = made.build(problem)
+    except ow.OpweaveError:
+        return
+    values = made.start(model, plan)
+    for step in judged.details.steps:
+        for device in plan.devices:
+            share = model.share(step.operator, device).at(values)
+            assert share == pytest.approx(step.shares.get(device, 0.0))
 
 
 def test_the_help_says_which_handles_no_formulation_has() -> None:
@@ -199,8 +195,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-@pytest.mark.parametrize("engine", ["highs", "cp-sat"])
-@pytest.mark.parametrize("kind", ["placement", "batched_mapping", "pipeline", "slicing"])
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [(kind, "highs") for kind in ("placement", "batched_mapping", "pipeline", "slicing")]
+    + [(kind, "cp-sat") for kind in ("placement", "batched_mapping")],
+)
 def test_wrong_rows_are_refused_in_a_sentence(kind: str, engine: str, what: str) -> None:
     row, message = WRONG[what]
     with pytest.raises(ow.OpweaveError, match=message):
@@ -228,6 +227,30 @@ def test_an_objective_of_decisions_alone_is_limited_from_below() -> None:
     assert result.objective >= 1.05 * best * (1 - 1e-6)
 
 
-def test_all_words_are_defined() -> None:
-    assert all(callable(getattr(Handles, word)) for word in (*WORDS, *OLDER_WORDS))
+def test_no_handle_is_there_by_itself() -> None:
     assert Handles.words() == ()
+
+
+def test_rows_that_are_returned_are_added() -> None:
+    problem = PROBLEMS["placement"]
+    expected = ow.solve(problem, extend=lambda model, _: model.add(model.on("a", "e") == 1)).objective
+    one, many = lambda model, _: model.on("a", "e") == 1, lambda model, _: [model.on("a", "e") == 1]
+    for engine, extend in product(("highs", "cp-sat", "auto"), (one, many)):
+        assert ow.solve(problem, solver=engine, extend=extend).objective == pytest.approx(expected)
+
+
+def test_columns_are_found_by_their_names_as_in_pyomo() -> None:
+    for engine in ("highs", "cp-sat"):
+        result = ow.solve(
+            PROBLEMS["placement"], solver=engine, extend=lambda model, _: model.add(model.x["a", "e"] == 1)
+        )
+        assert result.solution.device["a"] == "e"
+    with pytest.raises(ow.RuleError, match="no attribute 'y_z'"):
+        ow.solve(PROBLEMS["placement"], solver="highs", extend=lambda model, _: model.add(model.y_z == 1))
+
+
+def test_expressions_of_something_else_are_refused() -> None:
+    with pytest.raises(ow.InvalidInputError, match="derived from Constraint"):
+        express(int, "model")
+    with pytest.raises(ow.InvalidInputError, match="no target 'order_arc'; did you mean 'order_arcs'"):
+        express(AtMostShare, "order_arc")

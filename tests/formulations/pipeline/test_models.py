@@ -1,4 +1,4 @@
-"""The flow and the circuit: against brute force, their starts, and rows of one's own."""
+"""The flow program: against brute force, their starts, and rows of one's own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
@@ -16,19 +15,12 @@ from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.whole import Arc
-from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
-from opweave.problems.errors import InfeasibleError
 from opweave.problems.pipeline.spec import Pipeline, Stages
-from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.interval_child import IntervalWork
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
 from tests.strategies.pipeline import pipelines, planned_pipelines
-
-BATCH = 25
-"""Instances for each child process: starting one takes as long as solving them all."""
 
 
 @settings(max_examples=25)
@@ -42,49 +34,6 @@ def test_the_flow_agrees_with_brute_force(problem: Pipeline) -> None:
     else:
         assert result.status is ow.Status.OPTIMAL
         assert math.isclose(result.objective, optimum, rel_tol=1e-6, abs_tol=1e-9)
-
-
-@settings(max_examples=2, phases=[Phase.generate])
-@given(problems=st.lists(pipelines(6, 4), min_size=BATCH, max_size=BATCH))
-def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
-    pytest.importorskip("ortools")
-    written, optima = [], []
-    for problem in problems:
-        optimum = best_pipeline(problem)[0]
-        formulation = Circuit(BuildContext(ceiling=optimum))
-        try:
-            model = formulation.build(problem)
-        except InfeasibleError:
-            assert optimum is None
-            continue
-        written.append((problem, formulation, model))
-        optima.append(optimum)
-    works = [IntervalWork(model.program(), 30.0, 0.0, 0, 1, 1) for _, _, model in written]
-    answers = run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
-    for (problem, formulation, model), optimum, answer in zip(written, optima, answers, strict=True):
-        if optimum is None:
-            assert answer.verdict == "infeasible"
-            continue
-        assert answer.verdict == "solved"
-        values = [int(value) for value in answer.values]
-        assert model.broken(values) is None
-        judged = problem.evaluate(formulation.extract(model, values))
-        assert judged.feasible
-        assert math.isclose(judged.objective, optimum, rel_tol=2e-6, abs_tol=1e-12)
-        assert formulation.objective_bound(problem, answer.bound) <= optimum * (1 + 1e-12)
-
-
-@settings(max_examples=60)
-@given(planned=planned_pipelines())
-def test_a_start_obeys_the_circuit_and_comes_back(planned: tuple[Pipeline, Stages]) -> None:
-    problem, plan = planned
-    value = problem.evaluate(plan).objective
-    formulation = Circuit(BuildContext(ceiling=value))
-    model = formulation.build(problem)
-    values = [int(value) for value in formulation.start(model, plan)]
-    assert model.broken(values) is None
-    assert formulation.extract(model, values) == plan
-    assert formulation.objective_bound(problem, values[model.goal]) <= value * (1 + 1e-9)
 
 
 @settings(max_examples=25)
@@ -102,16 +51,12 @@ def test_a_start_obeys_the_flow_and_comes_back(planned: tuple[Pipeline, Stages])
     assert math.isclose(bound, value, rel_tol=1e-9, abs_tol=1e-12)
 
 
-@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
-def test_rows_of_ones_own(solver: str) -> None:
-    if solver == "cp-sat":
-        pytest.importorskip("ortools")
-
+def test_rows_of_ones_own() -> None:
     def extend(model: object, problem: Pipeline) -> None:
         model.add(model.on("Q", "b") >= 1)  # type: ignore[attr-defined]
 
-    free = ow.solve(four(), solver=solver)
-    bound = ow.solve(four(), solver=solver, extend=extend)
+    free = ow.solve(four(), solver="highs")
+    bound = ow.solve(four(), solver="highs", extend=extend)
     assert free.objective == 3.0
     assert bound.solution.devices_by_operator()["Q"] == {"b"}
     expected = ow.solve(four(constraints=[ow.Pin(op="Q", device="b")]))
@@ -191,17 +136,14 @@ def test_shared_parameters_are_counted_quickly() -> None:
             assert b == count or problem.memory_of(instance.names[a : b + 1]) > memory
 
 
-@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
-def test_rows_about_stages(solver: str) -> None:
-    if solver == "cp-sat":
-        pytest.importorskip("ortools")
+def test_rows_about_stages() -> None:
     problem = four(min_stages=2)
 
     def late(model: object, _problem: Pipeline) -> None:
         model.add(model.stage("Q") == 1)
         model.add(model.stage("S") == 2)
 
-    result = ow.solve(problem, solver=solver, extend=late)
+    result = ow.solve(problem, solver="highs", extend=late)
     found = {name: number for number, stage in enumerate(result.solution.stages) for name in stage.operators}
     assert (found["P"], found["Q"], found["S"]) == (0, 1, 2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from pyomo.environ import Constraint
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
@@ -118,7 +117,7 @@ def test_users_own_constraints(formulation):
 
 def test_users_own_rows():
     def late(model, problem):
-        model.add_component("late", Constraint(expr=model.start("right") >= 7.0))
+        model.add(model.start("right") >= 7.0)
 
     result = ow.solve(fork(), solver="highs", extend=late)
     assert agrees(result, 11.0)

@@ -8,7 +8,7 @@ from pyomo.environ import value
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
-from opweave.formulations.modeling.reading import load_values
+from opweave.formulations.modeling.pyomo import load_values
 from opweave.formulations.placement.moirai import Moirai
 from tests.formulations.placement.instances import PLAIN, agrees, fork
 from tests.oracles.placement import best_placement
@@ -35,8 +35,8 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(context, planned):
     load_values(model.opweave.variables, values)
     for op in problem.graph.operators:
         begin, end = problem.intervals(schedule)[op.id]
-        assert value(model.start(op.id)) == value(model.starts(op.id)) == pytest.approx(begin)
-        assert value(model.end(op.id)) == value(model.ends(op.id)) == pytest.approx(end)
+        assert value(model.start(op.id)) == value(model.start(op.id)) == pytest.approx(begin)
+        assert value(model.end(op.id)) == value(model.end(op.id)) == pytest.approx(end)
         where = [device.name for device in problem.cluster.devices if value(model.on(op.id, device.name)) > 0.5]
         assert where == [schedule.device[op.id]]
 

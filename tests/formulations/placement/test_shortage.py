@@ -60,20 +60,6 @@ REASONS = [
         three(Colocate(ops=["p", "q"]), Colocate(ops=["r", "q"]), memory=(50, 40)),
         "operators 'p', 'q', 'r', which must share a device, need 60 bytes",
     ),
-    (three(Separate(ops=["p", "q"]), Colocate(ops=["p", "q"])), "'p' and 'q' must be apart and must share a device"),
-    (
-        three(Separate(ops=["p", "q", "r"])),
-        "operators 'p', 'q', 'r' must be apart, but the devices that may run them ('a', 'b') are too few",
-    ),
-    (
-        three(Separate(ops=["p", "q"]), Pin(op="p", device="a"), Pin(op="q", device="a")),
-        "operators 'p', 'q' must be apart, but the devices that may run them ('a') are too few",
-    ),
-    (
-        three(MaxDevices(count=1), Pin(op="p", device="a"), Pin(op="q", device="b")),
-        "at most 1 device may be used, but there are operators that can only run on each of 'a', 'b'",
-    ),
-    (three(MaxDevices(count=1), Separate(ops=["p", "q"])), "must be apart, but at most 1 device may be used"),
     (
         three(memory=(30, 29)),
         "operators 'p', 'q', 'r' can only run on 'a', 'b' and need 60 bytes together, but there is room for 59: "

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
+from opweave.formulations.slicing.instance import lower
+from opweave.formulations.slicing.milp import Cuts
+from opweave.problems.errors import InfeasibleError
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
-from tests.strategies.slicing import slicings
+from tests.strategies.slicing import planned_slicings, slicings
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
@@ -74,3 +78,43 @@ def test_slow_links_are_not_taken_for_a_contradiction() -> None:
     )
     assert result.status is ow.Status.OPTIMAL, result.reason
     assert result.objective == pytest.approx(32_000.0)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(planned_slicings(max_operators=3, max_devices=2))
+def test_a_plan_is_read_back_as_it_was_hinted(case: tuple[ow.Slicing, ow.Slices]) -> None:
+    problem, plan = case
+    problem = problem.model_copy(update={"channel": "dedicated", "transfers": "refined", "order": plan.order})
+    formulation = Cuts()
+    try:
+        model = formulation.build(problem)
+    except InfeasibleError:
+        return
+    values = formulation.start(model, plan)
+    for column in np.flatnonzero(np.isfinite(values)):
+        assert model.low[column] <= values[column] <= model.high[column]
+    assert formulation.extract(model, np.nan_to_num(values)).slices == plan.slices
+
+
+def test_memory_and_an_open_order_are_no_reason_to_refuse() -> None:
+    graph = ow.OpGraph(
+        tensors=[
+            ow.Tensor(id=name, bytes=3 * rows, shape=[1, 1, rows, 1])
+            for name, rows in zip("xpq", (2, 4, 3), strict=True)
+        ],
+        operators=[ow.Operator(id=name, inputs=["x"], outputs=[name], workspace_bytes=6) for name in "pq"],
+        outputs=["p"],
+    )
+
+    def on_boards(memory: int) -> ow.Slicing:
+        devices = [ow.Device(name=name, memory_bytes=memory) for name in ("d0", "d1")]
+        costs = ow.Costs.from_table({name: {"d0": 1.0, "d1": 2.0} for name in "pq"})
+        cluster = ow.Cluster(devices=devices, rates=[1.0, 3.0])
+        return ow.Slicing(graph=graph, cluster=cluster, costs=costs, input_device="d0")
+
+    problem, roomy = on_boards(38), on_boards(39)
+    assert lower(problem).order_matters(problem)
+    assert not lower(roomy).order_matters(roomy)  # everything fits at once
+    result = ow.solve(problem, solver="highs", time_limit=30)
+    assert result.objective == pytest.approx(best_slicing(problem)[0])
+    assert "cut_" not in (result.bound_source or "")  # another order might do better

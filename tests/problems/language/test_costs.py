@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.language.costs import language_costs
-from opweave.problems.language.graph import language_graph
+from benchmarks.language_plans import DESKTOP, LAPTOP, rig
+from benchmarks.language_plans import model as known_model
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
-from opweave.problems.language.workload import Workload, parts
+from opweave.problems.language.posed import fastest_pass
+from opweave.problems.language.rig import Rig
+from opweave.problems.language.rules import Beside, InOrder
+from opweave.problems.language.workload import Workload, language_costs, language_graph, parts
+from tests.solvers.language.test_questions import model_of, rig_of
 
 
 def model(layers: int = 2) -> LanguageModel:
@@ -124,3 +128,103 @@ def test_devices_without_memory_bandwidth_or_bytes() -> None:
     assert result.reason is not None and "'a'" in result.reason
     with pytest.raises(ow.InvalidInputError, match="device 'b' has no flops_per_second"):
         language_costs(model(), work, ow.Cluster(devices=[ow.Device(name="b")]))
+
+
+ATTENTION = [f"layers.{number}.attention" for number in range(3)]
+
+
+def objections(rule: ow.Constraint, homes: list[str], rest: list[str] | None = None) -> list[str]:
+    problem = fastest_pass(model_of(3), rig_of(400, 90, 70), Workload(), constraints=[rule])
+    device = {"embedding": "cpu", "head": "cpu"}
+    device |= dict(zip(ATTENTION, homes, strict=True))
+    device |= {f"layers.{number}.feed_forward": where for number, where in enumerate(rest or homes)}
+    plan = ow.Schedule(device=device, start=dict.fromkeys(device, 0.0))
+    return [each.message for each in rule.violations(problem, plan)]
+
+
+def test_beside() -> None:
+    rule = Beside(op="layers.1.feed_forward", other=ATTENTION[1], device="cpu")
+    assert objections(rule, ["gpu0"] * 3) == []
+    assert objections(rule, ["gpu0"] * 3, ["gpu0", "cpu", "gpu1"]) == []
+    assert len(objections(rule, ["gpu0"] * 3, ["gpu0", "gpu1", "gpu0"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("homes", "wrong"),
+    [
+        (["cpu", "gpu1", "gpu0"], 0),
+        (["gpu1", "gpu1", "gpu0"], 0),
+        (["gpu0", "cpu", "gpu0"], 1),
+        (["gpu0", "gpu1", "cpu"], 2),
+    ],
+)
+def test_in_order(homes: list[str], wrong: int) -> None:
+    assert len(objections(InOrder(ops=ATTENTION, devices=["cpu", "gpu1", "gpu0"]), homes)) == wrong
+
+
+@pytest.mark.parametrize("engine", ["layers", "highs"])
+def test_solvers_obey_them(engine: str) -> None:
+    rules = [InOrder(ops=ATTENTION, devices=["cpu", "gpu1"])]
+    rules += [Beside(op=f"layers.{n}.feed_forward", other=ATTENTION[n], device="cpu") for n in range(3)]
+    problem = fastest_pass(model_of(3), rig_of(400, 90, 120), Workload(), constraints=rules)
+    result = ow.solve(problem, solver=engine, time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(ow.solve(problem, solver="layers").objective)
+
+
+def test_a_rig_is_checked() -> None:
+    rig = rig_of(400, 90, 70)
+    assert rig.without(frozenset({"laptop"})).cluster.device_index.keys() == {"cpu", "gpu0"}
+    assert rig.with_memory("gpu0", 5).cluster.devices[1].memory_bytes == 90 * 2**20 + 5
+    for field, value, words in (
+        ("host", "x", "host names device 'x'"),
+        ("reserve", {"cpu": 2**40}, "the reserve of device 'cpu'"),
+        ("machines", {"a": ["cpu"], "b": ["cpu"]}, "lists it 2 times"),
+        ("efficiency", {"heads": ow.Efficiency()}, "efficiency names role 'heads'"),
+    ):
+        with pytest.raises(ow.InvalidInputError, match=words):
+            Rig(**{"cluster": rig.cluster, field: value})
+
+
+def test_rates_by_hand() -> None:
+    """What is left beside 1 or 32 layers holds caches; the part on the device at a time is 128 sequences either way."""
+    small, devices, work = known_model("Llama-3-8B", "q4_k"), rig([DESKTOP]), ow.llm.Workload(context=1024)
+    problem = ow.llm.serving_flow(small, devices, work)
+    weights, cache = small.layers[0].bytes, 2 * 8 * 128 * 2 * 1024
+    free = devices.cluster.devices[0].memory_bytes - devices.reserve["desktop 3090"]
+    rates = problem.rates["desktop 3090"]
+    assert len(rates) == len(problem.graph.operators) == 32
+    costs = ow.llm.language_costs(
+        small, work.model_copy(update={"sequences": 128}), devices.cluster, efficiency=devices.efficiency
+    )
+    layer = sum(costs.seconds(f"layers.0.{role}", "desktop 3090") for role in ("attention", "feed_forward"))
+    for count in (1, 32):
+        room = (free - count * weights) // (count * cache)
+        assert 128 <= room * count / 32 < 256
+        assert rates[count - 1] == pytest.approx(128 / (count * layer))
+    assert sum(problem.layer_bytes) == small.parameter_bytes
+
+
+def test_a_model_is_served_by_two_machines() -> None:
+    problem = ow.llm.serving_flow(
+        known_model("Llama-3-70B", "q4_k"), rig([DESKTOP, LAPTOP]), ow.llm.Workload(context=2048)
+    )
+    result = ow.solve(problem, time_limit=5)
+    assert result.verified
+    assert result.gap < 0.25
+    held = problem.memory_by_device(result.solution)
+    assert all(held[cap.device] <= cap.bytes for cap in problem.constraints)
+
+
+def test_what_fits_nowhere_is_said() -> None:
+    problem = ow.llm.serving_flow(known_model("Llama-3.1-405B", "f16"), rig([LAPTOP]), ow.llm.Workload(context=2048))
+    result = ow.solve(problem)
+    assert result.status is ow.Status.INFEASIBLE
+    assert "and the model has 126" in result.reason
+
+
+def test_predictions_stand_beside_published_runs() -> None:
+    spread = ow.llm.published_spread({})
+    assert 1.0 < spread.least < spread.most
+    half = ow.llm.published_spread({"feed_forward": ow.Efficiency(traffic=0.5), "experts": ow.Efficiency(traffic=0.5)})
+    assert half.most == pytest.approx(spread.most / 2)

@@ -143,14 +143,6 @@ def test_what_is_refused(fields: dict[str, object], said: str) -> None:
         changed(SMALL, **fields)
 
 
-def test_to_json_and_back() -> None:
-    for problem in (SMALL, BANKS):
-        assert ow.MemoryLayout.model_validate_json(problem.model_dump_json()) == problem
-    plan = ow.Layout(offset={"a": 0, "b": "4 KiB"})
-    assert ow.Layout.model_validate_json(plan.model_dump_json()) == plan
-    assert plan.offset["b"] == 4096
-
-
 @settings(max_examples=50)
 @given(data=st.data(), problem=memory_layouts(5, pools=2))
 def test_the_referee_objects_to_exactly_what_is_wrong(data: st.DataObject, problem: ow.MemoryLayout) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opweave.problems.constraints import Precede
 from opweave.problems.graph import OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.problems.solution import Solution
 from tests.oracles.memory_ordering import bytes_while_running
 from tests.strategies.specs import memory_orderings, topological_orders
 
@@ -112,12 +110,6 @@ def test_limit_exceeded(given_plan):
     assert rules(problem.model_copy(update={"limit_bytes": peak - 1}), order)[0] == {"limit"}
 
 
-@given(problem=UNBOUND)
-def test_a_solution_of_another_problem(problem):
-    with pytest.raises(TypeError, match="the solution of a MemoryOrdering is of type Ordering, not Solution"):
-        problem.evaluate(Solution())
-
-
 # ---- what the profile means
 
 
@@ -217,14 +209,6 @@ def test_more_freedom_never_costs_bytes(given_plan):
         if field == "outputs" and problem.in_place != "none":
             continue  # an output of the caller's no longer hides an input that it would have overwritten
         assert costs == sorted(costs, reverse=True)
-
-
-@given(problem=memory_orderings(max_operators=6))
-def test_json_round_trip(problem):
-    again = MemoryOrdering.model_validate_json(problem.model_dump_json())
-    assert again == problem
-    order = [op.id for op in problem.graph.operators]
-    assert again.evaluate(Ordering(order=order)) == problem.evaluate(Ordering(order=order))
 
 
 def with_graph(problem, graph):

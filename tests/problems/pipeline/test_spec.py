@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import opweave as ow
 from opweave.problems.pipeline.order import running_order
-from opweave.problems.pipeline.simulation import Task, Turn, in_rounds
+from opweave.problems.pipeline.referee import Task, Turn, in_rounds
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.rules import causes_first, one_at_a_time
 from tests.oracles.pipeline import allowed_cuts, value_of
@@ -66,7 +66,6 @@ def test_a_stage_sends_what_is_read_behind_it_and_passes_on_what_it_does_not_rea
     assert (third.compute_seconds, third.send_seconds) == (3.0, 0.0)
     assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("transfer", 0)
     assert judged.details.latency_seconds == 2 + 5 + 2 + 2 + 3
-    assert judged.details.simulated_ends[:3] == (14.0, 19.0, 24.0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,6 @@ def test_a_stage_may_pay_for_what_it_receives_and_sends() -> None:
     judged = four(load="sum").evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
     assert judged.objective == 9.0
     assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("stage", 1)
-    assert judged.details.simulated_ends[:3] == (14.0, 23.0, 32.0)
 
 
 def test_replicas_take_turns() -> None:
@@ -131,7 +129,6 @@ def test_files_with_readings_that_are_gone_are_read_where_these_have_their_defau
     problem = four()
     data = problem.model_dump(mode="json") | {"delivery": "relay", "max_visits": 1, "stateful": []}
     assert Pipeline.model_validate_json(json.dumps(data)) == problem
-    assert problem.ties == "copied"
 
 
 def test_one_device_sends_nothing() -> None:
@@ -257,12 +254,6 @@ def test_several_results() -> None:
     assert [point.position for point in problem.cut_points] == [1]
     prefix = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
     assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]
-
-
-def test_json_round_trip() -> None:
-    problem = four(constraints=[ow.Pin(op="P", device="a")], max_tensors=2)
-    assert type(problem).model_validate_json(problem.model_dump_json()) == problem
-    assert Stages.model_validate_json(SPLIT.model_dump_json()) == SPLIT
 
 
 TIMES = st.lists(st.integers(0, 9).map(float), min_size=1, max_size=5)

@@ -41,7 +41,7 @@ START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
 @pytest.mark.parametrize(
     ("name", "formulation"),
-    [(name, None) for name in CHILDREN] + [(name, "time_indexed") for name in CHILDREN if name != "cp-sat"],
+    [(name, formulation) for name in CHILDREN for formulation in (None, "time_indexed")],
 )
 def test_two_branches_by_hand(name, formulation):
     result = ow.solve(two_branches(), solver=name, formulation=formulation, options=PLAIN)
@@ -71,8 +71,7 @@ def test_a_time_limit_keeps_the_first_order(name):
     from tests.solvers.engines.test_highs import wide_problem
 
     began = time.monotonic()
-    formulation = None if name == "cp-sat" else "time_indexed"
-    result = ow.solve(wide_problem(40), solver=name, formulation=formulation, time_limit=2.0)
+    result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
     assert result.status is ow.Status.FEASIBLE
     assert result.bound is not None
     assert time.monotonic() - began < 40

@@ -67,7 +67,6 @@ def test_what_a_formulation_needs_is_what_it_refuses_otherwise() -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="one_port_edge"):
         ow.build_model(PROBLEMS["placement"], "moirai")
     shared = PROBLEMS["slicing"].model_copy(update={"channel": "shared"})
-    for name in ("cut_program", "cut_counts"):
-        assert next(row for row in ROWS if row.name == name).requires == "channel='dedicated', transfers='refined'"
-        with pytest.raises(ow.UnsupportedFeatureError, match="dedicated"):
-            ow.build_model(shared, name)
+    assert next(row for row in ROWS if row.name == "cut_program").requires == "channel='dedicated', transfers='refined'"
+    with pytest.raises(ow.UnsupportedFeatureError, match="dedicated"):
+        ow.build_model(shared, "cut_program")

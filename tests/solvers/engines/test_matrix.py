@@ -12,8 +12,7 @@ import pytest
 from opweave.formulations.export.mps import write_mps
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
 from opweave.formulations.modeling.linear import Row
-from opweave.formulations.modeling.pyomo import from_pyomo
-from opweave.formulations.modeling.reading import read_arrays
+from opweave.formulations.modeling.pyomo import from_pyomo, read_arrays
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.solvers.engines.cbc import numbered
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.problems.language.graph import language_graph
 from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
-from opweave.problems.language.workload import Workload, parts
+from opweave.problems.language.workload import Workload, language_graph, parts
 from opweave.problems.placement.spec import Placement
 
 DENSE = ("attention", "feed_forward")

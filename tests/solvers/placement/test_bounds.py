@@ -10,13 +10,13 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
-from opweave.solvers.placement.bounds.best import bound, raise_level
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
-from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
 from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
+from opweave.solvers.placement.decompose import raising, solve_prices
+from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rounding import Best
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
@@ -42,16 +42,23 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
         "first": chain.value(),
     }
     for name, level in (("relaxed", RELAXED), ("integer", INTEGER)):
-        raise_level(chain, level, run, best.report)
+        for _ in raising(chain, level, run, best.report):
+            pass
         found[name] = chain.value()
-        found[f"{name} counts"] = priced_counts(chain, instance, arrays, 10.0).bound
     return found
+
+
+def _priced(problem: Placement) -> float:
+    """The bound with memory at its price; 0 for none."""
+    run = Run()
+    solve_prices(problem, run)
+    return run.bound or 0.0
 
 
 def test_two_operators_by_hand() -> None:
     problem = layered_problem(1, 2)
     # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
-    assert bound(lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
+    assert max(_all_bounds(problem).values()) == pytest.approx(8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -62,15 +69,6 @@ def test_no_bound_exceeds_the_optimum(seed: int) -> None:
         return
     for name, value in _all_bounds(problem).items():
         assert value <= optimum * (1 + 1e-9) + 1e-12, name
-
-
-@pytest.mark.parametrize("seed", range(1, 40, 2))
-def test_counts_without_time_for_windows_stay_below_the_optimum(seed: int) -> None:
-    problem = small_problem(seed, memory=True)
-    instance, optimum = lower(problem), best_placement(problem)[0]
-    arrays = arrays_of(instance, problem)
-    if optimum is not None:
-        assert priced_counts(milestones_of(arrays), instance, arrays, 0.0).bound <= optimum * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -131,7 +129,7 @@ def test_cut_vertices_are_on_every_path(seed: int) -> None:
         return False
 
     expected = {v for v in range(count) if not avoidable(v)}
-    assert set(cut_vertices(arrays, operator_order(arrays)).tolist()) == expected
+    assert set(cut_vertices(arrays, order_of_graph(arrays)).tolist()) == expected
 
 
 def test_area_equals_the_linear_program() -> None:
@@ -147,29 +145,16 @@ def test_area_pays_for_memory() -> None:
     assert best_area(seconds, np.zeros(2)).value < 2.0
 
 
-def test_counts_see_memory_that_binds() -> None:
-    free, tight = layered_problem(8, 2), layered_problem(8, 2, room=24)
-    without = bound(lower(free), _net(free), Run())[0]
-    value, source = bound(lower(tight), _net(tight), Run())
-    assert value > 1.05 * without
-    assert source == "counts with memory"
+def test_prices_see_memory_that_binds() -> None:
+    without = max(_all_bounds(layered_problem(8, 2)).values())
+    assert _priced(layered_problem(8, 2, room=24)) > 1.05 * without
 
 
-def test_counts_stay_below_the_optimum_of_layers() -> None:
+def test_prices_stay_below_the_optimum_of_layers() -> None:
     problem = layered_problem(1, 3, room=4)
     optimum, _ = best_placement(problem)
     assert optimum is not None
-    assert max(_all_bounds(problem).values()) <= optimum * (1 + 1e-9)
-
-
-def test_a_time_limit_leaves_a_valid_bound() -> None:
-    problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
-    instance, arrays = lower(problem), _net(problem)
-    value, _ = bound(instance, arrays, run)
-    best = Best(Run())
-    quick_bounds(instance, arrays, best)
-    assert 0.0 < value <= bound(instance, arrays, Run())[0]
-    assert run.bound == value
+    assert _priced(problem) <= optimum * (1 + 1e-9)
 
 
 def test_alike_branches_of_unlike_memory_are_charged_the_least() -> None:

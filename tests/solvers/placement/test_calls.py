@@ -5,41 +5,40 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import opweave as ow
 from opweave.adapters.graphs.device_placement import latency_from_device_placement
 from opweave.formulations.placement.calls import lower_calls
-from opweave.solvers.placement.blocking.bounds import prove
-from opweave.solvers.placement.blocking.search import anneal_calls
+from opweave.solvers.placement.blocking.arrays import DRAWS, anneal_calls
+from opweave.solvers.placement.blocking.search import CallSearch, prove
 from opweave.solvers.run import Run
 from tests.oracles.calls import best_calls, makespan
 from tests.strategies.calls import call_placements
 
-EXACT = ("auto", "highs")
-HEURISTICS = ("one_device", "calls")
+SOLVERS = ("auto", "one_device", "calls")
 RELATIVE = 1e-6
 
 
 def check(problem: ow.Placement, solver: str, optimum: float | None) -> None:
-    result = ow.solve(problem, solver=solver, time_limit=20 if solver in EXACT else 0.3)
+    result = ow.solve(problem, solver=solver, time_limit=0.5)
     if result.solution is not None:
         assert optimum is not None
         assert result.verified
         assert result.objective >= optimum * (1 - RELATIVE)
     if optimum is not None and result.bound is not None:
         assert result.bound <= optimum * (1 + RELATIVE)
-    if solver in EXACT:
-        assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL), result.reason
+    assert optimum is None or result.status is not ow.Status.INFEASIBLE
 
 
 @settings(max_examples=7, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(call_placements(4, 3))
 def test_solvers_agree_with_brute_force(problem: ow.Placement) -> None:
     optimum = best_calls(problem)
-    for solver in (*EXACT, *HEURISTICS):
-        if solver not in EXACT and any(isinstance(each, ow.Separate | ow.MaxDevices) for each in problem.constraints):
+    for solver in SOLVERS:
+        if solver != "auto" and any(isinstance(each, ow.Separate | ow.MaxDevices) for each in problem.constraints):
             continue
         check(problem, solver, optimum)
 
@@ -64,8 +63,7 @@ def test_six_operators_share_the_cores(cores: int | None, seconds: float) -> Non
         host="cpu",
         host_cores=cores,
     )
-    result = ow.solve(problem, time_limit=20)
-    assert (result.status, result.objective) == (ow.Status.OPTIMAL, seconds)
+    assert ow.solve(problem, time_limit=2).objective == seconds
 
 
 def instance(seed: int, nodes: int = 24, accelerators: int = 3) -> dict[str, object]:
@@ -122,21 +120,17 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 def test_annealing_is_the_same_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opweave.solvers.placement.blocking import auto
-
-    problem = latency_from_device_placement(instance(7))
     found = []
     for choice in ("never", ""):
         monkeypatch.setenv("OPWEAVE_COMPILE", choice)
-        monkeypatch.setattr(auto, "CHUNK_SECONDS", 0.0)
-        search = auto.CallSearch(problem, Run())
-        search.consider(auto.one_place(search))
-        monkeypatch.setattr(auto, "LEAST_MOVES", 300)
-        monkeypatch.setattr(auto, "MOVES", 0)
-        search.anneal(0)
-        found.append(search.value)
+        search = CallSearch(latency_from_device_placement(instance(7)), Run())
+        search.in_one_place()
+        where, best = search.best.copy(), search.best.copy()
+        draws, begin = np.random.default_rng(0).random((300, DRAWS)), np.zeros(len(where) + search.host)
+        found.append(anneal_calls(search.arrays, search.units, where, best, begin, 1.0, 0.1, draws))
+        search.consider(best)
+        assert search.value == found[-1]
     assert found[0] == found[1]
-    assert anneal_calls.name.endswith("anneal_calls")
 
 
 HOSTILE = (0.0, 1e-12, 1.0, 1e12)
@@ -186,7 +180,7 @@ def test_solvers_and_formulations_of_other_readings_refuse() -> None:
     for name in ("heft", "local", "cp-sat", "decompose"):
         with pytest.raises(ow.UnsupportedFeatureError, match="blocking"):
             ow.solve(problem, solver=name)
-    with pytest.raises(ow.UnsupportedFeatureError, match="'calls'"):
+    with pytest.raises(ow.UnsupportedFeatureError, match="does not know transfers='blocking'"):
         ow.build_model(problem, "disjunctive")
     assert [row.name for row in ow.list_solvers(problem) if row.baseline] == ["one_device"]
 
@@ -197,31 +191,12 @@ def test_rows_of_a_users_own_and_limits_on_devices_are_obeyed() -> None:
     def extend(model: object, problem: ow.Placement) -> None:
         model.add(model.on("3", "host 1") == 1)
 
-    result = ow.solve(problem, extend=extend, time_limit=20)
+    result = ow.solve(problem, extend=extend, time_limit=3)
     assert result.verified
     assert result.solution.device["3"] == "host 1"
     few = problem.model_copy(update={"constraints": (*problem.constraints, ow.MaxDevices(count=1))})
-    alone = ow.solve(few, time_limit=20)
-    assert alone.status is ow.Status.OPTIMAL
+    alone = ow.solve(few, time_limit=3)
     assert len(set(alone.solution.device.values())) == 1
-
-
-@pytest.mark.parametrize(("slow", "size"), [(1e-6, 2**49), (1e11, 0), (1e-21, 8)])
-def test_times_far_apart_are_left_out_of_the_program(slow: float, size: int) -> None:
-    """What takes longer than the best plan is out of the question, and what takes next to nothing counts as nothing."""
-    problem = ow.Placement(
-        graph=ow.OpGraph(
-            tensors=[ow.Tensor(id="p", bytes=size), ow.Tensor(id="q", bytes=0)],
-            operators=[ow.Operator(id="p", outputs=["p"]), ow.Operator(id="q", inputs=["p"], outputs=["q"])],
-        ),
-        cluster=ow.Cluster(devices=[ow.Device(name="h"), ow.Device(name="a")], shared=1.0),
-        costs=ow.Costs.from_table({"p": {"h": 2e-6, "a": slow}, "q": {"h": 2e-6, "a": 1e-6}}),
-        transfers="blocking",
-        host="h",
-        max_calls=2,
-    )
-    for solver in EXACT:
-        check(problem, solver, best_calls(problem))
 
 
 def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() -> None:
@@ -251,40 +226,4 @@ def test_auto_goes_on_without_an_engine_whose_range_of_numbers_is_too_small() ->
         constraints=[ow.MemoryCap(device="host", bytes=0), ow.MaxDevices(count=2)],
     )
     result = ow.solve(problem, time_limit=3)
-    assert result.objective == pytest.approx(best_calls(problem))
-
-
-def test_a_0_1_column_off_by_a_millionth_is_no_wrong_claim() -> None:
-    """The first horizon is a million seconds, a millionth of which is more than a transfer."""
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in (("a", 1000), ("b", 2), ("c", 0))],
-        operators=[
-            ow.Operator(id="a", outputs=["a"]),
-            ow.Operator(id="b", inputs=["a"], outputs=["b"]),
-            ow.Operator(id="c", outputs=["c"]),
-            ow.Operator(id="d", inputs=["b", "c"], workspace_bytes=2**20),
-        ],
-    )
-    cluster = ow.Cluster(
-        devices=[ow.Device(name="host", memory_bytes=2**20), ow.Device(name="k"), ow.Device(name="m")],
-        bandwidth=[[0.0, 1e15, 1.0], [0.0, 0.0, 0.0], [1e9, 1e9, 0.0]],
-        latency=0.5,
-    )
-    seconds = {
-        "a": {"host": 1.0, "k": 1e6},
-        "b": {"host": 1e-9, "k": 1.0, "m": 1.0},
-        "c": {"host": 1e-9, "k": 3e-7, "m": 1e-9},
-        "d": {"host": 1e-9, "k": 1e-9, "m": 1.0},
-    }
-    problem = ow.Placement(
-        graph=graph,
-        cluster=cluster,
-        costs=ow.Costs.from_table(seconds),
-        transfers="blocking",
-        host="host",
-        max_calls=None,
-        constraints=[ow.Colocate(ops=["c", "a"])],
-    )
-    result = ow.solve(problem, solver="highs", time_limit=10)
-    assert result.reason is None and result.termination is not ow.Termination.ENGINE_ERROR
     assert result.objective == pytest.approx(best_calls(problem))

@@ -10,7 +10,6 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement.spec import Placement, Transfer
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.plans import fits, memory_used, order_by_start, plan_of, report, schedule_of, shortage
-from opweave.solvers.placement.ranks import order_by
 from opweave.solvers.run import Run
 from tests.strategies.specs import placements
 
@@ -88,7 +87,7 @@ def test_any_order_and_devices_give_a_schedule_that_the_referee_accepts(problem,
     count, devices = arrays.seconds.shape
     device = np.array(data.draw(st.lists(st.integers(0, devices - 1), min_size=count, max_size=count)), dtype=np.int64)
     rank = np.array(data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count)), dtype=np.float64)
-    plan = plan_of(arrays, order_by(rank, arrays), device)
+    plan = plan_of(arrays, order_by_start(instance, -rank), device)
     schedule = schedule_of(instance, arrays, plan.order, device)
     judged = problem.evaluate(schedule)
     assert judged.violations == ()

@@ -14,7 +14,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.priced_child import PricedWindow, PricedWork, Raised
-from opweave.solvers.placement.bounds.priced_windows import CHILD
+from opweave.solvers.placement.bounds.prices import CHILD
 from opweave.solvers.placement.module_intervals import available
 from tests.solvers.placement.instances import small_problem, twin_problem
 from tests.solvers.placement.windows import cheapest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
@@ -12,26 +11,23 @@ import pytest
 import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
-from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.price_search import PriceSearch
-from opweave.solvers.placement.bounds.priced_block import SEARCHED
-from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.priced_block import INTEGER
+from opweave.solvers.placement.bounds.prices import PriceSearch
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import islands_problem, layered_problem, small_problem, twin_problem
 from tests.solvers.placement.windows import cheapest
 
 
 def best_priced(problem: ow.Placement, rng: np.random.Generator) -> float:
-    """The best bound of searches that begin with the prices of counts, and with random ones."""
+    """The best bound of searches that begin with the prices of the area, and with random ones."""
     instance = lower(problem)
     arrays, memory = arrays_of(instance, problem), memory_of(instance)
     assert memory is not None
     chain, found = milestones_of(arrays), [0.0]
-    first = priced_counts(chain, instance, arrays, 5.0).price
+    first = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory).memory
     for price in (first, rng.random(len(first)) * rng.choice([0.01, 0.3, 3.0])):
         PriceSearch(chain, arrays, memory, price).go_on(lambda: 1.0, found.append)
     return max(found)
@@ -90,15 +86,13 @@ def test_what_is_known_of_a_window_holds_where_equal_devices_are_exchanged() -> 
     assert seen > 15
 
 
-def test_prices_of_whole_windows_prove_more_than_counts() -> None:
+def test_prices_of_whole_windows_prove_more_than_the_area() -> None:
     problem = layered_problem(6, 3, room=12)
-    instance = lower(problem)
-    arrays, memory = arrays_of(instance, problem), memory_of(instance)
+    arrays, memory, found = arrays_of(lower(problem), problem), memory_of(lower(problem)), []
     assert memory is not None
-    chain, found = milestones_of(arrays), []
-    counts = priced_counts(chain, instance, arrays, 5.0)
-    PriceSearch(chain, arrays, memory, counts.price).go_on(lambda: 5.0, found.append)
-    assert max(found) >= counts.bound * (1 - 1e-6)
+    area = best_area(arrays.seconds, np.zeros(len(memory.capacity)), memory)
+    PriceSearch(milestones_of(arrays), arrays, memory, area.memory).go_on(lambda: 5.0, found.append)
+    assert max(found) > area.value
 
 
 @pytest.mark.parametrize("price", [0.01, 0.1, 1.0])
@@ -154,34 +148,11 @@ def test_what_is_known_at_huge_prices_proves_no_more_at_small_ones(seed: int) ->
             arrays = kind.block.window.fixed(a, b)
             for huge in np.tile(1e13 * rng.random((4, 1)), 3):
                 kind.reprice(huge)
-                kind.learn(a, b, SEARCHED, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
+                kind.learn(a, b, INTEGER, cheapest(arrays, kind.bytes[:, None] * huge), np.zeros(3))
                 kind.reprice(np.full(3, 0.1 * rng.random()))
                 assert kind.values[a, b] <= cheapest(arrays, kind.bytes[:, None] * kind.price) * (1 + 1e-9) + 1e-12
                 checked += 1
     assert checked
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_search_with_costs_finds_the_least_sum(seed: int) -> None:
-    problem = small_problem(seed, most_operators=4)
-    instance = lower(problem)
-    arrays = arrays_of(instance, problem)
-    cost = np.random.default_rng(seed).integers(0, 6, arrays.seconds.shape).astype(np.float64)
-    optimum, _ = best_placement(problem)
-    found = search_module(arrays, 1e9, 0.0, 200_000, cost=cost)
-    assert found.proved
-    assert optimum is not None
-    paid = float(cost[np.arange(len(cost)), found.device].sum())
-    assert found.makespan >= optimum + cost.min(axis=1).sum() - 1e-9
-    assert plan_of(arrays, np.argsort(found.start, kind="stable"), found.device).makespan + paid == pytest.approx(
-        found.makespan
-    )
-    order, best = operator_order(arrays), np.inf
-    for device in product(range(arrays.seconds.shape[1]), repeat=instance.operators):
-        where = np.asarray(device, dtype=np.int64)
-        length = plan_of(arrays, order, where).makespan
-        best = min(best, length + float(cost[np.arange(len(cost)), where].sum()))
-    assert found.makespan <= best + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(60))

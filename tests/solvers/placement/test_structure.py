@@ -8,13 +8,11 @@ import pytest
 import opweave as ow
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.contraction import contraction_of
-from opweave.solvers.placement.cooling import cool_down
+from opweave.solvers.placement.cooling import contraction_of, cool_down
 from opweave.solvers.placement.local import empty_search
 from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -36,8 +34,7 @@ def test_a_plan_of_the_chains_is_a_plan_of_the_operators(seed: int, light: float
     if not able.any(axis=1).all():
         return
     device = np.where(able, chains.arrays.seconds, np.inf).argmin(axis=1).astype(np.int64)
-    order = np.empty(len(device), dtype=np.int64)
-    order_for.py_func(chains.arrays, device, order)
+    order = order_for(chains.arrays, device)
     together = plan_of(chains.arrays, order, device)
     apart = plan_of(arrays, *chains.expanded(order, device))
     assert apart.makespan <= together.makespan * (1 + 1e-9)
@@ -70,7 +67,7 @@ def test_a_long_cooling_improves_what_it_starts_from(seed: int) -> None:
     assert optimum is not None
     run = Run(time_limit=0.3)
     search = empty_search(problem, run)
-    search.consider(operator_order(search.arrays), search.arrays.seconds.argmin(axis=1).astype(np.int64))
+    search.consider(order_of_graph(search.arrays), search.arrays.seconds.argmin(axis=1).astype(np.int64))
     first = search.makespan
     cool_down(search)
     assert run.objective is not None

@@ -9,11 +9,10 @@ import opweave as ow
 from opweave.adapters.graphs.job_shop import read_job_shop
 from opweave.formulations.placement.instance import common_tick, lower
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.placement.anneal import counted_plan
 from opweave.solvers.placement.local import empty_search, list_plans
+from opweave.solvers.placement.moves import counted_plan
 from opweave.solvers.placement.plans import fits, plan_of
-from opweave.solvers.placement.reinsertion import DRAWS, reinsert_many
-from opweave.solvers.placement.tabu import with_timed_flows
+from opweave.solvers.placement.tabu import DRAWS, reinsert_many, sides_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
@@ -58,12 +57,14 @@ def test_every_schedule_on_the_way_is_a_plan(seed: int) -> None:
     list_plans(search)
     if not np.isfinite(search.makespan):
         return
-    arrays, rng = with_timed_flows(search.arrays), np.random.default_rng(seed)
+    arrays, rng = search.arrays, np.random.default_rng(seed)
     plan = counted_plan(arrays, search.order, search.device, search.instance.cluster)
     tabu, moved = np.zeros(arrays.seconds.shape, dtype=np.int64), np.zeros(1, dtype=np.int64)
     order, device = plan.order.copy(), plan.device.copy()
     for kicks in (0, 20, 0):
-        length = reinsert_many.py_func(arrays, plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device)
+        length = reinsert_many.py_func(
+            *sides_of(arrays), plan, tabu, moved, rng.random((20, DRAWS)), kicks, np.inf, order, device
+        )
         assert sorted(plan.order.tolist()) == list(range(len(plan.order)))
         assert fits(search.arrays, device)
         assert fits(search.arrays, plan.device)

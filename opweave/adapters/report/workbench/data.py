@@ -14,9 +14,8 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.report.workbench.levels import CELL, Drawing
 from opweave.adapters.report.workbench.panels import Chain, Panel
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.device_details import critical_rows
 from opweave.problems.graph import OpGraph
-from opweave.problems.measures import bytes_held, bytes_over_time, peak_bytes
+from opweave.problems.measures import bytes_held, bytes_over_time, critical_rows, peak_bytes
 from opweave.problems.timeline import NEVER, Timeline
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 
 from opweave.adapters.report.html import table, text
-from opweave.adapters.report.tables import Entry, comparison_cells, summary_rows
+from opweave.adapters.report.questions import cells_of
+from opweave.adapters.report.tables import summary_rows
 from opweave.adapters.report.timeline_tables import SHOWN
 from opweave.adapters.report.view import AnyView
 from opweave.adapters.report.workbench.cards import cards
@@ -18,6 +19,7 @@ from opweave.problems.result import Status
 from opweave.problems.timeline import Timeline
 from opweave.problems.units import readable, readable_share
 from opweave.problems.words import counted
+from opweave.solvers.questions.compare import Comparison
 
 SCRIPTS = ("base", "plan", "chart", "schedule", "memory", "model", "details", "lists", "main")
 """The parts of the script, in the order in which the page has them."""
@@ -26,7 +28,7 @@ _UNIT = re.compile(r"(\d) (?=(?:[KMGTP]?i?B|[mµn]?s|%|min|J|steps?|bytes)\b|%)"
 """The space between a number and its unit."""
 
 
-def page(view: AnyView, files: Iterable[str], comparison: Sequence[Entry] = ()) -> str:
+def page(view: AnyView, files: Iterable[str], comparison: Comparison | None = None) -> str:
     """Write the page.
 
     Parameters
@@ -36,7 +38,7 @@ def page(view: AnyView, files: Iterable[str], comparison: Sequence[Entry] = ()) 
     files
         Names of the files that stand beside the page.
     comparison
-        Results of other solvers.
+        Answers of several solvers.
     """
     from opweave import __version__
 
@@ -137,7 +139,7 @@ def _bars(view: AnyView) -> Iterable[str]:
         )
 
 
-def _sections(view: AnyView, comparison: Sequence[Entry]) -> Iterable[str]:
+def _sections(view: AnyView, comparison: Comparison | None) -> Iterable[str]:
     before = None if view.result.solution is None else view.before()
     if before is not None:
         rows = list(_beside(before.timeline, view.timeline))
@@ -146,8 +148,8 @@ def _sections(view: AnyView, comparison: Sequence[Entry]) -> Iterable[str]:
             yield _table(("measure", before.name, f"this {view.noun}", "change"), rows)
     for section in view.sections():
         yield f"<h3>{text(section.title)}</h3>{_table(section.headings, section.rows)}"
-    if comparison:
-        yield "<h3>Solvers side by side</h3>" + _table(*comparison_cells(comparison, view.problem.unit))
+    if comparison is not None:
+        yield "<h3>Solvers side by side</h3>" + _table(*cells_of(comparison))
 
 
 def _beside(before: Timeline, after: Timeline) -> Iterable[Sequence[str]]:

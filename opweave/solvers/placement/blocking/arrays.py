@@ -1,4 +1,4 @@
-"""Assignments of operators to calls: their times, compiled, and the schedules that they make."""
+"""Assignments of operators to calls, compiled: the times that follow, and annealing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 
 from opweave.formulations.placement.calls import CallInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
-from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement.spec import Schedule
 from opweave.solvers.loops import helper, loop
 
 MOST_CALLS = 64
@@ -18,6 +16,13 @@ MOST_CALLS = 64
 
 FULL = 2**61
 """A sum of bytes stops growing here, so that it stays a whole number of 64 bits; every capacity is smaller."""
+
+DRAWS = 5
+"""Random numbers for each move of annealing."""
+
+NEARBY, ALONE = 0.75, 0.5
+"""Share of moves to a place where a neighbour is, and of moves of a single unit; others move all units of a place
+within a stretch of the order."""
 
 
 class CallArrays(NamedTuple):
@@ -42,6 +47,16 @@ class CallArrays(NamedTuple):
     capacity: IntArray
     on: IntArray
     cores: int
+
+
+class Units(NamedTuple):
+    """What moves together: units in an order that data allow, their operators, and those that exchange data."""
+
+    order: IntArray
+    members_start: IntArray
+    members: IntArray
+    near_start: IntArray
+    near: IntArray
 
 
 def arrays_of(instance: CallInstance) -> CallArrays:
@@ -71,18 +86,17 @@ def arrays_of(instance: CallInstance) -> CallArrays:
 
 
 @helper
-def overfull(arrays: CallArrays, where: IntArray) -> bool:
+def is_overfull(arrays: CallArrays, where: IntArray) -> bool:
     """Whether a device holds more than it can; a parameter counts once on each device."""
-    calls, host = len(arrays.on), len(arrays.capacity) - 1
-    used = np.zeros(host + 1, dtype=np.int64)
-    last = np.full(host + 1, -1, dtype=np.int64)
+    on, users_start, users = arrays.on, arrays.users_start, arrays.users
+    calls, host = len(on), len(arrays.capacity) - 1
+    used, last = np.zeros(host + 1, np.int64), np.full(host + 1, -1)
     for v in range(len(where)):
-        k = host if where[v] == calls else arrays.on[where[v]]
+        k = host if where[v] == calls else on[where[v]]
         used[k] = min(FULL, used[k] + arrays.memory[v])
     for p in range(len(arrays.parameter_bytes)):
-        for e in range(arrays.users_start[p], arrays.users_start[p + 1]):
-            c = where[arrays.users[e]]
-            k = host if c == calls else arrays.on[c]
+        for e in range(users_start[p], users_start[p + 1]):
+            k = host if where[users[e]] == calls else on[where[users[e]]]
             if last[k] != p:
                 last[k] = p
                 used[k] = min(FULL, used[k] + arrays.parameter_bytes[p])
@@ -98,167 +112,140 @@ def loads_of(arrays: CallArrays, where: IntArray, load: FloatArray, waits: IntAr
 
     Steps are the operators, for those on the host, and then the calls.
     """
-    count, calls = len(where), len(arrays.on)
-    last = np.full(calls + 1, -1, dtype=np.int64)
+    on, readers_start, readers = arrays.on, arrays.readers_start, arrays.readers
+    count, calls = len(where), len(on)
+    last = np.full(calls + 1, -1)
     for v in range(count):
         c = where[v]
         if c == calls:
             load[v] += arrays.host_seconds[v]
         else:
-            load[count + c] += arrays.seconds[v, arrays.on[c]]
+            load[count + c] += arrays.seconds[v, on[c]]
     for t in range(len(arrays.producer)):
-        c = where[arrays.producer[t]]
-        returned = False
-        for e in range(arrays.readers_start[t], arrays.readers_start[t + 1]):
-            r = arrays.readers[e]
-            d = where[r]
+        c, returned = where[arrays.producer[t]], False
+        for e in range(readers_start[t], readers_start[t + 1]):
+            r, d = readers[e], where[readers[e]]
             if d == c and c < calls:
                 continue
             waits[count + d if d < calls else r] += 1
             returned = returned or c < calls
             if d < calls and last[d] != t:
                 last[d] = t
-                load[count + d] += arrays.bring[t, arrays.on[d]]
+                load[count + d] += arrays.bring[t, on[d]]
         if returned:
-            load[count + c] += arrays.give[t, arrays.on[c]]
-
-
-@helper
-def chosen_call(arrays: CallArrays, ready: IntArray, found: int, begin: FloatArray, free: FloatArray) -> int:
-    """Position of the ready call that can begin first."""
-    count = len(begin) - len(arrays.on)
-    best, first = 0, math.inf
-    for i in range(found):
-        c = ready[i]
-        start = max(begin[count + c], free[arrays.on[c]])
-        if start < first:
-            best, first = i, start
-    return best
-
-
-@helper
-def first_steps(
-    where: IntArray, waits: IntArray, head: IntArray, follows: IntArray, stack: IntArray, ready: IntArray
-) -> tuple[int, int, int]:
-    """List the operators of every call, and what waits for nothing; how many steps, host steps and calls these are.
-
-    ``head`` receives an operator of every call, and ``follows`` the next one of the same call.
-    """
-    count, calls = len(where), len(ready)
-    left, steps, found = 0, 0, 0
-    for v in range(count):
-        c = where[v]
-        if c == calls:
-            left += 1
-            if waits[v] == 0:
-                stack[steps] = v
-                steps += 1
-            continue
-        if head[c] < 0:
-            left += 1
-            if waits[count + c] == 0:
-                ready[found] = c
-                found += 1
-        follows[v] = head[c]
-        head[c] = v
-    return left, steps, found
-
-
-@helper
-def take_core(begin: FloatArray, load: FloatArray, cores: FloatArray, stack: IntArray, last: int) -> None:
-    """Move the ready operator that can begin first to the end of the stack, and give it the core that is free first."""
-    for i in range(last):
-        if begin[stack[i]] < begin[stack[last]]:
-            stack[i], stack[last] = stack[last], stack[i]
-    v, core = stack[last], 0
-    for c in range(len(cores)):
-        if cores[c] < cores[core]:
-            core = c
-    begin[v] = max(begin[v], cores[core])
-    cores[core] = begin[v] + load[v]
+            load[count + c] += arrays.give[t, on[c]]
 
 
 @helper
 def makespan_of(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
-    """End of the last step, and when steps begin; inf if an assignment does not fit, or a call waits for itself."""
-    count, calls = len(where), len(arrays.on)
-    if overfull(arrays, where):
+    """End of the last step, and when steps begin; inf if an assignment does not fit, or a call waits for itself.
+
+    Of the steps that wait for nothing, the one that can begin first is next.
+    """
+    on, outputs_start, outputs, readers_start = arrays.on, arrays.outputs_start, arrays.outputs, arrays.readers_start
+    count, calls, host = len(where), len(on), len(arrays.capacity) - 1
+    if is_overfull(arrays, where):
         return math.inf
-    load, waits = np.zeros(count + calls), np.zeros(count + calls, dtype=np.int64)
+    load, waits = np.zeros(count + calls), np.zeros(count + calls, np.int64)
     loads_of(arrays, where, load, waits)
-    begin[:] = 0.0
-    head, follows = np.full(calls + 1, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    stack, ready = np.empty(count, dtype=np.int64), np.empty(calls, dtype=np.int64)
-    free = np.zeros(len(arrays.capacity))
-    cores = np.zeros(arrays.cores if arrays.cores < count else 0)
-    left, steps, found = first_steps(where, waits, head, follows, stack, ready)
-    last = 0.0
-    while steps > 0 or found > 0:
-        left -= 1
-        if steps > 0:
-            steps -= 1
-            if len(cores) > 0:
-                take_core(begin, load, cores, stack, steps)
-            v = stack[steps]
-            place, step = calls, v
-        else:
-            i = chosen_call(arrays, ready, found, begin, free)
-            place = ready[i]
-            found -= 1
-            ready[i] = ready[found]
-            step = count + place
-            begin[step] = max(begin[step], free[arrays.on[place]])
-            v = head[place]
-        end = begin[step] + load[step]
+    head, follows = np.full(count + calls, -1), np.full(count, -1)
+    ready, size, left, last = np.empty(count + calls, np.int64), 0, 0, 0.0
+    free = np.zeros(host + min(arrays.cores, count))
+    for v in range(count):
+        step = v if where[v] == calls else count + where[v]
+        if head[step] < 0:
+            begin[step] = 0.0
+            left += 1
+            if waits[step] == 0:
+                ready[size] = step
+                size += 1
+        follows[v], head[step] = head[step], v
+    while size > 0:
+        core = host
+        for c in range(host, len(free)):
+            core = c if free[c] < free[core] else core
+        best, at, machine = 0, math.inf, core
+        for i in range(size):
+            m = core if ready[i] < count else on[ready[i] - count]
+            if max(begin[ready[i]], free[m]) < at:
+                best, at, machine = i, max(begin[ready[i]], free[m]), m
+        step = ready[best]
+        size, left = size - 1, left - 1
+        ready[best], begin[step] = ready[size], at
+        end = at + load[step]
         last = max(last, end)
-        if place < calls:
-            if end == begin[step]:
-                end = np.nextafter(end, math.inf)  # a call without length still ends before the next one begins
-            free[arrays.on[place]] = end
+        free[machine] = np.nextafter(end, math.inf) if step >= count and end == at else end
+        v = head[step]  # a call without length still ends before the next one begins
         while v >= 0:
-            for i in range(arrays.outputs_start[v], arrays.outputs_start[v + 1]):
-                t = arrays.outputs[i]
-                for e in range(arrays.readers_start[t], arrays.readers_start[t + 1]):
+            for i in range(outputs_start[v], outputs_start[v + 1]):
+                for e in range(readers_start[outputs[i]], readers_start[outputs[i] + 1]):
                     r = arrays.readers[e]
-                    d = where[r]
-                    if d == place and place < calls:
+                    other = r if where[r] == calls else count + where[r]
+                    if other == step:
                         continue
-                    other = count + d if d < calls else r
-                    begin[other] = max(begin[other], begin[step] + load[step])
+                    begin[other] = max(begin[other], end)
                     waits[other] -= 1
                     if waits[other] == 0:
-                        if d < calls:
-                            ready[found] = d
-                            found += 1
-                        else:
-                            stack[steps] = r
-                            steps += 1
-            v = follows[v] if place < calls else -1
+                        ready[size] = other
+                        size += 1
+            v = follows[v]
     return last if left == 0 else math.inf
 
 
 @loop
-def time_calls(arrays: CallArrays, where: IntArray, begin: FloatArray) -> float:
-    """The makespan of an assignment; ``begin`` receives the start of every step."""
-    return makespan_of(arrays, where, begin)
+def anneal_calls(
+    arrays: CallArrays,
+    units: Units,
+    where: IntArray,
+    best: IntArray,
+    begin: FloatArray,
+    hot: float,
+    cold: float,
+    draws: FloatMatrix,
+) -> float:
+    """Change ``where`` by as many moves as there are draws; return the makespan of ``best``, which it also changes.
 
-
-def judged(arrays: CallArrays, where: IntArray) -> tuple[float, FloatArray]:
-    """The makespan of an assignment, and the start of every operator."""
-    count, calls = len(where), len(arrays.on)
-    begin = np.zeros(count + calls)
-    value = time_calls(arrays, where, begin)
-    return float(value), np.where(where < calls, begin[count + np.minimum(where, calls - 1)], begin[:count])
-
-
-def schedule_of(instance: CallInstance, arrays: CallArrays, where: IntArray, start: FloatArray) -> Schedule:
-    """The solution that an assignment makes."""
-    devices = np.array([*instance.accelerators[arrays.on].tolist(), instance.host], dtype=np.int64)
-    return instance.schedule(devices[where], start)
-
-
-def in_order(instance: CallInstance, start: FloatArray) -> IntArray:
-    """Operators by start, in an order that their data allow if the starts come from a schedule."""
-    rank = np.empty(instance.operators, dtype=np.int64)
-    rank[topological_order(instance.whole.after)] = np.arange(instance.operators)
-    return np.lexsort((rank, start)).astype(np.int64)
+    Parameters
+    ----------
+    where, best
+        Place of every operator, now and in the best assignment.
+    begin
+        Receives the start of every step of the best assignment.
+    hot, cold
+        Temperature in seconds, at first and at last.
+    draws
+        Numbers between 0 and 1. Shape (moves, DRAWS).
+    """
+    order, members_start, members = units.order, units.members_start, units.members
+    calls, count, before = len(arrays.on), len(order), where.copy()
+    now, least = makespan_of(arrays, where, begin), makespan_of(arrays, best, begin)
+    for step in range(len(draws)):
+        heat = hot * (cold / hot) ** (step / len(draws))
+        position = int(draws[step, 0] * count)
+        first = order[position]
+        home, target = where[members[members_start[first]]], int(draws[step, 2] * (calls + 1))
+        others = units.near_start[first + 1] - units.near_start[first]
+        if others > 0 and draws[step, 1] < NEARBY:
+            other = units.near[units.near_start[first] + int(draws[step, 1] / NEARBY * others)]
+            target = where[members[members_start[other]]]
+        if target == home:
+            continue
+        for v in range(len(where)):
+            before[v] = where[v]
+        length = 1
+        if draws[step, 3] > ALONE:
+            length += int(((draws[step, 3] - ALONE) / (1.0 - ALONE)) ** 3 * count)
+        for i in range(position, min(count, position + length)):
+            u = order[i]
+            inside = where[members[members_start[u]]] == home
+            for e in range(members_start[u], members_start[u + 1] if inside else 0):
+                where[members[e]] = target
+        value = makespan_of(arrays, where, begin)
+        if value <= now or (value < math.inf and draws[step, 4] < math.exp(max(-700.0, (now - value) / heat))):
+            now = value
+        else:
+            where[:] = before
+        if now < least:
+            least = now
+            best[:] = where
+    return makespan_of(arrays, best, begin)

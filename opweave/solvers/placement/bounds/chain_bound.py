@@ -1,36 +1,32 @@
-"""The milestone bound: windows between milestones, with both end devices fixed, joined by dynamic programming.
+"""Destructive bounds: a length is refuted when no operator placement within it is left.
 
-For a chain of operators u1 < u2 < ... < ur (each an ancestor of the next) and bounds B(u, v; a, b) on start(v) -
-end(u) when u runs on a and v on b,
+Given a length, a device of an operator is deleted when its head, run time and tail exceed the length; then heads and
+tails are worked out again, because clusters (:mod:`.clustered`) grow with every deletion. The length is refuted when an
+operator has no device left, or when the operators and transfers that are settled overfill a device or a port
+(:func:`~opweave.solvers.placement.module_search.partial_bound`). Otherwise the most critical operator is tried on each
+of its devices: if every one is refuted, so is the length.
 
-    D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) +
-    B(ur, -; a)]
+Proof: a plan of the length or shorter runs every operator on a device that is never deleted, and for each branch on one
+of the devices tried. Whatever a branch does not finish counts as not refuted.
 
-is a lower bound. The windows of a chain are disjoint in time, so their lengths add up, and the minimum over the
-milestones' devices includes the devices of the optimal plan. Operators in no window are left out, which only lowers the
-bound.
-
-The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised
-lazily, along the shortest path only: from critical path and energetic bound to the linear program, to the integer
-program, and to the shortest plan of the window as far as constraint programming gets. Every value on the way is a
-bound.
-
-Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved
-module".
+Source: Klein and Scholl, "Computing lower bounds by destructive improvement".
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from opweave.solvers.loops import loop
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chains import WINDOW_SIZES, Chain, milestone_chains
-from opweave.solvers.placement.bounds.refutation import refuted_below
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
+from opweave.solvers.placement.bounds.energetic import energetic
 from opweave.solvers.placement.bounds.window_program import (
     Branches,
     Builder,
@@ -40,10 +36,109 @@ from opweave.solvers.placement.bounds.window_program import (
     relaxed_bound,
     serial_length,
 )
-from opweave.solvers.placement.bounds.windows import Window, modules, windows_between
+from opweave.solvers.placement.bounds.windows import (
+    WINDOW_SIZES,
+    Chain,
+    Window,
+    milestone_chains,
+    modules,
+    windows_between,
+)
 from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
-from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.placement.module_search import partial_bound, search_module
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
+
+FIRST_STEP, LAST_STEP = 0.005, 0.001
+"""Relative increase of the first length that is tried, and the relative distance at which bisection ends."""
+
+
+@loop
+def settled_bound(arrays: PlacementArrays, device: IntArray, heads: FloatMatrix, tails: FloatMatrix) -> float:
+    """See :func:`~opweave.solvers.placement.module_search.partial_bound`; ``device`` is -1 where none is settled."""
+    return partial_bound(arrays, device, heads, tails)
+
+
+class _Refuter:
+    """Tries lengths of one problem, with a limit on branches and on time for all together."""
+
+    def __init__(self, branches: int, seconds: float) -> None:
+        self.left, self.end = branches, perf_counter() + seconds
+
+    def late(self) -> bool:
+        """Whether no more may be tried."""
+        return self.left < 0 or perf_counter() > self.end
+
+    def refutes(self, arrays: PlacementArrays, length: float, known: Reach | None, branches: int) -> bool:
+        """Whether no plan is as short as the length, as far as ``branches`` more show."""
+        self.left = branches
+        return self._refutes(arrays, length, known)
+
+    def _refutes(self, arrays: PlacementArrays, length: float, known: Reach | None) -> bool:
+        most = length * (1.0 + SUMMATION)
+        while True:
+            known = reach_of(arrays, known=known)
+            through = known.heads + arrays.seconds + known.tails
+            late = (through > most) & np.isfinite(arrays.seconds)
+            seconds = np.where(late | ~np.isfinite(through), np.inf, arrays.seconds)
+            if np.isinf(seconds).all(axis=1).any():
+                return True
+            if not late.any():
+                break
+            if self.late():
+                return False
+            arrays = arrays._replace(seconds=seconds)
+        open_ = np.isfinite(arrays.seconds).sum(axis=1)
+        device = np.where(open_ == 1, np.isfinite(arrays.seconds).argmax(axis=1), -1).astype(np.int64)
+        if settled_bound(arrays, device, known.heads, known.tails) > most:
+            return True
+        if energetic(arrays, known, longest(arrays, known)) > most:
+            return True
+        self.left -= 1
+        if self.late() or not (open_ > 1).any():
+            return False
+        v = int(np.argmax(np.where(open_ > 1, through.min(axis=1), -np.inf)))
+        devices = np.flatnonzero(np.isfinite(arrays.seconds[v]))
+        for k in devices[np.argsort(through[v, devices], kind="stable")].tolist():
+            if not self._refutes(arrays._replace(seconds=_only(arrays.seconds, v, k)), length, known):
+                return False
+        return True
+
+
+def _only(seconds: FloatArray, v: int, k: int) -> FloatArray:
+    """Run times with one device left for an operator."""
+    fixed = seconds.copy()
+    fixed[v] = np.inf
+    fixed[v, k] = seconds[v, k]
+    return fixed
+
+
+def refuted_below(arrays: PlacementArrays, known: float, ceiling: float, branches: int, seconds: float) -> float:
+    """The largest length found that is refuted, at least ``known`` and at most ``ceiling``, in seconds.
+
+    Parameters
+    ----------
+    arrays
+        The problem; memory is not seen.
+    known, ceiling
+        A lower bound, and the length of some plan.
+    branches
+        Most branches for each length that is tried.
+    seconds
+        Time limit.
+    """
+    refuter, low, high = _Refuter(branches, seconds), known, ceiling
+    if not math.isfinite(ceiling):
+        return known
+    now = min(high, low * (1.0 + FIRST_STEP))
+    while high - low > LAST_STEP * high and perf_counter() < refuter.end:
+        if refuter.refutes(arrays, now, None, branches):
+            low = now
+        else:
+            high = now
+        now = 0.5 * (low + high)
+    return low
+
 
 FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
 """Levels of a window's bound: critical path and energetic; linear program; integer program; constraint programming."""

@@ -1,12 +1,30 @@
 """Critical paths that know devices and transfers: earliest starts (heads) and least remaining times (tails).
 
-Proof: an operator on device k starts only after each predecessor has ended on *some* device and, if that is another
-one, its data has arrived. Choosing the best device for every arc separately can only shorten the path. Waiting for
-ports and sharing of transfers are ignored: under all three transfer models a transfer needs its own duration.
+An operator on device k starts only after each predecessor has ended on *some* device and, if that is another one, its
+data has arrived. Choosing the best device for every arc separately can only shorten the path. Waiting for ports and
+sharing of transfers are ignored: under all three transfer models a transfer needs its own duration.
+
+Heads also know which predecessors must share an operator's device. Let operator v start on device k at time t or
+earlier. Going backwards from v, a predecessor u of an operator that must be on k must be on k too if its data would
+arrive too late from every other device. All operators found in this way, the *cluster* of (v, k, t), run on k between
+their heads and t, one after the other. If they cannot, v starts later than t. The head of v on k is the largest t that
+is refuted like this, found by bisection.
+
+Let rest(v) = 0, and rest(w) = p[w,k] + q[w] for an operator w of the cluster, where q[u] is the largest rest(w) over
+the successors w of u in the cluster or equal to v. An operator u joins the cluster when, for some such w,
+
+    min over devices l other than k of (head[u,l] + p[u,l] + seconds from l to k) + rest(w) > t.
+
+The cluster cannot fit when the preemptive one-machine value of its jobs, with heads head[., k] and tails q, is above t.
+
+Proof: w starts on k at t - rest(w) or earlier, so the data of u has to be on k by then, and u on another device
+delivers it too late. The one-machine value is at most the end of any order of the jobs. A cluster that is cut short is
+a valid cluster, because the membership of an operator depends only on operators that joined before.
 
 Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for heterogeneous computing"
 (ranks); Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table" (the
-minimum over devices inside the recursion).
+minimum over devices inside the recursion); Carlier, "The one-machine sequencing problem" (the preemptive value, after
+Jackson); destructive bounds after Klein and Scholl, "Computing lower bounds by destructive improvement".
 """
 
 from __future__ import annotations
@@ -15,11 +33,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.solvers.kernels.sorting import lengths_of
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
-from opweave.solvers.placement.bounds.clustered import Front, raise_marked
+from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
+from opweave.solvers.placement.ranks import order_of_graph
+
+HALVINGS = 12
+"""Bisections of a head. The refuted end is kept, so that fewer give a lower head, never a false one."""
+
+WORTH = 1e-7
+"""Relative increase of a head that is worth bisecting."""
+
+LARGEST, SMALLEST_CLUSTER = 100, 12
+"""Most operators of a cluster, on small and on large problems."""
+
+LARGE = 4_000
+"""Operators above which clusters stay small."""
 
 
 class Reach(NamedTuple):
@@ -32,75 +61,11 @@ class Reach(NamedTuple):
     tails: FloatArray
 
 
-@loop
-def sorted_operators(arrays: PlacementArrays) -> IntArray:
-    """Operators with predecessors first. Shape (operators,)."""
-    count = len(arrays.seconds)
-    waiting = lengths_of(arrays.before_start)
-    order = np.empty(count, dtype=np.int64)
-    filled = 0
-    for v in range(count):
-        if waiting[v] == 0:
-            order[filled] = v
-            filled += 1
-    taken = 0
-    while taken < filled:
-        v = order[taken]
-        taken += 1
-        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[i]
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                order[filled] = w
-                filled += 1
-    return order
-
-
-@helper
-def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
-    devices = seconds.shape[1]
-    for v in order:
-        ready = 0.0
-        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-            u = arrays.before[i]
-            least = np.inf
-            for a in range(devices):
-                least = min(least, heads[u, a] + seconds[u, a])
-            ready = max(ready, least)
-        for k in range(devices):
-            if np.isinf(seconds[v, k]):
-                heads[v, k] = np.inf
-                continue
-            start = max(ready, heads[v, k])
-            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-                f = arrays.incoming[i]
-                u = arrays.source[f]
-                least = np.inf
-                for a in range(devices):
-                    if heads[u, a] < np.inf:
-                        least = min(least, heads[u, a] + seconds[u, a] + sending(arrays, f, a, k))
-                start = max(start, least)
-            heads[v, k] = start
-
-
-def operator_order(arrays: PlacementArrays) -> IntArray:
-    """Operators with predecessors first."""
-    return sorted_operators(arrays)
-
-
 def longest(arrays: PlacementArrays, reach: Reach) -> float:
     """The critical path: the largest, over operators, of head + run time + tail on the best device."""
     if not len(arrays.seconds):
         return 0.0
     return float((reach.heads + arrays.seconds + reach.tails).min(axis=1).max())
-
-
-LARGEST, SMALLEST_CLUSTER = 100, 12
-"""Most operators of a cluster, on small and on large problems."""
-
-LARGE = 4_000
-"""Operators above which clusters stay small."""
 
 
 def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reach | None = None) -> Reach:
@@ -115,9 +80,8 @@ def reach_of(arrays: PlacementArrays, order: IntArray | None = None, known: Reac
     known
         Valid heads and tails to begin with.
     """
-    first = operator_order(arrays) if order is None else order
-    none = np.zeros(arrays.seconds.shape)
-    heads, tails = (none, none) if known is None else known
+    first = order_of_graph(arrays) if order is None else order
+    heads, tails = (None, None) if known is None else known
     return Reach(heads_of(arrays, first, heads), tails_of(arrays, first, tails))
 
 
@@ -128,24 +92,175 @@ def tails_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None 
 
 def heads_of(arrays: PlacementArrays, order: IntArray, known: FloatArray | None = None) -> FloatArray:
     """The heads of :func:`reach_of`."""
-    front = new_front(arrays, known)
-    every, none = np.ones(len(order), dtype=bool), np.zeros(arrays.seconds.shape)
-    passed_on(arrays, order, front, every, none, np.inf)
-    return front.heads
-
-
-def new_front(arrays: PlacementArrays, known: FloatArray | None = None) -> Front:
-    """A front from valid heads, before anything is passed on."""
     heads = np.zeros(arrays.seconds.shape) if known is None else known.copy()
-    return Front(heads, np.zeros((len(arrays.source), heads.shape[1])), np.zeros(heads.shape))
+    away, gone = np.zeros((len(arrays.source), heads.shape[1])), np.zeros(heads.shape)
+    raise_heads(arrays, order, heads, away, gone, LARGEST if len(heads) <= LARGE else SMALLEST_CLUSTER)
+    return heads
 
 
-def passed_on(
-    arrays: PlacementArrays, order: IntArray, front: Front, marked: BoolArray, tails: FloatArray, most: float
-) -> bool:
-    """Raise the heads of marked operators and all that follows; False if no plan is as short as ``most``.
+class Cluster(NamedTuple):
+    """Space for one cluster: its operators, and for every operator the test that reached it, its q and membership.
 
-    Heads of operators and devices that a plan of that length cannot use become inf.
+    ``heads``, ``left`` and ``tails`` hold the jobs of a one-machine problem, by head.
     """
-    largest = LARGEST if len(arrays.seconds) <= LARGE else SMALLEST_CLUSTER
-    return bool(raise_marked(arrays, order, *front, marked, tails, most, largest))
+
+    members: IntArray
+    reached: IntArray
+    joined: IntArray
+    after: FloatArray
+    heads: FloatArray
+    left: FloatArray
+    tails: FloatArray
+
+
+@helper
+def preemptive_value(cluster: Cluster, jobs: int) -> float:
+    """Jackson's value: at every moment the job with the longest tail runs. Jobs are sorted by head."""
+    heads, left, tails = cluster.heads, cluster.left, cluster.tails
+    best, now, known = 0.0, 0.0, 0
+    while True:
+        while known < jobs and heads[known] <= now:
+            known += 1
+        pick = -1
+        for i in range(known):
+            if left[i] > 0.0 and (pick < 0 or tails[i] > tails[pick]):
+                pick = i
+        if pick < 0 and known == jobs:
+            return best
+        if pick < 0:
+            now = heads[known]
+            continue
+        rest = left[pick] - (heads[known] - now) if known < jobs else 0.0
+        if rest <= 0.0:  # may be rounded to nothing: the job has ended then, too
+            now += left[pick]
+            best, rest = max(best, now + tails[pick]), 0.0
+        else:
+            now = heads[known]
+        left[pick] = rest
+
+
+@helper
+def cluster_value(
+    arrays: PlacementArrays,
+    order: IntArray,
+    at: int,
+    heads: FloatMatrix,
+    away: FloatMatrix,
+    gone: FloatMatrix,
+    cluster: Cluster,
+    test: int,
+    k: int,
+    t: float,
+) -> float:
+    """The one-machine value of the cluster of the operator at a position, device k and time t."""
+    seconds, before_start, before = arrays.seconds, arrays.before_start, arrays.before
+    in_start, incoming, source = arrays.in_start, arrays.incoming, arrays.source
+    members, reached, joined, after = cluster.members, cluster.reached, cluster.joined, cluster.after
+    v, size, best, pending = order[at], 0, 0.0, 1
+    reached[v], joined[v], after[v] = test, test, 0.0
+    while pending > 0 and size < len(members):
+        w = order[at]
+        at -= 1
+        if joined[w] != test:
+            continue
+        pending -= 1
+        rest = 0.0
+        if w != v:
+            rest = seconds[w, k] + after[w]
+            best = max(best, heads[w, k] + rest)
+            if seconds[w, k] > 0.0:
+                members[size] = w
+                size += 1
+        for i in range(before_start[w], before_start[w + 1]):
+            u = before[i]
+            after[u] = max(after[u], rest) if reached[u] == test else rest
+            reached[u] = test
+            if joined[u] != test and gone[u, k] + rest > t:
+                joined[u] = test
+                pending += 1
+        for i in range(in_start[w], in_start[w + 1]):
+            u = source[incoming[i]]
+            if joined[u] != test and away[incoming[i], k] + rest > t:
+                joined[u] = test
+                pending += 1
+    if size < 2 or best == np.inf:
+        return best
+    for i in range(size):  # members were found with the last first
+        w, j = members[size - 1 - i], i
+        while j > 0 and cluster.heads[j - 1] > heads[w, k]:
+            cluster.heads[j], cluster.left[j], cluster.tails[j] = (
+                cluster.heads[j - 1],
+                cluster.left[j - 1],
+                cluster.tails[j - 1],
+            )
+            j -= 1
+        cluster.heads[j], cluster.left[j], cluster.tails[j] = heads[w, k], seconds[w, k], after[w]
+    return max(best, preemptive_value(cluster, size))
+
+
+@helper
+def plain_head(arrays: PlacementArrays, heads: FloatMatrix, away: FloatMatrix, v: int, k: int) -> float:
+    """The head that single predecessors require; each takes its best device."""
+    seconds, ready = arrays.seconds, heads[v, k]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        u, least = arrays.before[i], np.inf
+        for a in range(seconds.shape[1]):
+            least = min(least, heads[u, a] + seconds[u, a])
+        ready = max(ready, least)
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
+        ready = max(ready, min(away[f, k], heads[u, k] + seconds[u, k]))
+    return ready
+
+
+@loop
+def raise_heads(
+    arrays: PlacementArrays, order: IntArray, heads: FloatMatrix, away: FloatMatrix, gone: FloatMatrix, largest: int
+) -> None:
+    """Raise the heads of all operators, with clusters of at most ``largest`` operators.
+
+    ``away`` receives the least arrival of every flow on every device from another device, and ``gone`` the least end of
+    every operator on a device other than each. Shapes (flows, devices), (operators, devices).
+    """
+    seconds, latency, per_byte = arrays.seconds, arrays.latency, arrays.per_byte
+    count, devices = seconds.shape
+    cluster = Cluster(
+        np.empty(largest, np.int64),
+        np.full(count, -1),
+        np.full(count, -1),
+        np.empty(count),
+        np.empty(largest),
+        np.empty(largest),
+        np.empty(largest),
+    )
+    test = 0
+    for at in range(count):
+        v = order[at]
+        for k in range(devices):
+            low, high = np.inf, np.inf
+            if seconds[v, k] < np.inf:
+                low = plain_head(arrays, heads, away, v, k)
+            for halving in range(HALVINGS):
+                if low == np.inf or high - low <= WORTH * low:
+                    break
+                middle = low if halving == 0 else 0.5 * (low + high) if high < np.inf else 2.0 * low
+                value = cluster_value(arrays, order, at, heads, away, gone, cluster, test, k, middle)
+                test += 1
+                if value <= middle:
+                    high = middle
+                else:
+                    low, high = middle, min(high, value)
+            heads[v, k] = low
+        for k in range(devices):
+            gone[v, k] = np.inf
+            for a in range(devices):
+                if a != k:
+                    gone[v, k] = min(gone[v, k], heads[v, a] + seconds[v, a])
+            for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
+                f = arrays.outgoing[i]
+                away[f, k] = np.inf
+                for a in range(devices):
+                    if a != k and heads[v, a] < np.inf:
+                        lasts = latency[a, k] + arrays.size[f] * per_byte[a, k]
+                        away[f, k] = min(away[f, k], heads[v, a] + seconds[v, a] + lasts)

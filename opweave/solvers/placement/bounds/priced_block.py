@@ -4,8 +4,8 @@ A *priced bound* is the least of length plus price that a program of the window 
 values at earlier prices p, a window costs at least value(p) + sum over its operators of min over devices of (q - p) *
 bytes at prices q. A plan of the window is a ceiling at any prices.
 
-The stages of a window are its linear program; its integer program; for a small one, a search over devices and orders;
-and costs that constraint programming refutes (:mod:`.priced_child`), where it is available. Annealing finds a good plan
+The stages of a window are its linear program, its integer program, and costs that constraint programming refutes
+(:mod:`.priced_child`), where it is available. Annealing finds a good plan
 of most windows within milliseconds. A window whose bound is close to the cost of a plan is not raised further.
 """
 
@@ -20,16 +20,18 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.linear import minimise, proved_value, sum_below
+from opweave.solvers.placement.annealing import anneal
+from opweave.solvers.placement.arrays import PlacementArrays, with_arcs
 from opweave.solvers.placement.bounds.area import PRODUCTS
 from opweave.solvers.placement.bounds.chain_bound import LARGEST_EXACT, LARGEST_INTEGER, TIGHT, Block
-from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.priced_child import PricedWindow
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram
 from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.placement.moves import DRAWS, counted_plan
 from opweave.solvers.placement.plans import plan_of
-from opweave.solvers.placement.priced_plans import Cooling, ranked, with_shadows
+from opweave.solvers.placement.ranks import order_for, order_of_graph
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.tree import least_whole
 
@@ -39,17 +41,14 @@ MOST_SOLVED = 12
 WEIGHTY = 0.97
 """Share of time and priced bytes that the operators hold whose devices stay whole in a window's integer program."""
 
-LARGEST_SEARCHED, NODES_PER_SECOND = 16, 150_000
-"""Most operators of a window that is searched after its integer program, and approximate speed of the search."""
-
 HEAT, CHUNKS = 0.02, 2
 """First temperature of annealing a window, as a share of its cost, and the number of chunks."""
 
-RELAXED, INTEGER, SEARCHED, REFUTED = 1, 2, 3, 4
-"""Stages of a window's value: linear program, integer program, search over devices and orders of a small window, and
-refuted costs, where constraint programming is available."""
+RELAXED, INTEGER, REFUTED = 1, 2, 3
+"""Stages of a window's value: linear program, integer program, and refuted costs, where constraint programming is
+available."""
 
-LONGEST = {RELAXED: 3.0, INTEGER: 1.0, SEARCHED: 0.3}
+LONGEST = {RELAXED: 3.0, INTEGER: 1.0}
 """Most seconds of a stage for one window."""
 
 STEP = 0.002
@@ -164,10 +163,8 @@ class PricedBlock:
         """The stage to which the pair can be raised at these prices; None if there is none, or too little to gain."""
         inner, value = len(self.block.window.inner), float(self.values[a, b])
         stage = int(self.stage[a, b]) + 1
-        if stage == SEARCHED and inner > LARGEST_SEARCHED:
-            stage = REFUTED
         sized = inner > 0 and self._is_sized() and math.isfinite(value)
-        last = REFUTED if self._is_refuted() else SEARCHED
+        last = REFUTED if self._is_refuted() else INTEGER
         if not sized or stage > last:
             return None
         close = STEP if stage == REFUTED else TIGHT
@@ -241,12 +238,9 @@ class PricedBlock:
 
     def raise_pair(self, a: int, b: int, stage: int, seconds: float, share: float) -> None:
         """Raise a pair to a stage within some seconds, and a share of the time that the stage may take at most."""
-        known, taken = float(self.values[a, b]), self.used[a, b].copy()
+        taken = self.used[a, b].copy()
         most = min(seconds, LONGEST[stage] * (1.0 if stage == RELAXED else share))
-        if stage == SEARCHED:
-            value = self._searched(a, b, known, most)
-        else:
-            value, taken = self._programmed(a, b, stage, taken, most)
+        value, taken = self._programmed(a, b, stage, taken, most)
         self.learn(a, b, stage, value, taken)
 
     def learn(self, a: int, b: int, stage: int, value: float, taken: FloatArray) -> None:
@@ -320,28 +314,13 @@ class PricedBlock:
         whole[program.x[there[order[most:]]]] = False
         return whole
 
-    def _searched(self, a: int, b: int, known: float, seconds: float) -> float:
-        """The least cost of the window if a search proves it, else 0."""
-        arrays = self.block.window.fixed(a, b)
-        cost = np.ascontiguousarray(self.bytes[:, None] * self.price)
-        least = float(self.block.values[a, b])
-        ceiling = self._ceiling(a, b)
-        if known >= ceiling * (1.0 - TIGHT):
-            return known
-        budget = 1 + int(seconds * NODES_PER_SECOND)
-        found = search_module(arrays, ceiling, least, budget, cost=cost)
-        if found.device[0] >= 0:
-            order = np.argsort(found.start, kind="stable").astype(np.int64)
-            self.keep(a, b, plan_of(arrays, order, found.device).makespan, found.device)
-        return min(found.makespan, ceiling) if found.proved else 0.0
-
     def search(self, a: int, b: int, price: FloatArray) -> None:
         """Search a cheaper plan of the pair at some prices by annealing."""
         arrays, known = self.block.window.fixed(a, b), self.cheapest(a, b, price)
         least, count = known.cost(price), len(known.device)
         cooling = Cooling(np.arange(count), HEAT, CHUNKS, (len(self._known_plans(a, b)), a, b))
         net = with_shadows(arrays, self.bytes[:, None] * price)
-        for order, device in net.annealed(ranked(arrays, known.device), known.device, least, cooling):
+        for order, device in net.annealed(order_for(arrays, known.device), known.device, least, cooling):
             length = plan_of(arrays, order, device).makespan
             cost = length + float((self.bytes * price[device]).sum())
             if cost < least:
@@ -367,9 +346,95 @@ class PricedBlock:
         if (a, b) not in self._plans:
             self._plans[a, b] = []
             arrays = self.block.window.fixed(a, b)
-            order = operator_order(arrays)
+            order = order_of_graph(arrays)
             for k in range(len(self.price)):
                 alone = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
                 taken = np.bincount(alone, weights=self.bytes, minlength=len(self.price)).astype(np.float64)
                 self._plans[a, b].append(KnownPlan(plan_of(arrays, order, alone).makespan, taken, alone))
         return self._plans[a, b]
+
+
+CHUNK_WORK = 6_000_000
+"""Operators and flows judged in one annealing chunk; takes about a tenth of a second."""
+
+MOST_MOVES = 100
+"""Moves of a chunk per operator, so that small networks are not searched for too long."""
+
+LAST_HEAT = 0.00002
+"""Final temperature of annealing, as a share of the cost."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cooling:
+    """One annealing: operators with equal ``ties`` move together; ``heat`` is its first temperature over the cost."""
+
+    ties: IntArray
+    heat: float
+    chunks: int
+    seed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shadowed:
+    """A network with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
+
+    arrays: PlacementArrays
+    owner: IntArray
+    count: int
+
+    def devices(self, device: IntArray) -> IntArray:
+        """Devices of the operators and their shadows, given the operators' devices."""
+        return np.concatenate([device, device[self.owner]])
+
+    def order(self, order: IntArray) -> IntArray:
+        """An order of the operators, followed by their shadows."""
+        return np.concatenate([order, self.count + np.arange(len(self.owner))])
+
+    def ties(self, cluster: IntArray) -> IntArray:
+        """Clusters of the operators and their shadows, given the operators' clusters."""
+        return np.concatenate([cluster, cluster[self.owner]])
+
+    def annealed(
+        self, order: IntArray, device: IntArray, cost: float, cooling: Cooling
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """The order and the devices of the operators in the best plan so far, after every chunk of an annealing.
+
+        Parameters
+        ----------
+        order, device, cost
+            The plan that it begins with.
+        cooling
+            How it cools.
+        """
+        arrays, count, rng = self.arrays, self.count, np.random.default_rng(cooling.seed)
+        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * self.count))
+        heats = cost * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
+        plan = counted_plan(arrays, self.order(order), self.devices(device), self.ties(cooling.ties))
+        best_order, best_device = np.empty_like(plan.order), np.empty_like(plan.device)
+        for heat in np.split(heats, cooling.chunks):
+            draws = rng.random((moves, DRAWS))
+            anneal(arrays, plan, draws, heat, best_order, best_device)
+            yield best_order[best_order < count], best_device[:count]
+
+
+def with_shadows(arrays: PlacementArrays, cost: FloatArray) -> Shadowed:
+    """A network, followed by a shadow for every operator whose memory has a price.
+
+    ``cost`` is the price of every operator's bytes on every device, in seconds. Shape (operators, devices).
+    """
+    count = len(arrays.seconds)
+    owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
+    total, more = count + len(owner), (0, len(owner))
+    late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
+    if len(owner):
+        shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
+        late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
+        early = np.concatenate([early, sinks, shadows[:-1]])
+    larger = arrays._replace(
+        seconds=np.ascontiguousarray(np.concatenate([arrays.seconds, cost[owner]])),
+        in_start=np.pad(arrays.in_start, more, mode="edge"),
+        out_start=np.pad(arrays.out_start, more, mode="edge"),
+        memory=np.zeros(total, dtype=np.int64),
+        parameters_start=np.zeros(total + 1, dtype=np.int64),
+    )
+    return Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), owner, count)

@@ -1,0 +1,245 @@
+"""Graphs of formats that state every shape: values and nodes as a file lists them become operators and tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from opweave.adapters.error_messages import complaint, validated
+from opweave.adapters.graphs.in_place import runs_in_place
+from opweave.adapters.graphs.names import UniqueNames
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.limits import MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a node reads or makes: its name, and bytes, shape and element type."""
+
+    name: str
+    bytes: int
+    shape: tuple[int, ...] | None
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a file.
+
+    Attributes
+    ----------
+    name, kind, module
+        As in :class:`~opweave.problems.graph.Operator`; names may repeat.
+    inputs, outputs
+        Keys of values.
+    view
+        Whether the output shares the storage of the first input.
+    folds
+        Whether a runtime computes the node once, before it runs, if all its inputs are constant.
+    flops, workspace_bytes
+        As in :class:`~opweave.problems.graph.Operator`.
+    word
+        A word for the kind that :func:`~opweave.adapters.graphs.in_place.runs_in_place` knows.
+    over
+        The input over which the runtime writes the output in any case.
+    weights
+        Further constants that the node reads, such as those of a graph inside it.
+    looks, changes
+        Keys of the state (variables, tables) that the node reads, and of the state that it changes: it runs after
+        earlier changes, and a change also after earlier reads.
+    """
+
+    name: str
+    kind: str
+    inputs: Sequence[Hashable]
+    outputs: Sequence[Hashable]
+    view: bool = False
+    folds: bool = False
+    flops: float = 0.0
+    workspace_bytes: int = 0
+    word: str = ""
+    over: Hashable = None
+    module: str = ""
+    weights: Sequence[Hashable] = ()
+    looks: Sequence[Hashable] = ()
+    changes: Sequence[Hashable] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A graph as a file lists it.
+
+    Attributes
+    ----------
+    name, nodes
+        Its name, and its nodes in order.
+    values
+        What nodes read or make, by key.
+    constants
+        Keys of the values that no node makes and the caller does not pass.
+    outputs
+        Keys of the results.
+    inputs
+        Keys of what the caller passes, read or not; what is missing here is added where it is read.
+    """
+
+    name: str
+    nodes: Sequence[Node]
+    values: Mapping[Hashable, Value]
+    constants: Set[Hashable]
+    outputs: Sequence[Hashable]
+    inputs: Sequence[Hashable] = ()
+
+
+def assemble(parts: Parts, where: str, inplace_kinds: Set[str]) -> OpGraph:
+    """Build a graph.
+
+    Constants become parameters, and so do values that a runtime computes from constants before it runs. Constants that
+    no operator reads are left out, and so are outputs of the graph that are constants.
+
+    Parameters
+    ----------
+    parts
+        What the file lists.
+    where
+        Name of the file in errors.
+    inplace_kinds
+        Kinds whose operators may overwrite an input.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the parts are no graph, for example because two nodes make the same tensor.
+    """
+    values, fixed, source = dict(parts.values), set(parts.constants), dict[Hashable, Hashable]()
+    planned: list[Node] = []
+    for node in parts.nodes:
+        first = node.inputs[0] if node.inputs else None
+        if node.view and first in fixed:  # another name for a constant
+            source |= dict.fromkeys(node.outputs, source.get(first, first))
+            fixed.update(node.outputs)
+        elif node.folds and fixed.issuperset(node.inputs):
+            fixed.update(node.outputs)
+        else:
+            planned.append(node)
+    planned = _in_order_of_state(planned, values)
+    read = _once(source.get(key, key) for node in planned for key in (*node.inputs, *node.weights))
+    made = (key for node in planned for key in node.outputs)
+    used = _once([*parts.inputs, *read, *made, *(key for key in parts.outputs if key not in fixed)])
+    names, ids = UniqueNames(), UniqueNames()
+    name = {key: names.take(values[key].name) for key in used}
+    try:
+        operators = [_operator(node, ids.take(node.name), name, fixed, source, inplace_kinds) for node in planned]
+        owner = {node.outputs[0]: node.inputs[0] for node in planned if _is_alias(node, values)}
+        tensors = [
+            Tensor(
+                id=name[key],
+                bytes=values[key].bytes,
+                alias_of=name[owner[key]] if key in owner else None,
+                shape=values[key].shape,
+                dtype=values[key].dtype,
+            )
+            for key in used
+            if key not in fixed
+        ]
+        parameters = [Parameter(id=name[key], bytes=values[key].bytes) for key in read if key in fixed]
+    except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
+        raise complaint(error, f"{where}: {error.title}") from None
+    content = {
+        "name": parts.name,
+        "operators": operators,
+        "tensors": tensors,
+        "parameters": parameters,
+        "outputs": [name[key] for key in _once(parts.outputs) if key not in fixed],
+    }
+    return validated(OpGraph, content, where)
+
+
+def _operator(
+    node: Node,
+    name: str,
+    names: Mapping[Hashable, str],
+    fixed: Set[Hashable],
+    source: Mapping[Hashable, Hashable],
+    inplace_kinds: Set[str],
+) -> Operator:
+    dynamic = sorted((key for key in node.inputs if key not in fixed), key=lambda key: key != node.over)
+    weights = _once(source.get(key, key) for key in (*node.inputs, *node.weights) if key in fixed)
+    over = bool(inplace_kinds) and node.over is not None and node.over in dynamic
+    return Operator(
+        id=name,
+        kind=node.kind,
+        inputs=tuple(names[key] for key in dynamic),
+        outputs=tuple(names[key] for key in node.outputs),
+        parameters=tuple(names[key] for key in weights),
+        flops=node.flops,
+        workspace_bytes=node.workspace_bytes,
+        inplace_ok=not node.view and (over or runs_in_place(node.word or node.kind, inplace_kinds)),
+        module=node.module,
+    )
+
+
+def _is_alias(node: Node, values: Mapping[Hashable, Value]) -> bool:
+    """Whether the output of a view is as large as its input; a view of a constant is not planned."""
+    if not node.view or not node.inputs or len(node.outputs) != 1:
+        return False
+    return values[node.outputs[0]].bytes == values[node.inputs[0]].bytes
+
+
+def _in_order_of_state(nodes: Sequence[Node], values: dict[Hashable, Value]) -> list[Node]:
+    """Nodes with tensors of 0 bytes from each change of a state to its readers, and from these to the next change."""
+    changed: dict[Hashable, int] = {}
+    readers: dict[Hashable, list[int]] = {}
+    found = list(nodes)
+
+    def follow(before: int, after: int) -> None:
+        token = ("state", before)
+        if token not in found[before].outputs:
+            values[token] = Value(f"{nodes[before].name}.state", 0, None, "")
+            found[before] = replace(found[before], outputs=(*found[before].outputs, token))
+        if token not in found[after].inputs and before != after:
+            found[after] = replace(found[after], inputs=(*found[after].inputs, token))
+
+    for place, node in enumerate(nodes):
+        for key in _once([*node.looks, *node.changes]):
+            earlier = [changed[key]] if key in changed else []
+            for before in earlier + readers.get(key, []) * (key in node.changes):
+                follow(before, place)
+            if key in node.changes:
+                changed[key], readers[key] = place, []
+            else:
+                readers.setdefault(key, []).append(place)
+    return found
+
+
+def packed_bytes(shape: Sequence[int], bits: int | None, dtype: str, what: str) -> int:
+    """Bytes of a tensor that an operator makes, or that the caller passes; elements smaller than a byte are packed.
+
+    Raises
+    ------
+    InvalidInputError
+        Begins with ``what``: for an open dimension, elements without a fixed size, and more than 2**53 bytes.
+    """
+    if any(size < 0 for size in shape):
+        raise InvalidInputError(
+            f"{what} has an open dimension, which depends on the values of the inputs; convert the model with fixed "
+            "sizes, or remove that part of it"
+        )
+    if bits is None:
+        raise InvalidInputError(
+            f"{what} has elements of {dtype}, which have no fixed size; remove that part of the model"
+        )
+    size = (math.prod(shape) * bits + 7) // 8
+    if size > MAX_BYTES:
+        raise InvalidInputError(
+            f"{what} has dimensions {list(shape)!s:.80}, more than 2**53 bytes; convert or download the model again"
+        )
+    return size
+
+
+def _once(keys: Iterable[Hashable]) -> list[Hashable]:
+    return list(dict.fromkeys(keys))

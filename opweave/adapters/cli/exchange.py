@@ -1,0 +1,218 @@
+"""The commands that check and exchange what was planned: ``opweave check | report | verify | model``."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, note, stdout, tell
+from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, OutputOption, SpecArgument, dimensions
+from opweave.adapters.error_messages import plain
+from opweave.adapters.example_inputs import fed
+from opweave.adapters.files import check_folder_writable, check_writable
+from opweave.adapters.load import load_problem, load_result
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+from opweave.problems.units import readable
+from opweave.solvers.run import agree
+
+SHOWN_VIOLATIONS = 10
+
+BESIDE = ("problem.json", "spec.json")
+"""Names under which the problem of a result is looked for."""
+
+
+def check_command(
+    spec: SpecArgument,
+    result: Annotated[Path, typer.Argument(help="The result to judge.", show_default=False)],
+    *,
+    as_json: JsonOption = False,
+) -> int:
+    """Let the referee judge a result again, from the problem alone."""
+    problem, claimed = load_problem(spec), load_result(result)
+    complaints = judge(problem, claimed)
+    status = NOTHING_FOUND if complaints else VERIFIED
+    if as_json:
+        typer.echo(json.dumps({"valid": not complaints, "complaints": complaints, "objective": claimed.objective}))
+        return status
+    for text in complaints:
+        typer.echo(f"not valid: {plain(text)}")
+    if complaints:
+        return status
+    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})")
+    if claimed.bound is not None:
+        source = f" ({claimed.bound_source})" if claimed.bound_source else ""
+        typer.echo(
+            plain(f"the bound of {readable(claimed.bound, problem.unit)} was proved by {claimed.solver}{source}")
+        )
+    return status
+
+
+def judge(problem: Problem[Any, Any], claimed: Result[Any]) -> list[str]:
+    """Find everything that is wrong with a result.
+
+    Parameters
+    ----------
+    problem
+        The problem that the result should solve.
+    claimed
+        Any result; its claims are not trusted. The bound is checked only against the objective, because it cannot be
+        recomputed from the problem alone.
+
+    Returns
+    -------
+    list of str
+        Sentences; empty when the solution is valid and has the claimed objective.
+    """
+    misfit = _misfit(problem, claimed)
+    if misfit is not None:
+        return [misfit]
+    evaluation = problem.evaluate(claimed.solution)
+    if not evaluation.feasible:
+        return [violation.message for violation in evaluation.violations[:SHOWN_VIOLATIONS]]
+    found, said, bound = evaluation.objective, claimed.objective, claimed.bound
+    wrong = []
+    if found is None or said is None or not agree(found, said):
+        wrong.append(f"the result claims {_count(said)} {problem.unit}, the referee counts {_count(found)}")
+    if bound is not None and found is not None and bound > found and not agree(bound, found):
+        wrong.append(f"the claimed bound of {_count(bound)} {problem.unit} lies above the objective of {_count(found)}")
+    return wrong
+
+
+def _misfit(problem: Problem[Any, Any], claimed: Result[Any]) -> str | None:
+    if claimed.problem != problem.kind:
+        return f"the result is for a {claimed.problem} problem, the file holds a {problem.kind} problem"
+    if claimed.solution is None:
+        return f"the result has no solution (status {claimed.status.value})"
+    if not isinstance(claimed.solution, problem.solution_type):
+        return f"the solution is a {claimed.solution.kind}, not a {problem.solution_type.kind}"
+    return None
+
+
+def _count(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:,}"
+
+
+def verify_command(
+    model: Annotated[Path, typer.Argument(help="The model that was planned: .onnx or .pt2.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="Its result.", show_default=False)],
+    *,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
+    ] = None,
+    dim: DimOption = None,
+    example_inputs: ExampleOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for generated inputs.")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run the planned model and the original model, and compare outputs, order, memory and times."""
+    from opweave.adapters.verify.table import verification_tables
+    from opweave.adapters.verify.verify import verify
+
+    if output is not None:
+        check_writable(output)
+    problem = None if spec is None else load_problem(spec)
+    given = fed(model, example_inputs)
+    found = verify(
+        model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads, **given
+    )
+    tell(found, output, lambda console: console.print(*verification_tables(found), sep="\n"), as_json=as_json)
+    return VERIFIED if found.passed else NOTHING_FOUND
+
+
+def model_command(
+    spec: SpecArgument,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the model here: .mps, .lp, .nl, .pb or .pbtxt.")
+    ] = None,
+    formulation: Annotated[str | None, typer.Option("--formulation", help="See 'opweave formulations'.")] = None,
+    judge: Annotated[
+        Path | None, typer.Option("--judge", help="Read this solution file of HiGHS, CBC, SCIP or Gurobi and judge it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Write a problem as a model for any solver, or judge what that solver found."""
+    from opweave.formulations.build import read_solution
+    from opweave.formulations.export.write import write_model
+
+    if output is None and judge is None:
+        raise InvalidInputError("name a file for the model with -o, or a solution file with --judge")
+    problem = load_problem(spec)
+    told: dict[str, object] = {}
+    if output is not None:
+        check_writable(output)
+        file = write_model(problem, output, formulation)
+        told = {"file": str(output), "formulation": file.formulation, "columns": file.columns, "rows": file.rows}
+        if not as_json:
+            note(f"formulation {file.formulation!r}: {file.columns:,} columns, {file.rows:,} rows")
+            name_files(stdout(), [output])
+    judged = None if judge is None else problem.evaluate(read_solution(problem, judge, formulation))
+    if judged is not None:
+        told |= {
+            "valid": judged.feasible,
+            "objective": judged.objective,
+            "complaints": [violation.message for violation in judged.violations],
+        }
+    if as_json:
+        typer.echo(json.dumps(told))
+    elif judged is not None:
+        for violation in judged.violations:
+            typer.echo(f"not valid: {plain(violation.message)}")
+        if judged.feasible:
+            typer.echo(f"valid: {readable(judged.objective, problem.unit)} ({problem.assumptions()})")
+    return VERIFIED if judged is None or judged.feasible else NOTHING_FOUND
+
+
+def report_command(
+    result: Annotated[Path, typer.Argument(help="A result as JSON.", show_default=False)],
+    *,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Its problem as JSON; by default problem.json or spec.json beside it.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the files; by default named like the result.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the names of the files as JSON.")] = False,
+    show_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> int:
+    """Write the report of a result: one page with every view, which works offline, and the files beside it."""
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.views import show
+
+    folder = result.parent / f"{result.name.split('.')[0]}-report" if out is None else out
+    check_folder_writable(folder)
+    found = load_result(result)
+    problem = load_problem(_spec_of(result) if spec is None else spec)
+    files = write_report(show(problem, found), folder)
+    if as_json:
+        typer.echo(json.dumps({"files": [str(file) for file in files]}))
+    else:
+        name_files(stdout(), files)
+    if show_it:
+        webbrowser.open(files[-1].resolve().as_uri())
+    return 0
+
+
+def _spec_of(result: Path) -> Path:
+    """The file beside a result that has its problem.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none.
+    """
+    for name in BESIDE:
+        if (result.parent / name).is_file():
+            return result.parent / name
+    raise InvalidInputError(
+        f"{result}: a result does not contain its problem, and neither problem.json nor spec.json is beside it; "
+        "name the problem with --spec, or plan again with --report FOLDER, which writes both"
+    )

@@ -1,0 +1,239 @@
+"""The rules of memory ordering: they judge an order, and measure which storages live when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.on_cluster import too_early
+from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.spec import Many, Name
+from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
+
+if TYPE_CHECKING:
+    from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+
+class MemoryProfile(Details):
+    """Live bytes at every step of an order.
+
+    Attributes
+    ----------
+    peak_bytes, peak_step, peak_operator
+        The largest stable footprint, its first step, and the operator that runs then; None for a graph without
+        operators.
+    total_bytes
+        Sum of the stable footprints over the steps.
+    stable
+        Live bytes while each operator runs: everything it reads and writes, its workspace, and tensors still needed
+        later.
+    transient
+        Live bytes after each operator, once it has freed everything that is not needed any more.
+    peak_tensors
+        Storages that are live at the peak step, largest first.
+    """
+
+    peak_bytes: int
+    peak_step: int | None
+    peak_operator: str | None
+    total_bytes: int
+    stable: Many[int]
+    transient: Many[int]
+    peak_tensors: Many[Name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What an order does.
+
+    Attributes
+    ----------
+    timeline
+        One resource, the memory; one activity per operator, as long as its step.
+    storages
+        Tensors that own the storages, by position in the graph. Shape (storages,).
+    begin, end
+        First and last step of each storage, both included; -1 for storages that exist before the first step, and the
+        number of steps for storages that stay. Shape (storages,).
+    bytes
+        Bytes that each storage counts for. Shape (storages,).
+    saved
+        Bytes that every step writes over inputs that die in it. Shape (steps,).
+    """
+
+    timeline: Timeline
+    storages: IntArray
+    begin: IntArray
+    end: IntArray
+    bytes: IntArray
+    saved: IntArray
+
+
+def play(problem: MemoryOrdering, solution: Ordering) -> Played:
+    """Run the operators one after the other: a storage lives from its producer's step to its last reader's step."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    steps = len(graph.operators)
+    step = np.empty(steps, dtype=np.int64)
+    step[graph.positions(solution.order)] = np.arange(steps)
+    size, kept = _sizes(problem)
+    producer = np.append(step, -1)[arrays.producer]  # the last entry serves graph inputs, which have no producer
+    last = np.full(len(size), -1, dtype=np.int64)
+    np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
+    owner = arrays.storage == np.arange(len(size))
+    there = owner & ((producer >= 0) | (last >= 0) | kept)
+    storages = np.flatnonzero(there)
+    begin = producer[storages]
+    end = np.where(kept[storages], steps, np.maximum(last[storages], begin))
+    replaced = _overwritten(problem, step, size, kept, last)
+    saved = np.zeros(steps, dtype=np.int64)
+    from_half, to_half = np.zeros(len(size), dtype=bool), np.zeros(len(size), dtype=bool)
+    for root, written in replaced.items():
+        saved[last[root]] += size[root]
+        to_half[root] = from_half[written] = True
+    names = Names.of(graph)
+    works = np.flatnonzero(graph.workspace_sizes)
+    opens = begin + np.where(from_half[storages], 0.5, 0.0)
+    closes = np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0))
+    lifetimes = Lifetimes(
+        storage=np.concatenate([names.tensor(storages), works]),
+        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
+        begin=np.concatenate([opens, step[works].astype(np.float64)]),
+        end=np.concatenate([closes, step[works] + 1.0]),
+        bytes=np.concatenate([size[storages], graph.workspace_sizes[works]]),
+    )
+    memory = (Resource("memory", "device"),)
+    timeline = Timeline("steps", memory, names, _activities(problem, names, step), lifetimes)
+    return Played(timeline, storages, begin, end, size[storages], saved)
+
+
+def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
+    """Bytes that every tensor's storage counts for, and whether the storage stays to the end."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    size = arrays.tensor_bytes.copy()
+    given = arrays.storage[arrays.producer < 0]
+    asked = arrays.storage[[graph.tensor_index[name] for name in graph.outputs]]
+    kept = np.zeros(len(size), dtype=bool)
+    kept[asked] = True
+    if problem.inputs == "kept":
+        kept[given] = True
+    if problem.inputs == "excluded":
+        size[given] = 0
+    if problem.outputs == "excluded":
+        size[asked] = 0
+    return size, kept
+
+
+def _overwritten(
+    problem: MemoryOrdering, step: IntArray, size: IntArray, kept: BoolArray, last: IntArray
+) -> dict[int, int]:
+    """Storages that die in a step and are overwritten there by a result of their size, and that result."""
+    found: dict[int, int] = {}
+    if problem.in_place == "none":
+        return found
+    arrays = problem.graph.arrays
+    for v, op in enumerate(problem.graph.operators):
+        if not op.inplace_ok:
+            continue
+        reads = list(dict.fromkeys(arrays.storage[arrays.reads[v]].tolist()))
+        candidates = reads[:1] if problem.in_place == "first" else reads
+        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t]
+        for root in candidates:
+            if kept[root] or last[root] != step[v]:
+                continue
+            over = next((t for t in written if size[t] == size[root]), None)
+            if over is not None:
+                written.remove(over)
+                found[root] = over
+    return found
+
+
+def _activities(problem: MemoryOrdering, names: Names, step: IntArray) -> Activities:
+    """One run per operator, in the graph's order."""
+    arrays, count = problem.graph.arrays, len(step)
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    inner = arrays.producer[tensor] >= 0
+    causes, brought = joined(reader[inner], arrays.producer[tensor[inner]], names.tensor(tensor[inner]), count)
+    zeros, none = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    return Activities(
+        kind=np.full(count, ActivityKind.RUN, dtype=np.int64),
+        resource=zeros,
+        start=step.astype(np.float64),
+        end=(step + 1).astype(np.float64),
+        what=np.arange(count, dtype=np.int64),
+        rank=step,
+        twin=none,
+        reader=none,
+        bytes=zeros,
+        count=np.ones(count, dtype=np.int64),
+        round=np.zeros(count, dtype=np.int64),
+        causes=causes,
+        brought=brought,
+    )
+
+
+def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
+    """Judge a solution against all rules except the side constraints."""
+    wrong = tuple(_membership(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
+    played = play(problem, solution)
+    profile = _profile(problem, solution, played)
+    found = [
+        broken("precedence", f"{early!r} runs before {late!r}, which makes its input {tensor!r}")
+        for early, late, tensor in too_early(problem.graph, solution.order)
+    ]
+    most, limit = profile.peak_bytes, problem.limit_bytes
+    if limit is not None and most > limit:
+        where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
+        message = f"{most:,} bytes are live at {where}: {most - limit:,} over the limit of {limit:,}"
+        found.append(broken("limit", message, float(most - limit)))
+    objective = most if problem.objective == "peak" else profile.total_bytes
+    judged = Evaluation(objective=objective, violations=tuple(found), details=profile)
+    return judged.with_timeline(played.timeline)
+
+
+def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
+    """Check that every operator runs exactly once."""
+    known = problem.graph.operator_index
+    if len(solution.order) == len(known) and known.keys() == set(solution.order):
+        return
+    counts = Counter(solution.order)
+    for name in counts:
+        if name not in known:
+            yield broken("unknown", f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in counts:
+            yield broken("missing", f"{name!r} never runs")
+    for name, count in counts.items():
+        if name in known and count > 1:
+            yield broken("repeated", f"{name!r} runs {count} times")
+
+
+def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> MemoryProfile:
+    """Everything that can be measured."""
+    graph, steps = problem.graph, len(solution.order)
+    made, freed = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(made, played.begin + 1, played.bytes)
+    ending = played.end < steps
+    np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
+    after = np.cumsum(made - freed)
+    stable = (after + freed)[1:] - played.saved + graph.workspace_sizes[graph.positions(solution.order)]
+    before, most = int(after[0]), int(np.max(stable, initial=-1))
+    peak_step = int(np.argmax(stable)) if steps and most >= before else None
+    at = -1 if peak_step is None else peak_step
+    live = np.flatnonzero((played.begin <= at) & (played.end >= at))
+    largest = sorted((-int(played.bytes[row]), graph.tensors[int(played.storages[row])].id) for row in live.tolist())
+    return MemoryProfile(
+        peak_bytes=max(before, most),
+        peak_step=peak_step,
+        peak_operator=None if peak_step is None else solution.order[peak_step],
+        total_bytes=sum(stable.tolist()),
+        stable=tuple(stable.tolist()),
+        transient=tuple(after[1:].tolist()),
+        peak_tensors=tuple(name for _, name in largest),
+    )

@@ -1,0 +1,377 @@
+"""The referee of pipelines: one input passes through the stages, and several inputs follow each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.pipeline.order import Crossings
+from opweave.problems.rules import over_memory
+from opweave.problems.solution import Details, Evaluation, Violation, broken
+from opweave.problems.spec import Duration, Many, Name
+from opweave.problems.timeline import Activities, ActivityKind, Names, Recorder, Resource, Timeline, devices_and_ports
+
+if TYPE_CHECKING:
+    from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+
+Bottleneck = Literal["compute", "transfer", "stage", "channel", "nothing"]
+
+
+class StageUse(Details):
+    """One stage.
+
+    Attributes
+    ----------
+    device
+        Name of the device.
+    replicas
+        Names of the devices that take turns with it.
+    operators
+        Number of operators that the stage runs.
+    compute_seconds
+        Seconds for one input; 0 if the problem ignores computing.
+    memory_bytes, memory_limit
+        Bytes that the device holds, and the most that it may hold (side constraints included; None for no limit).
+    sent_tensors, sent_bytes, send_seconds
+        Number and bytes (before compression) of the tensors sent to the next stage, and the seconds that this takes; 0
+        for the last stage.
+    receive_seconds
+        Seconds until everything that the stage reads has come in.
+    """
+
+    device: Name
+    replicas: Many[Name] = ()
+    operators: int
+    compute_seconds: Duration
+    memory_bytes: int
+    memory_limit: int | None
+    sent_tensors: Many[Name] = ()
+    sent_bytes: int = 0
+    send_seconds: Duration = 0.0
+    receive_seconds: Duration = 0.0
+
+
+class PipelineDetails(Details):
+    """How a pipeline performs.
+
+    Attributes
+    ----------
+    stages
+        In pipeline order.
+    bottleneck_seconds
+        Seconds between two results when inputs follow each other without a pause.
+    bottleneck, bottleneck_stage
+        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, all that a
+        ``"stage"`` does (``load="sum"``), or the shared ``"channel"`` (without a stage); ``"nothing"`` when it takes 0
+        seconds.
+    inputs_per_second
+        1 / bottleneck; None when the bottleneck is 0.
+    latency_seconds
+        Seconds from the first input's start to its result, when it is alone in the pipeline.
+    transfer_seconds
+        Sum of all transfers of one input.
+    """
+
+    stages: Many[StageUse]
+    bottleneck_seconds: Duration
+    bottleneck: Bottleneck
+    bottleneck_stage: int | None
+    inputs_per_second: float | None
+    latency_seconds: Duration
+    transfer_seconds: Duration
+
+
+HAIR = 1e-9
+"""What misses its turn by at most this share of a period still gets it (rounding)."""
+
+
+class Task(NamedTuple):
+    """What happens to every input: computing in a stage, or sending from it.
+
+    Attributes
+    ----------
+    lines
+        What it occupies: devices, links, the channel, by any names.
+    """
+
+    stage: int
+    sends: bool
+    seconds: float
+    lines: tuple[Hashable, ...]
+
+
+class Turn(NamedTuple):
+    """A task of one input."""
+
+    start: float
+    end: float
+    input: int
+    task: Task
+
+
+def in_rounds(tasks: Sequence[Task], period: float, inputs: int) -> list[Turn]:
+    """Start an input in every period; each passes through the tasks one after the other. Returns turns by start.
+
+    All inputs do the same at the same time of their rounds. A task that shares a line with an earlier one of the same
+    input follows that one in the round, so lines that are busy for no longer than a period are never wanted twice.
+
+    Examples
+    --------
+    >>> runs = (0, 2.0, "a"), (1, 1.0, "b"), (2, 1.0, "a")
+    >>> tasks = [Task(stage, False, seconds, (device,)) for stage, seconds, device in runs]
+    >>> [(turn.start, turn.end) for turn in in_rounds(tasks, 3.0, 1)]
+    [(0.0, 2.0), (2.0, 3.0), (5.0, 6.0)]
+    """
+    ready, busy, starts = 0.0, dict[Hashable, float](), list[float]()
+    for task in tasks:
+        start = ready
+        for turn in (busy[line] for line in task.lines if line in busy):
+            rounds = math.ceil((start - turn) / period - HAIR) if period > 0.0 else 0
+            start = max(start, turn + period * rounds)
+        starts.append(start)
+        ready = start + task.seconds
+        busy |= dict.fromkeys(task.lines, ready)
+    turns = (
+        Turn(start + number * period, start + task.seconds + number * period, number, task)
+        for number in range(inputs)
+        for start, task in zip(starts, tasks, strict=True)
+    )
+    return sorted(turns, key=lambda turn: (turn.start, turn.end, turn.input, turn.task.stage))
+
+
+PLAYED_INPUTS = 12
+"""Number of inputs in the timeline."""
+
+Slowest = tuple[float, Bottleneck, int | None]
+"""Seconds between two results, what takes them, and in which stage."""
+
+
+class Walk:
+    """The stages one after the other, in the simplest way that is correct.
+
+    Attributes
+    ----------
+    sent
+        What every stage sends; the last one sends nothing.
+    sending
+        Seconds of that; None where no link can carry it.
+    """
+
+    def __init__(self, problem: Pipeline, solution: Stages) -> None:
+        self._problem, self._solution, self._stages = problem, solution, solution.stages
+        seconds = problem.known_seconds
+        self._compute = [float(sum(seconds[op][each.device] for op in each.operators)) for each in self._stages]
+        order = [name for stage in self._stages for name in stage.operators]
+        places = accumulate(len(stage.operators) for stage in self._stages)
+        self.sent = Crossings.of(problem.graph, order, problem.inputs).points(places)
+        self.memory = problem.memory_by_device(solution)
+        links = zip(self.sent, pairwise(stage.device for stage in self._stages), strict=False)
+        self.sending = [problem.transfer_seconds(cut.bytes, *ends) for cut, ends in links]
+        self._transfers = [seconds or 0.0 for seconds in self.sending]
+        self._carrying = float(sum(self._transfers))
+        self._latency = float(sum(self._compute)) + self._carrying
+        slowest = max(self._busy(), key=lambda each: each[0], default=(0.0, "nothing", None))
+        self._bottleneck: Slowest = slowest if slowest[0] > 0 else (0.0, "nothing", None)
+
+    def objective(self) -> float | None:
+        """The problem's objective; None if something cannot be carried."""
+        wanted = {"bottleneck": self._bottleneck[0], "latency": self._latency, "transfers": self._carrying}
+        return None if None in self.sending else wanted[self._problem.objective]
+
+    def _busy(self) -> Iterator[Slowest]:
+        """For how long stages, links and the channel are busy with an input; replicas take turns."""
+        turns = [len(stage.devices) for stage in self._stages]
+        if self._problem.load == "sum":
+            loads = map(sum, zip(self._compute, [0.0, *self._transfers], [*self._transfers, 0.0], strict=False))
+            yield from ((load / n, "stage", k) for k, (load, n) in enumerate(zip(loads, turns, strict=True)))
+            return
+        yield from ((own / n, "compute", k) for k, (own, n) in enumerate(zip(self._compute, turns, strict=True)))
+        if self._problem.channel == "shared":
+            yield self._carrying, "channel", None
+        else:
+            shared = zip(self._transfers, pairwise(turns), strict=True)
+            yield from ((seconds / min(ends), "transfer", k) for k, (seconds, ends) in enumerate(shared))
+
+    def timeline(self) -> Timeline:
+        """The first inputs, one after the other; afterwards everything repeats."""
+        problem, graph = self._problem, self._problem.graph
+        names = Names.of(graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
+        resources = devices_and_ports(problem.cluster, ("send_port", "receive_port"))
+        if problem.channel == "shared":
+            resources = (*resources, Resource("channel", "channel"))
+        operator, device = problem.runs(self._solution)
+        lives = lifetimes_held(graph, operator, device, np.ones_like(operator), problem.memory)
+        activities = self._activities(len(names.texts) - len(self._stages))
+        return Timeline("seconds", resources, names, activities, lives, self._bottleneck[0] or None)
+
+    def _tasks(self) -> Iterator[Task]:
+        """What happens to an input, in turn, and what that occupies."""
+        for k, seconds in enumerate(self._compute):
+            yield Task(k, sends=False, seconds=seconds, lines=(k,))
+            link: tuple[Hashable, ...] = (k, k + 1) if self._problem.load == "sum" else (("link", k),)
+            if k < len(self._transfers):
+                lines = ("channel",) if self._problem.channel == "shared" else link
+                yield Task(k, sends=True, seconds=self._transfers[k], lines=lines)
+
+    def _activities(self, first_name: int) -> Activities:
+        """Computing and sending of every stage, for each input; a shared channel replaces the sending ports."""
+        index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
+        where = [[index[device] for device in stage.devices] for stage in self._stages]
+        recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
+        for start, end, number, task in in_rounds(list(self._tasks()), self._bottleneck[0], PLAYED_INPUTS):
+            teams = [team[number % len(team)] for team in where]
+            after, what = latest.get(number, []), first_name + task.stage
+            add = partial(recorder.activity, what=what, start=start, end=end, number=number, after=after)
+            if task.sends:
+                row, size = recorder.rows, self.sent[task.stage].bytes
+                port = 3 * count if self._problem.channel == "shared" else count + teams[task.stage]
+                add(ActivityKind.SEND, port, size=size, twin=row + 1)
+                add(ActivityKind.RECEIVE, 2 * count + teams[task.stage + 1], size=size, twin=row)
+            else:
+                add(ActivityKind.RUN, teams[task.stage])
+            latest[number] = [(recorder.rows - 1, -1)]
+        return recorder.activities()
+
+    def details(self) -> PipelineDetails:
+        """All details. A transfer that no link can carry takes no time here."""
+        seconds, where, stage = self._bottleneck
+        return PipelineDetails(
+            stages=tuple(map(self._use, range(len(self._stages)))),
+            bottleneck_seconds=seconds,
+            bottleneck=where,
+            bottleneck_stage=stage,
+            inputs_per_second=1.0 / seconds if seconds > 1e-300 else None,
+            latency_seconds=self._latency,
+            transfer_seconds=self._carrying,
+        )
+
+    def _use(self, number: int) -> StageUse:
+        stage, passing = self._stages[number], [0.0, *self._transfers, 0.0]
+        return StageUse(
+            device=stage.device,
+            replicas=stage.replicas,
+            operators=len(stage.operators),
+            compute_seconds=self._compute[number],
+            memory_bytes=self.memory[stage.device],
+            memory_limit=self._problem.memory_limits[stage.device],
+            sent_tensors=self.sent[number].tensors,
+            sent_bytes=self.sent[number].bytes,
+            send_seconds=passing[number + 1],
+            receive_seconds=passing[number],
+        )
+
+
+def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
+    """Judge a solution against all rules except the side constraints."""
+    wrong = tuple(_unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
+    walk = Walk(problem, solution)
+    judged: Evaluation[PipelineDetails] = Evaluation(
+        objective=walk.objective(), violations=tuple(_violations(problem, solution, walk))
+    )
+    return judged.with_timeline(walk.timeline).with_details(walk.details)
+
+
+def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
+    """Check that every operator is in one stage, on a device that can run it, and that all names exist.
+
+    No operator may read a tensor of a later stage.
+    """
+    graph, index, known = problem.graph, problem.graph.operator_index, problem.cluster.device_index
+    counts, stage_of = Counter[str](), np.full(len(index), -1)
+    for number, stage in enumerate(solution.stages):
+        for device in stage.devices:
+            if device not in known:
+                yield broken("unknown", f"stage {number + 1} runs on {device!r}, which the cluster does not have")
+        if not stage.operators:
+            yield broken("missing", f"stage {number + 1} on {stage.device!r} runs no operator")
+        counts.update(stage.operators)
+        for name in stage.operators:
+            if name not in index:
+                yield broken("unknown", f"{name!r} is not an operator of the graph")
+                continue
+            stage_of[index[name]] = number
+            if stage.device in known and stage.device not in problem.known_seconds[name]:
+                yield broken("device", f"{name!r} cannot run on {stage.device!r}: its time there is not known")
+    for name in index:
+        if counts[name] != 1:
+            where = "in no stage" if not counts[name] else f"listed {counts[name]} times"
+            yield broken("repeated" if counts[name] else "missing", f"{name!r} is {where}")
+    reads = graph.arrays.reads
+    producer = graph.arrays.producer[reads.items]
+    made, read = np.where(producer >= 0, stage_of[producer] if len(index) else -1, -1), stage_of[reads.heads()]
+    for entry in np.flatnonzero((made > read) & (read >= 0)).tolist():
+        name, tensor = graph.operator_ids[reads.heads()[entry]], graph.tensor_ids[reads.items[entry]]
+        message = f"{name!r} in stage {read[entry] + 1} reads {tensor!r} of the later stage {made[entry] + 1}"
+        yield broken("precedence", message)
+
+
+def _violations(problem: Pipeline, solution: Stages, walk: Walk) -> Iterator[Violation]:
+    """All violations, rule by rule."""
+    stages = solution.stages
+    yield from _wrong_cuts(problem, stages)
+    yield from _wrong_devices(problem, stages)
+    yield from _wrong_replicas(problem, stages)
+    for number, seconds in enumerate(walk.sending):
+        if seconds is None:
+            tensors, source, target = walk.sent[number].tensors, stages[number].device, stages[number + 1].device
+            what = f"tensor {tensors[0]!r}" if tensors else f"the end of stage {number + 1}"
+            yield broken("no_link", f"no link or chain of links can carry {what} from {source!r} to {target!r}")
+    for device, used in walk.memory.items():
+        limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
+        yield from over_memory(device, used, limit)
+
+
+def _wrong_replicas(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
+    """Check that replicas are allowed and interchangeable."""
+    for number, stage in enumerate(stages, 1):
+        count = len(stage.devices)
+        if stage.replicas and count > problem.max_replicas:
+            yield broken("replicas", f"stage {number} has {count} devices; at most {problem.max_replicas} are allowed")
+        for device in stage.replicas:
+            if not problem.interchangeable(stage.device, device):
+                message = f"{device!r} cannot take turns with {stage.device!r} in stage {number}: they differ"
+                yield broken("replicas", message)
+
+
+def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
+    """Check that every stage is a contiguous part of the order, and that cuts lie where they are allowed."""
+    order, allowed = problem.running_order, set(problem.cut_positions)
+    begin = 0
+    for number, stage in enumerate(stages):
+        end = begin + len(stage.operators)
+        strangers = set(stage.operators) - set(order[begin:end])
+        if strangers:
+            yield broken("order", f"stage {number + 1} runs {min(strangers)!r} out of its turn in the order")
+        elif begin > 0 and begin not in allowed:
+            message = (
+                f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} (cuts are {problem.cuts})"
+            )
+            yield broken("cut", message)
+        begin = end
+
+
+def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
+    """Check that devices are usable, have one stage each, in the given order, and that there are enough stages."""
+    names = [device for stage in stages for device in stage.devices]
+    usable = problem.usable_devices
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield broken("device", f"device {name!r} has {count} stages; a device may have at most one")
+        if name not in usable:
+            yield broken("device", f"device {name!r} has a stage but must not be used")
+    ranks = [usable.index(name) for name in names if name in usable]
+    if problem.device_order is not None and ranks != sorted(ranks):
+        yield broken("device", "the stages do not use the devices in the order that is asked for")
+    low, high, count = problem.min_stages, problem.max_stages, len(stages)
+    if problem.graph.operators and not low <= count <= (count if high is None else high):
+        most = "" if high is None else f" and at most {high}"
+        yield broken("stages", f"there are {count} stages; at least {low}{most} are asked for")

@@ -1,0 +1,135 @@
+"""Objective and bound of several solvers over time."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+
+import pytest
+
+import opweave as ow
+from benchmarks.stacked import Stack, stacked
+from opweave.adapters.report.figures import png
+from opweave.problems.result import Timings
+
+
+def ended(kind: str, *points: tuple[float, float | None, float | None], total: float = 0.0) -> ow.Result:
+    """A result with these incumbents (seconds, objective, bound); a solver that found no plan in the end."""
+    return ow.Result(
+        problem=kind,
+        status="unknown",
+        termination="time_limit",
+        objective=points[-1][1] if points else None,
+        bound=points[-1][2] if points else None,
+        solver="made up",
+        timings=Timings(solve=total),
+        incumbents=[ow.Incumbent(seconds=time, objective=plan, bound=bound) for time, plan, bound in points],
+    )
+
+
+def lines_of(figure) -> dict[str, object]:
+    """The lines that are not empty: of every solver, its bound and its plans."""
+    found = {}
+    for text, *pair in zip(
+        figure.legends[0].get_texts(), figure.axes[0].lines[::2], figure.axes[0].lines[1::2], strict=False
+    ):
+        name = text.get_text().partition(":")[0]
+        found |= {
+            f"{name} {what}": line for what, line in zip(("bound", "plan"), pair, strict=False) if len(line.get_xdata())
+        }
+    return found
+
+
+@pytest.fixture(scope="module")
+def batched() -> ow.BatchedMapping:
+    return stacked(Stack(modules=1, nodes=4), 8)
+
+
+def test_plans_and_bounds_are_drawn_as_steps(batched: ow.BatchedMapping) -> None:
+    runs = {
+        "auto": ended(batched.kind, (0.1, 0.5, None), (0.2, 0.4, 0.2), (0.5, 0.4, 0.32)),
+        "list": ended(batched.kind, (0.01, 0.5, None)),
+    }
+    figure = ow.progress_figure(batched, runs)
+    lines = lines_of(figure)
+    assert set(lines) == {"auto plan", "auto bound", "list plan"}
+    assert list(lines["auto plan"].get_ydata()) == [500.0, 400.0, 400.0]
+    assert list(lines["auto bound"].get_ydata()) == [200.0, 320.0, 320.0]
+    assert lines["auto bound"].is_dashed()
+    assert not lines["auto plan"].is_dashed()
+    assert lines["auto bound"].get_color() == lines["auto plan"].get_color() != lines["list plan"].get_color()
+    assert figure.axes[0].get_ylabel() == "objective (ms)"
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[:2] == ["auto: 400 ms, at least 320 ms", "list: 500 ms"]
+
+
+def test_the_axis_begins_below_the_smallest_value_unless_that_is_near_zero(batched: ow.BatchedMapping) -> None:
+    near = ow.progress_figure(batched, {"a": ended(batched.kind, (0.1, 0.5, None), (0.2, 0.4, 0.32))})
+    low, high = near.axes[0].get_ylim()
+    assert 250 < low < 320
+    assert 500 < high < 550
+    far = ow.progress_figure(batched, {"a": ended(batched.kind, (0.1, 8.0, None), (0.2, 0.4, 0.32))})
+    assert far.axes[0].get_ylim()[0] == 0
+    both = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.35))}
+    assert ow.progress_figure(batched, both).axes[0].get_ylim()[0] < 350
+    rounded = {"a": ended(batched.kind, (0.1, 0.5, 0.4999999999999999))}
+    low, high = ow.progress_figure(batched, rounded).axes[0].get_ylim()
+    assert high - low > 1
+    weak = {"a": ended(batched.kind, (0.1, 0.5, 0.4)), "b": ended(batched.kind, (0.1, 0.5, 0.001))}
+    assert ow.progress_figure(batched, weak).axes[0].get_ylim()[0] > 350
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.3, 5.0), (60.0, 60.0), (None, 7.0)])
+def test_steps_never_run_backwards(batched: ow.BatchedMapping, seconds: float | None, expected: float) -> None:
+    runs = {"a": ended(batched.kind, (0.0, 0.5, 0.1), (5.0, 0.4, 0.2), total=7.0)}
+    figure = ow.progress_figure(batched, runs, seconds=seconds)
+    for line in figure.axes[0].lines:
+        times = list(line.get_xdata())
+        assert times == sorted(times)
+        assert times[-1] == expected
+    assert figure.axes[0].get_xlim() == (1e-4, expected)
+
+
+def test_a_solve_of_a_moment_has_a_time_axis(batched: ow.BatchedMapping) -> None:
+    begin, end = ow.progress_figure(batched, {"a": ended(batched.kind, (0.0, 0.5, 0.5))}).axes[0].get_xlim()
+    assert 0 < begin < end
+
+
+def test_many_solvers_can_be_told_apart(batched: ow.BatchedMapping) -> None:
+    names = [f"s{k}" for k in range(14)]
+    runs = {name: ended(batched.kind, (0.1, 0.4, 0.3)) for name in names}
+    lines = lines_of(ow.progress_figure(batched, runs))
+    for what in ("plan", "bound"):
+        drawn = [lines[f"{name} {what}"] for name in names]
+        assert len({(line.get_color(), line.get_linestyle(), str(line._dash_pattern)) for line in drawn}) == 14
+    widths = [lines[f"{name} plan"].get_linewidth() for name in names]
+    assert all(one != other for one, other in pairwise(widths))
+    orders = [lines[f"{name} plan"].get_zorder() for name in names]
+    assert all((widths[j] > widths[k]) is (orders[j] < orders[k]) for j in range(14) for k in range(14))
+
+
+def test_other_problems_are_drawn_in_their_own_unit() -> None:
+    tensors = [ow.Tensor(id="x", bytes=3 * 2**20), ow.Tensor(id="y", bytes=2**20)]
+    copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
+    problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
+    figure = ow.progress_figure(problem, {"auto": ow.solve(problem), "none": ended(problem.kind)}, title="$")
+    assert figure.axes[0].get_ylabel() == "objective (MiB)"
+    assert list(lines_of(figure)["auto plan"].get_ydata()) == [4.0, 4.0]
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["auto: 4 MiB, at least 4 MiB", "none: no plan", "dashed: no plan is better"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert png(figure).startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_drawn_is_a_sentence(batched: ow.BatchedMapping) -> None:
+    one = ended(batched.kind, (0.1, 0.4, 0.3))
+    for runs, seconds, words in (
+        ({}, None, "no result to draw"),
+        ({"a": ended(batched.kind)}, None, "no plan and no bound to draw in the results of 'a'"),
+        ({"a": ended("placement", (0.1, 0.4, 0.3))}, None, "'a' is one of 'placement', not of 'batched_mapping'"),
+        ({"a": one}, 0.0, "seconds is 0.0"),
+        ({"a": one}, float("nan"), "seconds is nan"),
+    ):
+        with pytest.raises(ow.InvalidInputError, match=words):
+            ow.progress_figure(batched, runs, seconds=seconds)
