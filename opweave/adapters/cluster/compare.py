@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +14,15 @@ import numpy as np
 from opweave.adapters.cluster.carry import Carried
 from opweave.adapters.cluster.parts import Plan
 from opweave.adapters.cluster.station import Tensors
+from opweave.adapters.files import PathLike
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.problem import Problem
-from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
+from opweave.problems.result import Result
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, ResourceKind, Timeline
 
 WARMING = 0.25
 """Share of the first inputs that count neither for the throughput nor for the latency: the pipeline fills up."""
@@ -61,6 +66,8 @@ class ClusterRun:
         What happened, for figures, tables and traces.
     better
         A sentence on what the best plan would be with the measured times; None if nothing is known of them.
+    planned
+        The problem and its result.
     """
 
     rows: tuple[Row, ...]
@@ -71,6 +78,25 @@ class ClusterRun:
     reason: str | None
     timeline: Timeline
     better: str | None = None
+    planned: tuple[Problem[Any, Any], Result[Any]] | None = field(default=None, repr=False)
+
+    def report(self, folder: PathLike) -> list[Path]:
+        """Write the page of the plan, on which a switch shows the measured run instead, and the files beside it.
+
+        Raises
+        ------
+        InvalidInputError
+            If the run was made without the problem or its result, or the folder cannot be written to.
+        """
+        from opweave.adapters.report.report import write_report
+        from opweave.adapters.report.views import view_of
+
+        if self.planned is None:
+            raise InvalidInputError("a page needs the problem and its result; pass both to run")
+        problem, result = self.planned
+        of_whole = [row.measured for row in self.rows if row.what in ("seconds between results", "latency")]
+        view = view_of(type(problem))(problem, result, (self.timeline, of_whole[0] if of_whole else None))
+        return write_report(view, folder)
 
     def row(self, what: str) -> Row:
         """The row of a name.
@@ -182,31 +208,40 @@ def compared(
     return tuple(rows)
 
 
-def measured_timeline(carried: Carried, plan: Plan) -> Timeline:
-    """What happened, from the first event on."""
+def measured_timeline(carried: Carried, plan: Plan, planned: Timeline | None) -> Timeline:
+    """What happened, from the first event on, with the resources and names of the planned timeline, if there is one."""
     devices = list(carried.events)
-    kinds: tuple[Literal["device", "send_port", "receive_port"], ...] = ("device", "send_port", "receive_port")
+    kinds: tuple[ResourceKind, ...] = ("device", "send_port", "receive_port")
     resources = tuple(Resource(name, kind, exclusive=False) for kind in kinds for name in devices)
-    names = Names(tuple(f"part {part.number}" for part in plan.parts), len(plan.parts), 0)
-    recorder, index, count = Recorder(), {name: k for k, name in enumerate(devices)}, len(devices)
+    names, first = Names(tuple(f"part {part.number}" for part in plan.parts), len(plan.parts), 0), 0
+    if planned is not None:
+        resources, names = planned.resources, planned.names
+        first = len(names.texts) - len(plan.parts) if plan.chain else 0
+    where = {(resource.kind, resource.name): row for row, resource in enumerate(resources)}
+    ids = {name: row for row, name in enumerate(names.texts)}
+    what = [
+        first + part.number if planned is None or plan.chain else ids[plan.operators[part.number][0]]
+        for part in plan.parts
+    ]
+    recorder = Recorder()
     origin = min((event.begin for events in carried.events.values() for event in events), default=0.0)
-    rows = sorted(
-        ((event.begin, event.end, device, event) for device, events in carried.events.items() for event in events),
-        key=lambda row: row[:2],
-    )
-    for begin, end, device, event in rows:
-        times = {"start": begin - origin, "end": end - origin, "number": event.index}
+    rows = [(event.begin, event.end, device, event) for device, events in carried.events.items() for event in events]
+    for begin, end, device, event in sorted(rows, key=lambda row: row[:2]):
+        add = partial(
+            recorder.activity, what=what[event.part], start=begin - origin, end=end - origin, number=event.index
+        )
         if event.kind == "run":
-            recorder.activity(ActivityKind.RUN, index[device], event.part, **times)  # type: ignore[arg-type]
+            add(ActivityKind.RUN, where["device", device])
             continue
         targets = plan.parts[event.target].devices
-        target = index.get(targets[event.index % len(targets)])
-        if target is None:
-            continue
-        row = recorder.rows
-        size = event.bytes
-        recorder.activity(ActivityKind.SEND, count + index[device], event.part, size=size, twin=row + 1, **times)  # type: ignore[arg-type]
-        recorder.activity(ActivityKind.RECEIVE, 2 * count + target, event.part, size=size, twin=row, **times)  # type: ignore[arg-type]
+        ends: tuple[tuple[ResourceKind, str], ...] = (
+            ("send_port", device),
+            ("receive_port", targets[event.index % len(targets)]),
+        )
+        if all(each in where for each in ends):
+            row = recorder.rows
+            add(ActivityKind.SEND, where[ends[0]], size=event.bytes, twin=row + 1)
+            add(ActivityKind.RECEIVE, where[ends[1]], size=event.bytes, twin=row)
     return Timeline("seconds", resources, names, recorder.activities(), recorder.lifetimes())
 
 

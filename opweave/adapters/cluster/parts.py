@@ -16,8 +16,7 @@ from opweave.adapters.onnx.pieces import Piece, split_onnx
 from opweave.adapters.runtimes.groups import Group, schedule_groups
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.pipeline.details import PipelineDetails
-from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 
 LARGEST_PIECE = 2**31 - 2**20
@@ -40,6 +39,8 @@ class Plan:
         Operators of every part.
     one_by_one
         Whether one input follows another only when it has left the model.
+    chain
+        Whether every part sends to the next one only.
     """
 
     parts: tuple[Part, ...]
@@ -47,6 +48,7 @@ class Plan:
     outputs: tuple[str, ...]
     operators: tuple[tuple[str, ...], ...]
     one_by_one: bool = False
+    chain: bool = True
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def parts_of(
                 None if seconds is None else seconds[number],
             )
         )
-    return Plan(tuple(parts), feeds, outputs, tuple(group.operators for group in groups), one_by_one)
+    return Plan(tuple(parts), feeds, outputs, tuple(group.operators for group in groups), one_by_one, chain)
 
 
 def whole_model(model: PathLike, dims: Mapping[str, int] | None) -> bytes:

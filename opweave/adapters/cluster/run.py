@@ -14,8 +14,7 @@ from opweave.adapters.cluster.station import Tensors, open_part
 from opweave.adapters.files import PathLike
 from opweave.problems.cluster import Cluster
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.pipeline.details import PipelineDetails
-from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.solution import Solution
@@ -129,8 +128,9 @@ def run(
         len(feeds),
         carried.moved,
         carried.reason,
-        measured_timeline(carried, plan),
+        measured_timeline(carried, plan, None if problem is None else problem.play(solution)),  # type: ignore[arg-type]
         better,
+        None if problem is None or not isinstance(result, Result) else (problem, result),
     )
 
 
