@@ -18,6 +18,7 @@ from opweave.problems.spec import (
     Amount,
     Bytes,
     Count,
+    FrozenDict,
     Many,
     Name,
     Operations,
@@ -123,6 +124,8 @@ class Cluster(ShownInNotebooks, Spec):
         transfers affect each other.
     latency
         Seconds before the first byte arrives, for all links or as a matrix ``latency[from][to]``.
+    notes
+        How numbers were measured, by their names.
 
     Raises
     ------
@@ -153,6 +156,7 @@ class Cluster(ShownInNotebooks, Spec):
     rates: Many[Rate] | None = None
     shared: Rate | None = None
     latency: Latency = 0.0
+    notes: FrozenDict[str, str] = FrozenDict()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -61,6 +61,8 @@ class Costs(HasHtml, Spec):
     table
         One row of seconds for each operator. Entry ``device * len(batches) + batch`` of a row, by position, is the time
         of one whole batch; None when it is unknown.
+    notes
+        How the times of each device were measured.
 
     Raises
     ------
@@ -81,6 +83,7 @@ class Costs(HasHtml, Spec):
     devices: Many[Name]
     batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
     table: tuple[tuple[Entry, ...], ...]
+    notes: FrozenDict[str, str] = FrozenDict()
 
     @field_validator("table", mode="before")
     @classmethod

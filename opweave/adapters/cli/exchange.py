@@ -190,7 +190,7 @@ def report_command(
     folder = result.parent / f"{result.name.split('.')[0]}-report" if out is None else out
     check_folder_writable(folder)
     found = load_result(result)
-    problem = load_problem(_spec_of(result) if spec is None else spec)
+    problem = load_problem(beside(result) if spec is None else spec)
     files = write_report(show(problem, found), folder)
     if as_json:
         typer.echo(json.dumps({"files": [str(file) for file in files]}))
@@ -201,7 +201,7 @@ def report_command(
     return 0
 
 
-def _spec_of(result: Path) -> Path:
+def beside(result: Path) -> Path:
     """The file beside a result that has its problem.
 
     Raises

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from opweave import interrupts
 from opweave.adapters.cli.about import demo_command, formulations_command, solvers_command, warm_command
+from opweave.adapters.cli.cluster import probe_command, run_command
 from opweave.adapters.cli.exchange import check_command, model_command, report_command, verify_command
 from opweave.adapters.cli.flags import WORDS
 from opweave.adapters.cli.llm import llm_command
@@ -148,6 +149,14 @@ for _group, _name, _command, *_examples in (
     (EXCHANGE, "check", check_command, "opweave check problem.json result.json"),
     (EXCHANGE, "report", report_command, "opweave report result.json --spec problem.json --open"),
     (EXCHANGE, "verify", verify_command, "opweave verify model.onnx result.json --dim batch=1"),
+    (EXCHANGE, "probe", probe_command, "opweave probe --scheduler tcp://host:8786 --model model.onnx"),
+    (
+        EXCHANGE,
+        "run",
+        run_command,
+        "opweave run model.onnx result.json --scheduler tcp://host:8786 --inputs 200",
+        "opweave run model.onnx result.json --emulate cluster.json",
+    ),
     (
         EXCHANGE,
         "model",

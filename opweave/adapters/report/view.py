@@ -81,9 +81,12 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     plan_file: ClassVar[str] = "plan.json"
     figure_file: ClassVar[str] = "plan.png"
 
-    def __init__(self, problem: ProblemT, result: Result[SolutionT]) -> None:
+    def __init__(
+        self, problem: ProblemT, result: Result[SolutionT], measured: tuple[Timeline, float | None] | None = None
+    ) -> None:
         self.problem = problem
         self.result = result
+        self.measured = measured
 
     @property
     def solution(self) -> SolutionT:
@@ -317,13 +320,17 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         )
 
     def before(self) -> Before | None:
-        """What the page shows beside the plan: the given order, or else what the baseline does; None without one."""
+        """What the page shows beside the plan: a measured run, the given order, or a baseline; None without one."""
+        if self.measured is not None:
+            return Before("measured run", self.measured[0])
         if self.reference is None or self.reference.timeline is None:
             return None
         return Before(f"baseline {self.reference.solver}", self.reference.timeline)
 
     def objective_of(self, before: Before) -> float | None:
         """The objective of what the plan is compared with."""
+        if self.measured is not None:
+            return self.measured[1]
         return None if self.reference is None else self.reference.objective
 
     def goal(self) -> str:

@@ -1,0 +1,130 @@
+"""The commands that measure a cluster of Dask workers, and carry plans out on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from opweave.adapters.cli.exchange import beside
+from opweave.adapters.cli.output import NOTHING_FOUND, VERIFIED, name_files, say, stdout
+from opweave.adapters.cli.settings import DimOption, ExampleOption, JsonOption, dimensions
+from opweave.adapters.files import check_writable
+from opweave.adapters.load import load_cluster, load_problem, load_result, save
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.placement.spec import Placement
+from opweave.problems.units import precise_seconds, readable_bytes
+
+SchedulerOption = Annotated[
+    str | None, typer.Option("--scheduler", help="Address of a running 'dask scheduler', such as tcp://host:8786.")
+]
+LocalOption = Annotated[
+    int | None, typer.Option("--local", help="Start so many workers on this machine instead, with a thread each.")
+]
+ThreadsOption = Annotated[int, typer.Option("--threads", help="Threads within an operator.")]
+
+
+def probe_command(
+    *,
+    scheduler: SchedulerOption = None,
+    local: LocalOption = None,
+    model: Annotated[Path | None, typer.Option("--model", help="An ONNX model, to time its operators.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the cluster here.")] = Path("cluster.json"),
+    costs: Annotated[Path, typer.Option("--costs", help="Write the operators' times here.")] = Path("costs.json"),
+    dim: DimOption = None,
+    threads: ThreadsOption = 1,
+) -> int:
+    """Measure the workers of a Dask cluster, the links between them, and a model's operators on each of them."""
+    from opweave.adapters.cluster.connect import connected
+    from opweave.adapters.cluster.probe import probe
+
+    for path in (output, *([costs] if model is not None else [])):
+        check_writable(path)
+    with connected(scheduler, local=local) as client:
+        found = probe(client, model, dims=dimensions(dim), threads=threads)
+    written = [output]
+    save(found.cluster, output)
+    if found.costs is not None:
+        save(found.costs, costs)
+        written.append(costs)
+    table = Table("number", "how it was measured")
+    for name, how in {**found.cluster.notes, **({} if found.costs is None else found.costs.notes)}.items():
+        table.add_row(name, how)
+    stdout().print(table)
+    name_files(stdout(), written)
+    return VERIFIED
+
+
+def run_command(
+    model: Annotated[Path, typer.Argument(help="The ONNX model that was planned.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="A pipeline or a placement as JSON.", show_default=False)],
+    *,
+    scheduler: SchedulerOption = None,
+    local: LocalOption = None,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Its problem; by default problem.json or spec.json beside the result.")
+    ] = None,
+    inputs: Annotated[int, typer.Option("--inputs", help="How many random inputs to run.")] = 100,
+    example_inputs: ExampleOption = None,
+    emulate: Annotated[
+        Path | None, typer.Option("--emulate", help="A cluster as JSON, whose devices and links are emulated.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write planned and measured pages here.")] = None,
+    dim: DimOption = None,
+    threads: ThreadsOption = 1,
+    as_json: JsonOption = False,
+) -> int:
+    """Carry a plan out on Dask workers, check every output, and compare predicted with measured times."""
+    from opweave.adapters.cluster.connect import connected
+    from opweave.adapters.cluster.run import run
+    from opweave.adapters.example_inputs import read_arrays
+
+    place = beside(result) if spec is None else spec
+    problem = load_problem(place)
+    if not isinstance(problem, Pipeline | Placement):
+        raise InvalidInputError(f"{place}: only pipelines and placements can be carried out, not {problem.kind}")
+    if emulate is not None and scheduler is None and local is None:
+        local = len(problem.cluster.devices)
+    given = inputs if example_inputs is None else [dict(read_arrays(example_inputs))] * inputs
+    names = [device.name for device in problem.cluster.devices][:local] if local is not None else None
+    with connected(scheduler, local=names) as client, Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("inputs", total=inputs)
+        found = run(
+            model,
+            load_result(result),
+            client,
+            problem=problem,
+            inputs=given,
+            emulate=None if emulate is None else load_cluster(emulate),
+            dims=dimensions(dim),
+            threads=threads,
+            progress=lambda done, _: bar.update(task, completed=done),
+        )
+    if as_json:
+        typer.echo(json.dumps({"rows": found.to_records(), "difference": found.difference, "reason": found.reason}))
+    else:
+        table = Table("", "predicted", "measured", "off")
+        for row in found.rows:
+            shown = precise_seconds if row.unit == "s" else _bytes if row.unit == "bytes" else "{:.4g}".format
+            off = "" if row.off is None else f"{row.off:+.1%}"
+            table.add_row(row.what, "" if row.predicted is None else shown(row.predicted), shown(row.measured), off)
+        stdout().print(table)
+        say(stdout(), found.explain())
+    if report is not None:
+        name_files(stdout(), found.report(report))
+    whole = found.reason is None and (found.difference or 0.0) <= TOLERANCE
+    return VERIFIED if whole else NOTHING_FOUND
+
+
+TOLERANCE = 1e-4
+"""Largest relative difference of outputs that counts as equal: parts are fused otherwise than the whole."""
+
+
+def _bytes(size: float) -> str:
+    return readable_bytes(int(size))

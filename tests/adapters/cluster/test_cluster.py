@@ -1,0 +1,168 @@
+"""Plans on real workers of the loopback address: equal outputs, predicted times, and workers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import opweave as ow
+
+pytest.importorskip("distributed")
+pytest.importorskip("onnxruntime")
+
+from opweave.adapters.cluster.carry import Emulation, carry_out, random_inputs
+from opweave.adapters.cluster.connect import addresses, assigned, connected
+from opweave.adapters.cluster.parts import parts_of
+from opweave.adapters.cluster.probe import probe
+from opweave.adapters.cluster.run import replaced, run
+from tests.adapters.cluster.nets import residual_net
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
+
+DEVICES = ["d0", "d1", "d2", "d3"]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with connected(local=DEVICES) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return residual_net(tmp_path_factory.mktemp("net") / "net.onnx")
+
+
+def pipeline_of(model: Path, **fields: object) -> ow.Pipeline:
+    """Three devices of unlike speed; operators that take hundredths of a second, so that machines can keep up."""
+    graph = ow.load(model)
+    speed = {"d0": 1.0, "d1": 1.5, "d2": 2.0, "d3": 1.0}
+    heavy = {op.id: 0.02 if op.kind == "MatMul" else 0.002 for op in graph.operators}
+    costs = ow.Costs.from_table(
+        {name: {device: seconds * by for device, by in speed.items()} for name, seconds in heavy.items()}
+    )
+    rows = [[0.0 if a == b else 8e6 / (1 + abs(a - b)) for b in range(4)] for a in range(4)]
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in DEVICES], bandwidth=rows, latency=1e-3)
+    return ow.Pipeline(graph=graph, cluster=cluster, costs=costs, **{"min_stages": 3, "max_stages": 3, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"objective": "latency"}, {"channel": "shared"}, {"load": "sum"}, {"inputs": "everywhere"}],
+    ids=str,
+)
+def test_an_emulated_pipeline_is_as_fast_as_predicted(client: Client, model: Path, fields: dict[str, object]) -> None:
+    problem = pipeline_of(model, **fields)
+    result = ow.solve(problem, time_limit=10)
+    assert result.solution is not None
+    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=24)
+    assert found.reason is None and len(found.outputs) == 24
+    assert found.difference == 0.0
+    row = found.row("latency" if fields.get("objective") == "latency" else "seconds between results")
+    assert row.predicted is not None
+    assert row.measured == pytest.approx(row.predicted, rel=0.15)
+    assert found.timeline.end > 0.0
+
+
+def test_replicas_take_turns(client: Client, model: Path) -> None:
+    problem = pipeline_of(model, min_stages=1, max_stages=None)
+    names = list(problem.running_order)
+    plan = ow.Stages(
+        stages=[
+            ow.Stage(device="d0", operators=names[:5]),
+            ow.Stage(device="d1", operators=names[5:], replicas=["d2", "d3"]),
+        ]
+    )
+    found = run(model, plan, client, inputs=12)
+    assert len(found.outputs) == 12 and found.difference == 0.0
+
+
+def test_a_placement_runs_group_by_group(client: Client, model: Path) -> None:
+    chain = pipeline_of(model)
+    problem = ow.Placement(graph=chain.graph, cluster=chain.cluster, costs=chain.costs)
+    start = {name: float(k) for k, name in enumerate(chain.running_order)}
+    device = {name: DEVICES[k % 3] for k, name in enumerate(chain.running_order)}
+    found = run(model, ow.Schedule(device=device, start=start), client, problem=problem, inputs=4)
+    assert len(found.outputs) == 4 and found.difference == 0.0
+    assert found.row("latency").measured > 0.0
+
+
+def test_inputs_of_a_killed_worker_run_again(client: Client, model: Path) -> None:
+    """The spare device takes over, or the worker's successor of the same name."""
+    problem = pipeline_of(model)
+    result = ow.solve(problem, time_limit=10)
+    plan = result.solution
+    assert plan is not None
+    victim = assigned(client, [stage.device for stage in plan.stages])[plan.stages[1].device]
+    pid = client.run(os.getpid, workers=[victim])[victim]
+    found = run(model, result, client, problem=problem, emulate=problem.cluster, inputs=60, progress=_killer(pid))
+    assert found.reason is None
+    assert sorted(found.outputs) == list(range(60))
+    assert found.difference == 0.0
+    client.wait_for_workers(len(DEVICES), timeout=30)
+
+
+def test_without_a_spare_the_finished_inputs_are_kept(model: Path) -> None:
+    problem = pipeline_of(model)
+    plan = ow.solve(problem, time_limit=10).solution
+    assert plan is not None
+    with connected(local=DEVICES) as client:
+        parts = parts_of(model, plan, problem=problem, seconds=[0.05] * len(plan.stages))
+        victim = assigned(client, parts.devices)[parts.devices[-1]]
+        pid = client.run(os.getpid, workers=[victim])[victim]
+        feeds = random_inputs(model.read_bytes(), 200)
+        found = carry_out(client, parts, feeds, emulation=Emulation(problem.cluster), progress=_killer(pid))
+        assert found.reason is not None and "is gone" in found.reason
+        assert 0 < len(found.outputs) < 200
+
+
+def _killer(pid: int) -> Callable[[int, int], None]:
+    """Kills a process when some inputs are finished."""
+
+    def kill(done: int, _: int) -> None:
+        if done == 8:
+            os.kill(pid, signal.SIGKILL)
+
+    return kill
+
+
+def test_a_probe_gives_a_cluster_and_costs(client: Client, model: Path) -> None:
+    found = probe(client, model, sizes=(2**10, 2**16), repeats=2)
+    assert set(found.cluster.device_index) == set(DEVICES)
+    assert found.cluster.notes
+    assert found.costs is not None
+    problem = ow.Pipeline(graph=ow.load(model), cluster=found.cluster, costs=found.costs)
+    assert ow.solve(problem, time_limit=5).verified
+    assert ow.Cluster.model_validate_json(found.cluster.model_dump_json()) == found.cluster
+
+
+def test_workers_are_found_by_name(client: Client) -> None:
+    assert set(addresses(client)) == set(DEVICES)
+    assert list(assigned(client, ["d2", "d0"])) == ["d2", "d0"]
+    with pytest.raises(ow.InvalidInputError, match="no worker is named 'phone'"):
+        assigned(client, ["d0", "phone"])
+    with pytest.raises(ow.InvalidInputError, match="only 4 workers"):
+        assigned(client, ["a", "b", "c", "d", "e"])
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    with pytest.raises(ow.EngineError, match="no scheduler answers"), connected("not-an-address"):
+        pass
+
+
+def test_a_device_takes_the_place_of_another(model: Path) -> None:
+    problem = pipeline_of(model)
+    plan = ow.solve(problem, time_limit=10).solution
+    assert isinstance(plan, ow.Stages)
+    lost = plan.stages[0].device
+    moved = replaced(plan, lost, "spare")
+    assert isinstance(moved, ow.Stages)
+    assert lost not in {stage.device for stage in moved.stages} and moved.stages[0].device == "spare"
