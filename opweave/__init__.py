@@ -83,7 +83,7 @@ from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
 
 if TYPE_CHECKING:
-    from opweave.adapters import clusters, keras, llm, onnx, runtimes, torch
+    from opweave.adapters import cluster, clusters, keras, llm, onnx, runtimes, torch
     from opweave.adapters.costs.calibrate import calibrate
     from opweave.adapters.graphs.lifetimes import load_lifetimes
     from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
@@ -248,6 +248,7 @@ __all__ = [
     "__version__",
     "build_model",
     "calibrate",
+    "cluster",
     "clusters",
     "compare",
     "conflict",
@@ -288,7 +289,7 @@ __all__ = [
 _NAMESPACES = ("keras", "onnx", "runtimes", "torch")
 """Functions of frameworks and runtimes; all of their names can be reached without the namespace, too."""
 
-_LAZY = (*_NAMESPACES, "clusters", "llm")
+_LAZY = (*_NAMESPACES, "cluster", "clusters", "llm")
 """Modules that are imported on first use."""
 
 _HOMES = {

@@ -42,7 +42,7 @@ def probe_command(
 ) -> int:
     """Measure the workers of a Dask cluster, the links between them, and a model's operators on each of them."""
     from opweave.adapters.cluster.connect import connected
-    from opweave.adapters.cluster.probe import probe
+    from opweave.adapters.cluster.probing import probe
 
     for path in (output, *([costs] if model is not None else [])):
         check_writable(path)
@@ -82,7 +82,7 @@ def run_command(
 ) -> int:
     """Carry a plan out on Dask workers, check every output, and compare predicted with measured times."""
     from opweave.adapters.cluster.connect import connected
-    from opweave.adapters.cluster.run import run
+    from opweave.adapters.cluster.running import run
     from opweave.adapters.example_inputs import read_arrays
 
     place = beside(result) if spec is None else spec

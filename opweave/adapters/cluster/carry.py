@@ -106,7 +106,7 @@ def carry_out(
     spare: Spare | None = None,
     progress: Observer | None = None,
 ) -> Carried:
-    """Run inputs through a plan; see :func:`opweave.adapters.cluster.run.run`.
+    """Run inputs through a plan; see :func:`opweave.adapters.cluster.running.run`.
 
     Parameters
     ----------

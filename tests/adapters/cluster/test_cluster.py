@@ -18,8 +18,8 @@ pytest.importorskip("onnxruntime")
 from opweave.adapters.cluster.carry import Emulation, carry_out, random_inputs
 from opweave.adapters.cluster.connect import addresses, assigned, connected
 from opweave.adapters.cluster.parts import parts_of
-from opweave.adapters.cluster.probe import probe
-from opweave.adapters.cluster.run import replaced, run
+from opweave.adapters.cluster.probing import probe
+from opweave.adapters.cluster.running import replaced, run
 from tests.adapters.cluster.nets import residual_net
 
 if TYPE_CHECKING:
