@@ -92,11 +92,11 @@ class PyomoView:
         else:
             variable = Var(list(keys), domain=domains[0] if domains else None, dense=False)
             self._put(name, variable)
-            for key, bound, domain in zip(keys, bounds, domains, strict=True):
+            for column, key, bound, domain in zip(columns, keys, bounds, domains, strict=True):
                 made = variable.add(key)
                 if domain is not domains[0]:
                     made.domain = domain
-                if bound != (0, 1) or not whole[columns[0]]:
+                if bound != (0, 1) or not whole[column]:
                     made.lower, made.upper = bound
         for column, key in zip(columns, keys, strict=True):
             self.variables[column] = variable[key]
