@@ -16,7 +16,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
-from opweave.solvers.engines.apart import silent_highs
+from opweave.solvers.engines.apart import aside, silent_highs
 from opweave.solvers.engines.child import Send
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ def solve(work: Work, send: Send) -> Answer:
     HiGHS 1.15 has answered kError to models of slicing that it solves without a start. HiGHS 1.16 sometimes finds an
     optimum, and then returns the point that it was given as a start.
     """
+    return aside(lambda: _solve(work, send))  # its thread pool belongs to the thread, and keeps its first size
+
+
+def _solve(work: Work, send: Send) -> Answer:
     if work.start is not None:
         with suppress(EngineError):
             answer, true = _solved(work, send)

@@ -207,5 +207,6 @@ def _values(matrix: MatrixModel, model: ConcreteModel, results: SolverResults) -
         variable.set_value(None)  # values of a start or of the last run are no answer
     model.solutions.load_from(results)
     # Programs leave zeros out of their solution files, and Pyomo columns that are in no row.
-    given = [math.nan if variable.value is None else variable.value for variable in model.x.values()]
-    return np.where(np.isnan(given), np.clip(0.0, matrix.lower, matrix.upper), given)
+    given = np.asarray([math.nan if variable.value is None else variable.value for variable in model.x.values()])
+    written = (np.bincount(matrix.rows.index, minlength=matrix.columns) > 0) | (matrix.cost != 0.0)
+    return np.where(written & ~np.isnan(given), given, np.clip(0.0, matrix.lower, matrix.upper))

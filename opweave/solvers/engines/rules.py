@@ -85,7 +85,7 @@ class OnlyDevices:
     def _unknown(self, *_: object) -> NoReturn:
         raise AttributeError("only the devices are known")
 
-    __eq__ = __hash__ = __repr__ = __getstate__ = _unknown  # type: ignore[assignment]
+    __eq__ = __hash__ = __repr__ = __getstate__ = _unknown
 
 
 def devices_read(rule: Constraint, problem: Problem[Any, Any], solution: Solution) -> Devices | None:
@@ -94,7 +94,7 @@ def devices_read(rule: Constraint, problem: Problem[Any, Any], solution: Solutio
         return None
     seen = _Looked(solution.devices_by_operator())
     try:
-        refused = any(True for _ in objections(rule, problem, OnlyDevices(seen)))  # type: ignore[arg-type]
+        refused = any(True for _ in objections(rule, problem, OnlyDevices(seen)))
     except OpweaveError:  # it has asked for more
         return None
     return {op: seen[op] for op in sorted(seen.at)} if refused else None

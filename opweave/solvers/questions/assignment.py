@@ -6,6 +6,7 @@ about devices. An assignment mostly leads to a plan: with its devices required, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,12 @@ from opweave.problems.constraints import Constraint, MaxDevices, Pin, Separate, 
 from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
+from opweave.solvers.engines.answers import Answer, Work
+from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.engines.highs_child import solve
 
 MOST_CHOICES = 200_000
 """Operators x devices up to which the program is written."""
-
-INFEASIBLE = 2
-"""Status of ``scipy.optimize.milp``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +87,15 @@ def _solved(matrix: MatrixModel, seconds: float) -> FloatArray | None:
     TimeoutError
         If neither was found in time.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_matrix
-
-    rows = matrix.rows
     if matrix.columns == 0:
         return np.zeros(0)  # nothing is to be assigned; rows without columns have been decided
-    table = csr_matrix((rows.value, rows.index, rows.start), shape=(len(rows), matrix.columns))
-    found = milp(
-        matrix.cost,
-        integrality=matrix.whole.astype(np.int64),
-        bounds=Bounds(matrix.lower, matrix.upper),
-        constraints=LinearConstraint(table, rows.lower, rows.upper),
-        options={"time_limit": seconds},
-    )
-    if found.status == INFEASIBLE:
+    answer = with_highs(_answered, Work("highs", matrix, None, seconds, gap=0.0, seed=0, threads=1), seconds)
+    if answer is not None and answer.verdict == "infeasible":
         return None
-    if found.x is None:
+    if answer is None or answer.values is None:
         raise TimeoutError
-    values: FloatArray = found.x
-    return values
+    return answer.values
+
+
+def _answered(work: Work, _should_stop: Callable[[], bool]) -> Answer:
+    return solve(work, lambda _: None)

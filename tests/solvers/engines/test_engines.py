@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from pyomo.environ import Constraint as Row
@@ -167,9 +168,11 @@ def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, pro
     assert "claimed 16" in result.reason
 
 
-def test_rebuilding_a_model_keeps_it():
-    model = rebuild(knapsack(2), None)
+@pytest.mark.parametrize("whole", [[True, True], [True, False], [False, True]])
+def test_rebuilding_a_model_keeps_it(whole):
+    model = rebuild(replace(knapsack(2), whole=np.array(whole)), None)
     assert (len(model.x), len(model.rows)) == (2, 2)
+    assert [(each.is_integer(), *each.bounds) for each in model.x.values()] == [(kind, 0, 1) for kind in whole]
 
 
 def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):
