@@ -87,47 +87,11 @@ if TYPE_CHECKING:
     from opweave.adapters.costs.calibrate import calibrate
     from opweave.adapters.graphs.lifetimes import load_lifetimes
     from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
-    from opweave.adapters.onnx import (
-        Piece as Piece,
-    )
-    from opweave.adapters.onnx import (
-        PieceRunner as PieceRunner,
-    )
-    from opweave.adapters.onnx import (
-        onnx_runtime_problem as onnx_runtime_problem,
-    )
-    from opweave.adapters.onnx import (
-        onnx_session_options as onnx_session_options,
-    )
-    from opweave.adapters.onnx import (
-        reorder_onnx as reorder_onnx,
-    )
-    from opweave.adapters.onnx import (
-        split_onnx as split_onnx,
-    )
+    from opweave.adapters.onnx import *  # noqa: F403  (its names can be reached without it)
     from opweave.adapters.report.curves import progress_figure
     from opweave.adapters.report.views import explain
-    from opweave.adapters.runtimes import (
-        Group as Group,
-    )
-    from opweave.adapters.runtimes import (
-        layer_counts as layer_counts,
-    )
-    from opweave.adapters.runtimes import (
-        schedule_groups as schedule_groups,
-    )
-    from opweave.adapters.runtimes import (
-        split_points as split_points,
-    )
-    from opweave.adapters.runtimes import (
-        tensor_split as tensor_split,
-    )
-    from opweave.adapters.runtimes import (
-        vllm_partition as vllm_partition,
-    )
-    from opweave.adapters.torch import split_torch as split_torch
-    from opweave.adapters.torch import trace_step as trace_step
-    from opweave.adapters.torch import trace_training as trace_training
+    from opweave.adapters.runtimes import *  # noqa: F403
+    from opweave.adapters.torch import *  # noqa: F403
     from opweave.adapters.verify.report import Verification
     from opweave.adapters.verify.verify import verify
     from opweave.formulations.build import build_model, read_solution
