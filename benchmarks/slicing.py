@@ -131,7 +131,7 @@ def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     from opweave.formulations.slicing.geneflow import GenEFlow
     from opweave.formulations.slicing.instance import lower
     from opweave.solvers.slicing.arrays import arrays_of, judge
-    from opweave.solvers.slicing.genes import decode, gene_count
+    from opweave.solvers.slicing.geneflow import decode, gene_count
 
     for name in list(NETS)[: 1 if smoke else None]:
         problem = problem_of(name, "x1")

@@ -6,12 +6,16 @@ as a solve's time: :func:`clock` stands still meanwhile.
 
 If the environment variable ``OPWEAVE_COMPILE`` is ``never``, all loops run as they are written, with the same result.
 
+Loops that allocate no array run without numba's count of references to arrays: that is most of what compiling a record
+of many arrays costs, and of what it costs to hand one on. So callers bring the arrays that a loop needs as memory.
+
 numba takes a second to import, so it is imported for the first loop that is called, and not before. Therefore
 :func:`helper` only remembers a function, and the loops that call it get its compiled version when they are compiled.
 """
 
 from __future__ import annotations
 
+import dis
 import importlib
 import inspect
 import logging
@@ -38,6 +42,9 @@ Value = TypeVar("Value")
 
 LOAD_SECONDS = 0.3
 """A loop that takes longer than this was not on disk."""
+
+ALLOCATING = {"empty", "zeros", "ones", "full", "arange", "array", "asarray", "copy", "empty_like", "zeros_like"}
+"""Functions and methods that make arrays."""
 
 _HELPERS: set[object] = set()
 
@@ -90,14 +97,24 @@ def _njit(
 
     assert isinstance(function, FunctionType)
     names = function.__globals__
-    compiled = {name: _compiled_helper(names[name]) for name in function.__code__.co_names if _is_helper(names, name)}
+    compiled = {each: _compiled_helper(names[each]) for each in _helpers_in(function)}
     linked = FunctionType(function.__code__, names | compiled, None, function.__defaults__, function.__closure__)
-    compiler: Any = njit(signature, cache=True, no_cfunc_wrapper=True, **options)  # type: ignore[call-overload]
+    options |= {"cache": True, "no_cfunc_wrapper": True, "_nrt": _allocates(function)}
+    compiler: Any = njit(signature, error_model="numpy", **options)  # type: ignore[call-overload]
     return cast("Callable[..., Any]", compiler(linked))
 
 
-def _is_helper(names: dict[str, Any], name: str) -> bool:
-    return isinstance(names.get(name), FunctionType) and names[name] in _HELPERS
+def _helpers_in(function: FunctionType) -> list[str]:
+    """The names by which a function calls helpers."""
+    names = function.__globals__
+    called = [(each, names.get(each)) for each in function.__code__.co_names]
+    return [name for name, each in called if isinstance(each, FunctionType) and each in _HELPERS]
+
+
+def _allocates(function: FunctionType) -> bool:
+    """Whether a function makes arrays, or copies slices, for which numba makes one now and then."""
+    slices = any("SLICE" in each.opname for each in dis.get_instructions(function))
+    return slices or not ALLOCATING.isdisjoint(function.__code__.co_names)
 
 
 @cache

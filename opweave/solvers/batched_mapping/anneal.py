@@ -17,8 +17,8 @@ from opweave.solvers.batched_mapping.arrays import (
     BatchArrays,
     Strings,
     can_run,
+    count_all,
     move_granule,
-    new_strings,
     overfull,
     play,
 )
@@ -48,6 +48,10 @@ class Walk(NamedTuple):
         Ends of the judged plan, by operator and device and, in the same memory, by node.
     now
         When every device is free in the judged plan. Shape (devices,).
+    position
+        Place of every node in the order. Shape (nodes,).
+    string, old
+        The string of one operator after a move and before. Shape (G,).
     """
 
     free: FloatMatrix
@@ -56,13 +60,26 @@ class Walk(NamedTuple):
     end: FloatMatrix
     ends: FloatArray
     now: FloatArray
+    position: IntArray
+    string: IntArray
+    old: IntArray
+
+
+def new_walk(arrays: BatchArrays, granules: int) -> Walk:
+    """Memory for :func:`anneal`."""
+    operators, devices = arrays.seconds.shape[:2]
+    nodes = operators * devices
+    kept, ends = np.full((2, nodes), -1.0)
+    position, (string, old) = np.empty(nodes, np.int64), np.empty((2, granules), dtype=np.int64)
+    free, end = np.zeros((nodes + 1, devices)), ends.reshape(operators, devices)
+    return Walk(free, np.zeros(nodes + 1), kept, end, ends, np.zeros(devices), position, string, old)
 
 
 @helper
-def copy(values: FloatArray | IntArray, target: FloatArray | IntArray) -> None:
-    """Write the values into the target; it compiles faster than a slice."""
-    for x in range(len(values)):
-        target[x] = values[x]
+def _write(rows: IntMatrix, row: int, target: IntArray) -> None:
+    """Write a row into the target; it compiles faster than a slice."""
+    for x in range(len(target)):
+        target[x] = rows[row, x]
 
 
 @helper
@@ -70,25 +87,28 @@ def _judge(
     arrays: BatchArrays, strings: Strings, order: IntArray, tail: FloatMatrix, walk: Walk, first: int, threshold: float
 ) -> float:
     """The largest end + tail of a plan that is the current one before position ``first``."""
+    free, now, ends = walk.free, walk.now, walk.ends
     for p in range(first, len(order)):
-        walk.ends[order[p]] = -1.0
-    copy(walk.free[first], walk.now)
-    value = play(arrays, strings, order, first, walk.now, walk.end, tail, threshold)
+        ends[order[p]] = -1.0
+    for u in range(len(now)):
+        now[u] = free[first, u]
+    value = play(arrays, strings, order, first, now, walk.end, tail, threshold)
     return float(max(value, walk.most[first]))
 
 
 @helper
 def _keep(order: IntArray, tail: FloatMatrix, walk: Walk, first: int) -> None:
     """Make the judged plan the current one."""
-    devices = len(walk.now)
+    devices, free, most, kept, judged = len(walk.now), walk.free, walk.most, walk.kept, walk.ends
     for p in range(first, len(order)):
-        ends = walk.kept[order[p]] = walk.ends[order[p]]
-        copy(walk.free[p], walk.free[p + 1])
-        walk.most[p + 1] = walk.most[p]
+        ends = kept[order[p]] = judged[order[p]]
+        for u in range(devices):
+            free[p + 1, u] = free[p, u]
+        most[p + 1] = most[p]
         if ends >= 0.0:
             i, u = order[p] // devices, order[p] % devices
-            walk.free[p + 1, u] = ends
-            walk.most[p + 1] = max(walk.most[p], ends + tail[i, u])
+            free[p + 1, u] = ends
+            most[p + 1] = max(most[p], ends + tail[i, u])
 
 
 @helper
@@ -115,34 +135,34 @@ def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> b
 
 @helper
 def _draw(
-    arrays: BatchArrays, strings: Strings, i: int, draw: FloatArray, candidates: IntMatrix, string: IntArray
+    arrays: BatchArrays, where: IntMatrix, i: int, draws: FloatMatrix, m: int, candidates: IntMatrix, string: IntArray
 ) -> None:
     """Write the string of operator i after a move."""
-    granules, devices = len(string), arrays.seconds.shape[1]
-    if draw[1] < ONE:
-        string[int(draw[2] * granules)] = int(draw[3] * devices)
-    elif draw[1] < SWAP:
-        a, b = int(draw[2] * granules), int(draw[3] * granules)
+    granules, devices, kind = len(string), arrays.seconds.shape[1], draws[m, 1]
+    a, b = int(draws[m, 2] * granules), int(draws[m, 3] * granules)
+    if kind < ONE:
+        string[a] = int(draws[m, 3] * devices)
+    elif kind < SWAP:
         string[a], string[b] = string[b], string[a]
-    elif draw[1] < BLOCK:
-        for g in range(1 + int(draw[2] * granules)):
-            string[(int(draw[3] * granules) + g) % granules] = int(draw[5] * devices)
+    elif kind < BLOCK:
+        for g in range(1 + a):
+            string[(b + g) % granules] = int(draws[m, 5] * devices)
     else:
         before = arrays.in_start[i + 1] - arrays.in_start[i]
         neighbours = before + arrays.out_start[i + 1] - arrays.out_start[i]
-        pick = int(draw[2] * (neighbours + 1))
-        if pick < before:
-            copy(strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]], string)
-        elif pick < neighbours:
-            copy(strings.where[arrays.target[arrays.out_start[i] + pick - before]], string)
+        pick = int(draws[m, 2] * (neighbours + 1))
+        if pick == neighbours:
+            _write(candidates, int(draws[m, 3] * len(candidates)), string)
+        elif pick < before:
+            _write(where, arrays.source[arrays.incoming[arrays.in_start[i] + pick]], string)
         else:
-            copy(candidates[int(draw[3] * len(candidates))], string)
+            _write(where, arrays.target[arrays.out_start[i] + pick - before], string)
 
 
 @loop
 def anneal(
     arrays: BatchArrays,
-    where: IntMatrix,
+    strings: Strings,
     order: IntArray,
     tail: FloatMatrix,
     candidates: IntMatrix,
@@ -150,37 +170,37 @@ def anneal(
     heat: FloatArray,
     best_where: IntMatrix,
     best_order: IntArray,
+    walk: Walk,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
-    ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. ``tail`` has the
-    least time after the end of a batch, shape (operators, devices). Returns the largest end + tail of the best plan and
-    of the last.
+    ``strings``, which count nothing yet, and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order``
+    the best. ``tail`` has the least time after the end of a batch, shape (operators, devices). Returns the largest
+    end + tail of the best plan and of the last, inf if there is none. Without moves, the plan is judged as it is.
     """
-    strings, nodes = new_strings(arrays, where), len(order)
-    operators, devices = strings.number.shape
-    ends = np.full(nodes, -1.0)
-    end = ends.reshape(operators, devices)
-    walk = Walk(np.zeros((nodes + 1, devices)), np.zeros(nodes + 1), ends.copy(), end, ends, np.zeros(devices))
-    position = np.empty(nodes, dtype=np.int64)
+    where, position, string, old = strings.where, walk.position, walk.string, walk.old
+    nodes, (operators, devices) = len(order), strings.number.shape
+    count_all(arrays, strings)
+    possible = not overfull(arrays, strings)
+    for i in range(operators):
+        possible = possible and can_run(arrays, strings, i)
     for p in range(nodes):
         position[order[p]] = p
-    string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     best = current = np.inf
     for m in range(-1, len(draws)):  # -1 judges the plan as it is
-        at, to, first, i, threshold, possible = 0, 0, 0, 0, np.inf, True
+        at, to, first, i, threshold = 0, 0, 0, 0, np.inf
         if m >= 0:
-            draw, i = draws[m], int(draws[m, 0] * operators)
-            threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
-            copy(strings.where[i], old)
-            copy(old, string)
-            if draw[1] >= COPY:
-                at = position[i * devices + old[int(draw[2] * len(old))]]
-                to = max(0, min(nodes - 1, at + int((2.0 * draw[3] - 1.0) * REACH * devices)))
+            i, possible = int(draws[m, 0] * operators), True
+            threshold = current - heat[m] * np.log(max(draws[m, 4], 1e-300))
+            _write(where, i, old)
+            _write(where, i, string)
+            if draws[m, 1] >= COPY:
+                at = position[i * devices + old[int(draws[m, 2] * len(old))]]
+                to = max(0, min(nodes - 1, at + int((2.0 * draws[m, 3] - 1.0) * REACH * devices)))
                 _slide(order, position, at, to)
                 first, possible = min(at, to), at != to
             else:
-                _draw(arrays, strings, i, draw, candidates, string)
+                _draw(arrays, where, i, draws, m, candidates, string)
                 possible = _spell(arrays, strings, i, string) and can_run(arrays, strings, i)
                 possible = possible and not overfull(arrays, strings)
                 first = nodes
@@ -193,13 +213,13 @@ def anneal(
             if value < best:
                 best = value
                 for h in range(operators):
-                    copy(strings.where[h], best_where[h])
-                copy(order, best_order)
+                    for g in range(len(string)):
+                        best_where[h, g] = where[h, g]
+                for p in range(nodes):
+                    best_order[p] = order[p]
         elif m >= 0:
             _slide(order, position, to, at)
             _spell(arrays, strings, i, old)
             for p in range(first, nodes if possible else first):
                 walk.ends[order[p]] = walk.kept[order[p]]
-    for h in range(operators):
-        copy(strings.where[h], where[h])
     return best, current

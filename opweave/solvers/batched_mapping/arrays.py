@@ -14,7 +14,7 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.kernels.sorting import exceeds
-from opweave.solvers.loops import helper, loop
+from opweave.solvers.loops import helper
 
 
 class BatchArrays(NamedTuple):
@@ -98,7 +98,6 @@ class Strings(NamedTuple):
     flow: IntCube
 
 
-@helper
 def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
     """Strings that count nothing yet; ``where`` is kept."""
     operators, devices = arrays.seconds.shape[:2]
@@ -112,56 +111,61 @@ def no_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
 
 
 @helper
-def new_strings(arrays: BatchArrays, where: IntMatrix) -> Strings:
-    """Strings with all counts, from a copy of the device of every granule."""
-    strings = no_strings(arrays, where.copy())
+def count_all(arrays: BatchArrays, strings: Strings) -> None:
+    """Count everything in strings that count nothing yet."""
+    where, one = strings.where, 1
     for i in range(where.shape[0]):
         for g in range(where.shape[1]):
-            count_granule(arrays, strings, i, where[i, g], 1)
+            count_granule(arrays, strings, i, where[i, g], one)
         count_flows(arrays, strings, i)
-    return strings
 
 
 @helper
 def count_flows(arrays: BatchArrays, strings: Strings, i: int) -> None:
     """Count the granules that pass along every edge into an operator."""
+    where, flow = strings.where, strings.flow
+    devices = flow.shape[1]
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]
-        strings.flow[e] = 0
-        for g in range(strings.where.shape[1]):
-            strings.flow[e, strings.where[arrays.source[e], g], strings.where[i, g]] += 1
+        j = arrays.source[e]
+        for pair in range(devices * devices):
+            flow[e, pair // devices, pair % devices] = 0
+        for g in range(where.shape[1]):
+            flow[e, where[j, g], where[i, g]] += 1
 
 
 @helper
 def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
     """Count one granule of an operator more (step 1) or less (step -1) on a device, with its memory."""
+    number, used, holders = strings.number, strings.used, strings.holders
     edge = max(step, 0)  # the number after the first has come or the last has gone
-    strings.number[i, u] += step
-    strings.used[u] += step * arrays.memory[i]
-    if strings.number[i, u] == edge:
+    number[i, u] += step
+    used[u] += step * arrays.memory[i]
+    if number[i, u] == edge:
         for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
             p = arrays.parameters[x]
-            strings.holders[p, u] += step
-            if strings.holders[p, u] == edge:
-                strings.used[u] += step * arrays.parameter_bytes[p]
+            holders[p, u] += step
+            if holders[p, u] == edge:
+                used[u] += step * arrays.parameter_bytes[p]
 
 
 @helper
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
     """Put one granule of an operator on a device and update all counts."""
-    before = strings.where[i, g]
+    where, flow = strings.where, strings.flow
+    before, more, less = where[i, g], 1, -1
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]
-        w = strings.where[arrays.source[e], g]
-        strings.flow[e, w, before] -= 1
-        strings.flow[e, w, u] += 1
+        w = where[arrays.source[e], g]
+        flow[e, w, before] -= 1
+        flow[e, w, u] += 1
     for e in range(arrays.out_start[i], arrays.out_start[i + 1]):
-        w = strings.where[arrays.target[e], g]
-        strings.flow[e, before, w] -= 1
-        strings.flow[e, u, w] += 1
-    count_granule(arrays, strings, i, before, -1)
-    count_granule(arrays, strings, i, u, 1)
-    strings.where[i, g] = u
+        w = where[arrays.target[e], g]
+        flow[e, before, w] -= 1
+        flow[e, u, w] += 1
+    count_granule(arrays, strings, i, before, less)
+    count_granule(arrays, strings, i, u, more)
+    where[i, g] = u
 
 
 @helper
@@ -182,17 +186,18 @@ def overfull(arrays: BatchArrays, strings: Strings) -> bool:
 @helper
 def ready_at(arrays: BatchArrays, strings: Strings, i: int, u: int, end: FloatMatrix) -> float:
     """When the data of an operator's batch is on device u, given the ends of batches (-1: none yet); inf if never."""
-    devices, ready = end.shape[1], 0.0
+    devices, ready, flow, base, slope = end.shape[1], 0.0, strings.flow, arrays.base, arrays.slope
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]
+        j = arrays.source[e]
         for w in range(devices):
-            moved = strings.flow[e, w, u]
+            moved = flow[e, w, u]
             if moved > 0:
-                there = end[arrays.source[e], w]
+                there = end[j, w]
                 if there < 0.0:
                     return np.inf
                 if w != u:
-                    there += arrays.base[e, w, u] + arrays.slope[e, w, u] * moved
+                    there += base[e, w, u] + slope[e, w, u] * moved
                 ready = max(ready, there)
     for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
         h = arrays.waits[x]
@@ -233,20 +238,6 @@ def play(
             if value > threshold or value == np.inf:
                 break
     return float(value)
-
-
-@loop
-def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMatrix) -> float:
-    """Fill the ends of all batches (-1: none) of a plan; return the makespan, inf when the plan cannot run."""
-    strings = new_strings(arrays, where)
-    operators, devices = strings.number.shape
-    for i in range(operators):
-        if not can_run(arrays, strings, i):
-            return np.inf
-    if overfull(arrays, strings):
-        return np.inf
-    end[:] = -1.0
-    return play(arrays, strings, order, 0, np.zeros(devices), end, np.zeros(end.shape), np.inf)
 
 
 def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -31,13 +32,70 @@ from opweave.solvers.batched_mapping.arrays import (
     nodes_of,
     ready_at,
 )
-from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
-from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
+from opweave.solvers.scheduling.busy_times import Timeline, first_fit, new_timeline, occupy
+
+MOST_STRINGS = 1296
+"""Number of strings up to which all are tried; beyond it, only the structured ones."""
+
+
+def constant_strings(instance: BatchedInstance) -> IntArray:
+    """The whole batch on one device. Shape (devices, G)."""
+    return np.repeat(np.arange(len(instance.devices))[:, None], instance.granules, axis=1).astype(np.int64)
+
+
+def all_strings(instance: BatchedInstance, groups: list[list[int]]) -> IntArray:
+    """Every string, or only the structured ones if there are too many. Shape (strings, G).
+
+    ``groups`` are devices that belong together, see :func:`groups_of`.
+    """
+    devices, granules = len(instance.devices), instance.granules
+    if devices**granules <= MOST_STRINGS:
+        found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
+        return found.reshape(-1, granules)
+    rows = [*constant_strings(instance).tolist(), *_equal_runs(instance, groups)]
+    return np.asarray(list(dict.fromkeys(map(tuple, rows))), dtype=np.int64)
+
+
+def groups_of(problem: BatchedMapping) -> list[list[int]]:
+    """Groups of identical devices, and the servers."""
+    index = problem.cluster.device_index
+    return [[index[name] for name in group] for group in problem.cluster.identical_groups] + servers_of(problem)
+
+
+def _equal_runs(instance: BatchedInstance, groups: list[list[int]]) -> list[list[int]]:
+    """The batch in equal runs over the fastest devices and over each group."""
+    granules = instance.granules
+    speed = np.where(np.isfinite(instance.seconds[:, :, 1:]), instance.seconds[:, :, 1:], 0.0).sum(axis=(0, 2))
+    fastest = np.argsort(speed, kind="stable").tolist()
+    found = []
+    for devices in (fastest, *groups):
+        for width in range(2, min(len(devices), granules) + 1):
+            for first in range(0, len(devices) - width + 1, width):
+                chosen = devices[first : first + width]
+                found.append([chosen[g * width // granules] for g in range(granules)])
+    return found
+
+
+def servers_of(problem: BatchedMapping) -> list[list[int]]:
+    """Groups of devices joined by links faster than the slowest: the machines of a larger cluster."""
+    rate = problem.cluster.effective_bandwidth
+    inner = rate[~np.eye(len(rate), dtype=bool)]
+    finite = inner[np.isfinite(inner) & (inner > 0)]
+    if not len(finite) or finite.min() == finite.max():
+        return []
+    near = rate > finite.min()
+    found, seen = [], set[int]()
+    for device in range(len(rate)):
+        if device not in seen:
+            members = [other for other in range(len(rate)) if other == device or near[device, other]]
+            seen.update(members)
+            found.append(members)
+    return found
 
 
 def upward_rank(instance: BatchedInstance) -> FloatArray:
@@ -107,7 +165,9 @@ def inserted(rule: ListRule, instance: BatchedInstance, arrays: BatchArrays, str
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
     order = order_by(instance, rule.rank(instance))
-    stuck = insert_all(arrays, order, strings, rule.alone, rule.gaps, where, end)
+    timeline, count = new_timeline(devices, operators), np.zeros(devices, dtype=np.int64)
+    best, placed = np.zeros(instance.granules, dtype=np.int64), no_strings(arrays, where)
+    stuck = insert_all(arrays, order, strings, rule.alone, rule.gaps, placed, end, timeline, count, best)
     if stuck >= 0:
         raise NoPlanError(
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
@@ -181,30 +241,30 @@ def insert_all(
     strings: IntMatrix,
     alone: bool,
     gaps: bool,
-    where: IntMatrix,
+    placed: Strings,
     end: FloatMatrix,
+    timeline: Timeline,
+    count: IntArray,
+    best: IntArray,
 ) -> int:
-    """Fill strings and ends; return the operator that found no string, or -1.
+    """Fill strings that count nothing, and ends; return the operator that found no string, or -1.
 
     The least score wins: the longest of an operator's batches if it is taken ``alone``, else the end of its last. Ties
     go to the fewest seconds on all devices. Batches may fill ``gaps`` between others.
+
+    ``count`` (devices,) and ``best`` (G,) are memory.
     """
-    operators, devices = arrays.seconds.shape[:2]
-    granules = strings.shape[1]
-    timeline = new_timeline(devices, operators)
-    placed = no_strings(arrays, where)
-    count = np.zeros(devices, dtype=np.int64)
-    best = np.zeros(granules, dtype=np.int64)
+    seconds, where, one = arrays.seconds, placed.where, 1
+    devices, granules = seconds.shape[1], strings.shape[1]
     for i in order:
         least, least_tie = np.inf, np.inf
         own = arrays.in_start[i + 1] - arrays.in_start[i]
         for s in range(len(strings) + own):
-            if s < len(strings):
-                where[i] = strings[s]
-            else:
-                where[i] = where[arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]]]
-            count[:] = 0
+            h = arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]] if s >= len(strings) else i
+            for u in range(devices):
+                count[u] = 0
             for g in range(granules):
+                where[i, g] = strings[s, g] if s < len(strings) else where[h, g]
                 count[where[i, g]] += 1
             if not _fits(arrays, i, count, placed):
                 continue
@@ -212,22 +272,23 @@ def insert_all(
             busy, longest, last = 0.0, 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
-                    lasts = arrays.seconds[i, u, count[u]]
+                    lasts = seconds[i, u, count[u]]
                     last = max(last, first_fit(timeline, u, ready_at(arrays, placed, i, u, end), lasts) + lasts)
                     longest, busy = max(longest, lasts), busy + lasts
             score, tie = (longest, busy) if alone else (last, busy)
             if last < np.inf and (score < least or (score == least and tie < least_tie)):
                 least, least_tie = score, tie
-                best[:] = where[i]
+                for g in range(granules):
+                    best[g] = where[i, g]
         if least == np.inf:
             return int(i)
-        where[i] = best
         for g in range(granules):
-            count_granule(arrays, placed, i, best[g], 1)
+            where[i, g] = best[g]
+            count_granule(arrays, placed, i, best[g], one)
         count_flows(arrays, placed, i)
         for u in range(devices):
             if placed.number[i, u] > 0:
-                lasts = arrays.seconds[i, u, placed.number[i, u]]
+                lasts = seconds[i, u, placed.number[i, u]]
                 start = first_fit(timeline, u, ready_at(arrays, placed, i, u, end), lasts)
                 end[i, u] = start + lasts
                 occupy(timeline, u, start if gaps else timeline.opens[u, 0], end[i, u])

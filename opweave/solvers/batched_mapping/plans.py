@@ -10,7 +10,8 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
-from opweave.solvers.batched_mapping.arrays import BatchArrays, decode
+from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk
+from opweave.solvers.batched_mapping.arrays import BatchArrays, no_strings
 from opweave.solvers.run import Run
 
 
@@ -38,9 +39,10 @@ class BatchPlan:
 
 def plan_of(arrays: BatchArrays, where: IntArray, order: IntArray) -> BatchPlan:
     """Decode strings in an order."""
-    end = np.full(arrays.seconds.shape[:2], -1.0)
-    makespan = decode(arrays, where, order, end)
-    return BatchPlan(where, order, end, float(makespan))
+    walk, nothing = new_walk(arrays, where.shape[1]), np.zeros((0, DRAWS))
+    strings, tail = no_strings(arrays, where), np.zeros(walk.end.shape)
+    makespan, _ = anneal(arrays, strings, order, tail, where, nothing, np.zeros(0), where.copy(), order.copy(), walk)
+    return BatchPlan(where, order, walk.end, float(makespan))
 
 
 def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) -> IntArray:

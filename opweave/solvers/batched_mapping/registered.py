@@ -2,5 +2,5 @@
 
 # ruff: noqa: F401
 
-from opweave.solvers.batched_mapping import baselines, engines, replicas, search, split, workers
+from opweave.solvers.batched_mapping import baselines, search, split, workers
 from opweave.solvers.evolution import batched_mapping as evolution

@@ -26,7 +26,7 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.solvers.batched_mapping.bounds.paths import critical_path
+from opweave.solvers.batched_mapping.bounds import critical_path
 from opweave.solvers.batched_mapping.modules import (
     Devices,
     Module,

@@ -1,22 +1,46 @@
-"""The workers of batched mapping, which "auto" runs as a portfolio."""
+"""The workers of batched mapping, which "auto" runs as a portfolio, and the engines."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
-from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.formulations.batched_mapping import cp, diviml, milp  # noqa: F401 - they register themselves
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower, lower_unless_short
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.auto import register_auto
-from opweave.solvers.batched_mapping.bounds.mean_passage import prove_mean_passage
-from opweave.solvers.batched_mapping.replicas import solve_replicated
-from opweave.solvers.batched_mapping.search import solve_lists, solve_local
+from opweave.solvers.batched_mapping.arrays import arrays_of
+from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
+from opweave.solvers.batched_mapping.bounds import prove_mean_passage
+from opweave.solvers.batched_mapping.plans import solution_of
+from opweave.solvers.batched_mapping.search import solve_lists, solve_local, solve_replicated
 from opweave.solvers.batched_mapping.unsplit import prove_one_input, solve_unsplit
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.workers import Steps, Worker
+
+
+def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
+    """The best of the list schedules that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    if not instance.operators:
+        return BatchedSchedule(batches=())
+    plans = attempts(instance, arrays_of(instance), all_strings(instance, groups_of(problem)))
+    schedules = (solution_of(instance, plan) for plan in sorted(plans, key=lambda plan: plan.makespan))
+    return next((schedule for schedule in schedules if problem.evaluate(schedule).feasible), None)
+
+
+KNOWN_BEFORE = HeadStart(initial=best_list_schedule)
+
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", KNOWN_BEFORE)
+register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", KNOWN_BEFORE)
 
 
 def workers(problem: BatchedMapping, _run: Run) -> list[Worker]:

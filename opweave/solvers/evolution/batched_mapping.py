@@ -18,8 +18,7 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.batched_mapping.arrays import arrays_of, nodes_of
-from opweave.solvers.batched_mapping.baselines import attempts
-from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
+from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.plans import BatchPlan, inputs_of, order_by_start, plan_of, solution_of
 from opweave.solvers.evolution.encoding import Judged, KeyedGenes, memory_limits, over_capacity, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo

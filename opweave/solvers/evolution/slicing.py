@@ -18,7 +18,7 @@ from opweave.solvers.evolution.encoding import Encoding, Judged, register_encodi
 from opweave.solvers.evolution.solver import register_pymoo
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import is_limited, judge
-from opweave.solvers.slicing.genes import decode, encode, gene_count
+from opweave.solvers.slicing.geneflow import decode, encode, gene_count
 from opweave.solvers.slicing.local import local_search
 
 

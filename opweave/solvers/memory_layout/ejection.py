@@ -32,7 +32,8 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.memory_layout.sections import Space
+from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, SIZE, Space
+from opweave.solvers.memory_layout.sections import FIXED as GIVEN
 from opweave.solvers.memory_layout.stacking import FAR
 
 
@@ -201,15 +202,16 @@ def _push(space: Space, now: Crowd, height: int) -> None:
     What is taken in every section is a skyline of steps, from below, and then from above. A storage draws one step, so
     few are drawn for each storage, however long it lives.
     """
+    columns = space.columns
     used, by_top, known = now.scalars[STANDING], now.by_top, now.known
     following, taken, lowest, top, highest = now.following, now.level, now.lowest, now.top, now.highest
-    firsts, afters, size, fixed, alignment = space.first, space.after, space.size, space.fixed, space.alignment
     for way in (UP, DOWN):
-        following[:] = 0
+        for section in range(len(following)):
+            following[section] = 0
         following[0], taken[0] = len(following), 0
         for n in range(used):
             j = by_top[n] if way == UP else by_top[used - 1 - n]
-            first, after = firsts[j], afters[j]
+            first, after = columns[FIRST, j], columns[AFTER, j]
             start = _step_at(known, following, way, j, first)
             last, held = start, taken[start]
             beyond = following[start]
@@ -218,18 +220,18 @@ def _push(space: Space, now: Crowd, height: int) -> None:
                     following[last] = 0
                 last, beyond = beyond, following[beyond]
                 held = max(held, taken[last])
-            unit = alignment[j]
+            unit = columns[ALIGNMENT, j]
             if way == UP:
                 at = held if unit == 1 else (held + unit - 1) // unit * unit
-                if fixed[j] >= 0:
-                    at = fixed[j] if held <= fixed[j] else FAR
-                lowest[j], top[j] = at, at + size[j]
+                if columns[GIVEN, j] >= 0:
+                    at = columns[GIVEN, j] if held <= columns[GIVEN, j] else FAR
+                lowest[j], top[j] = at, at + columns[SIZE, j]
                 held = top[j]
             else:
-                at = height - held - size[j]
+                at = height - held - columns[SIZE, j]
                 at = at if unit == 1 else at // unit * unit
-                if fixed[j] >= 0:
-                    at = fixed[j]
+                if columns[GIVEN, j] >= 0:
+                    at = columns[GIVEN, j]
                 highest[j] = at
                 held = height - at
             level = taken[last]
@@ -247,12 +249,13 @@ def _push(space: Space, now: Crowd, height: int) -> None:
 @helper
 def _in_the_way(space: Space, now: Crowd, rows: IntArray, j: int, found: IntArray) -> int:
     """Write the storages of sorted rows that storage j may drive out to ``found``; return their number."""
-    firsts, afters, highest, top = space.first, space.after, now.highest, now.top
-    first, after, size = firsts[j], afters[j], space.size[j]
+    columns = space.columns
+    highest, top = now.highest, now.top
+    first, after, size = columns[FIRST, j], columns[AFTER, j], columns[SIZE, j]
     k = 0
     for n in range(now.scalars[STANDING]):
         i = rows[n]
-        if firsts[i] < after and first < afters[i] and highest[i] - size < top[i]:
+        if columns[FIRST, i] < after and first < columns[AFTER, i] and highest[i] - size < top[i]:
             found[k] = i
             k += 1
     return k
@@ -292,9 +295,9 @@ def _cheapest(
 
     Tried are the bottom and the lowest tops of others, or what is right below their highest offsets and the height.
     """
-    sizes, alignment = space.size, space.alignment
+    columns = space.columns
     top, below, highest, above, weight = now.top, now.below, now.highest, now.above, now.weight
-    size, unit = sizes[j], alignment[j]
+    size, unit = columns[SIZE, j], columns[ALIGNMENT, j]
     last = (height - size) // unit * unit
     best = NOWHERE
     begun, ended = 0, 0
@@ -328,16 +331,18 @@ def _cheapest(
 @helper
 def _drive_out(space: Space, now: Crowd, j: int, at: int, near: int, growth: float) -> None:
     """Drive out what can lie neither below storage j at an offset nor above it."""
-    sizes, above, highest, top, stands, weight = space.size, now.above, now.highest, now.top, now.stands, now.weight
+    columns = space.columns
+    above, highest, top, stands, weight = now.above, now.highest, now.top, now.stands, now.weight
     plain, waiting, scalars = now.plain, now.waiting, now.scalars
-    end = at + sizes[j]
+    end = at + columns[SIZE, j]
     for n in range(near):
         i = above[n]
         if highest[i] < end and top[i] > at:
             stands[i] = 0
             weight[i] *= 1.0 + growth
             if weight[i] > MOST_GROWN * plain[i]:
-                weight[:] = plain
+                for h in range(len(weight)):
+                    weight[h] = plain[h]
             waiting[scalars[WAITING]] = i
             scalars[WAITING] += 1
 

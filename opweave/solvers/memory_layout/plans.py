@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from opweave.formulations.memory_layout.instance import LayoutInstance
+from opweave.problems.arrays import IntArray
 from opweave.problems.memory_layout.spec import MemoryLayout
-from opweave.solvers.memory_layout.greedy import Places
 from opweave.solvers.run import Run
+
+NOWHERE = -1
+"""Entry of a list of pools after its last pool, and the pool of a block that is not placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Offsets and pools of all blocks; the pool is ``NOWHERE`` for a block without a place. Both of shape (blocks,)."""
+
+    offset: IntArray
+    pool: IntArray
 
 
 def arena_of(instance: LayoutInstance, places: Places) -> int:

@@ -1,5 +1,5 @@
 """All solvers of memory layout: importing this module registers them."""
 
-from opweave.solvers.memory_layout import annealing, baselines, engines, exact, workers
+from opweave.solvers.memory_layout import annealing, baselines, exact, workers
 
-__all__ = ["annealing", "baselines", "engines", "exact", "workers"]
+__all__ = ["annealing", "baselines", "exact", "workers"]

@@ -20,11 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.memory_layout.ranks import Choice
-from opweave.solvers.memory_layout.sections import Space
+from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, SIZE, Choice, Space
 from opweave.solvers.memory_layout.stacking import (
     ANSWER,
     BAD_HIGH,
@@ -78,6 +77,10 @@ class Decision:
     states: int
 
 
+SECTION, BEGINNING, FOLLOWING, END, LENGTH, BEGIN, BEHIND, BLAME_LOW, BLAME_HIGH = range(9)
+"""Rows of a path's nodes."""
+
+
 class _Path(NamedTuple):
     """The nodes from the first decision on.
 
@@ -85,28 +88,14 @@ class _Path(NamedTuple):
     ----------
     pool
         The possibilities of all nodes.
-    section
-        The section of every node.
-    first, following, end
-        Its possibilities are ``pool[first:end]``; those from ``following`` on are not tried yet.
-    top
-        Length of the trail before its current decision.
-    begin, after
-        Sections that the current decision is about.
-    low, high
-        What explains the refutations of its decisions so far.
+    nodes
+        Of every node, in the rows named above: its section; where its possibilities begin in the pool, where those that
+        are not tried yet begin, and where they end; the length of the trail before its current decision; the sections
+        that this is about; and those that explain the refutations of its decisions so far.
     """
 
     pool: IntArray
-    section: IntArray
-    first: IntArray
-    following: IntArray
-    end: IntArray
-    top: IntArray
-    begin: IntArray
-    after: IntArray
-    low: IntArray
-    high: IntArray
+    nodes: IntMatrix
 
 
 def pack(space: Space, height: int, choice: Choice, budget: int, should_stop: Callable[[], bool]) -> Decision:
@@ -166,10 +155,11 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
 
     Of its sections, the one with the fewest possibilities for its blame is chosen, or else the least space to spare.
     """
-    members_start, sizes, firsts, afters = space.members_start, space.size, space.first, space.after
+    columns = space.columns
+    members_start = space.members_start
     values, blame = now.values, now.blame
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     ground = FAR
     for t in range(low, high):
@@ -180,13 +170,13 @@ def _branching(space: Space, now: Stack, low: int, high: int, height: int, rank:
         if (
             values[base + PLACED * count + j] == 0
             and values[base + EARLIEST * count + j] == ground
-            and low <= firsts[j]
-            and afters[j] <= high
+            and low <= columns[FIRST, j]
+            and columns[AFTER, j] <= high
             and (best < 0 or rank[j] < rank[best])
         ):
             best = j
     chosen, fewest, least = -1, np.inf, FAR
-    for t in range(firsts[best], afters[best]):
+    for t in range(columns[FIRST, best], columns[AFTER, best]):
         lowest = values[LOWEST * sections + t] / blame[t]
         spare = height - ground - values[REST * sections + t]
         if lowest < fewest or (lowest == fewest and spare < least):
@@ -201,10 +191,11 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
     Of storages that are alike, only the first is written. Where two with the same sections lie upon each other, the one
     listed first is to be below.
     """
-    members_start, sizes, members = space.members_start, space.size, space.members
-    kin_start, kin, alignment, values, offset = space.kin_start, space.kin, space.alignment, now.values, now.offset
+    columns = space.columns
+    members_start, members = space.members_start, space.members
+    kin_start, kin, values, offset = space.kin_start, space.kin, now.values, now.offset
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     ground = values[t]
     added = 0
@@ -216,9 +207,9 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
         for m in range(kin_start[j], kin_start[j + 1]):
             i = kin[m]
             if values[base + PLACED * count + i] == 0:
-                wanted = wanted and not (sizes[i] == sizes[j] and i < j)
-            elif offset[i] + sizes[i] == ground:
-                wanted = wanted and (i < j or sizes[j] % alignment[j] != 0)
+                wanted = wanted and not (columns[SIZE, i] == columns[SIZE, j] and i < j)
+            elif offset[i] + columns[SIZE, i] == ground:
+                wanted = wanted and (i < j or columns[SIZE, j] % columns[ALIGNMENT, j] != 0)
         if wanted:
             place = used + added
             while place > used and rank[pool[place - 1]] > rank[j]:
@@ -232,9 +223,10 @@ def _possible(space: Space, now: Stack, t: int, rank: FloatArray, pool: IntArray
 @helper
 def _next_offset(space: Space, now: Stack, t: int) -> int:
     """The least offset above the ground of section t at which the lowest of its unplaced storages can lie."""
-    sizes, members_start, members = space.size, space.members_start, space.members
-    firsts, afters, values = space.first, space.after, now.values
-    count = len(sizes)
+    columns = space.columns
+    members_start, members = space.members_start, space.members
+    values = now.values
+    count = columns.shape[1]
     base = SECTION_ROWS * (len(members_start) - 1)
     ground = values[t]
     least = FAR
@@ -246,21 +238,22 @@ def _next_offset(space: Space, now: Stack, t: int) -> int:
             if earliest > ground:
                 least = min(least, earliest)
             else:
-                first, after = min(first, firsts[j]), max(after, afters[j])
+                first, after = min(first, columns[FIRST, j]), max(after, columns[AFTER, j])
     for i in range(count):
-        beside = first < afters[i] <= t or t < firsts[i] < after
+        beside = first < columns[AFTER, i] <= t or t < columns[FIRST, i] < after
         if beside and values[base + PLACED * count + i] == 0:
-            least = min(least, ground + sizes[i])
+            least = min(least, ground + columns[SIZE, i])
     return least
 
 
 @helper
 def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
     """Widen the refutation by what limited the possibilities at section t."""
-    members_start, sizes, members = space.members_start, space.size, space.members
-    firsts, afters, scalars, values = space.first, space.after, now.scalars, now.values
+    columns = space.columns
+    members_start, members = space.members_start, space.members
+    scalars, values = now.scalars, now.values
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     low, high = min(t, scalars[BAD_LOW]), max(t + 1, scalars[BAD_HIGH])
     first, after = t, t + 1
@@ -269,7 +262,7 @@ def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
         if values[base + PLACED * count + j] == 0:
             low = min(low, values[base + WHY_LOW * count + j])
             high = max(high, values[base + WHY_HIGH * count + j])
-            first, after = min(first, firsts[j]), max(after, afters[j])
+            first, after = min(first, columns[FIRST, j]), max(after, columns[AFTER, j])
     if whole:  # what can lie under one of them
         for s in range(first, after):
             low = min(low, values[LOW * sections + s])
@@ -279,8 +272,7 @@ def _explain_branching(space: Space, now: Stack, t: int, whole: bool) -> None:
 
 
 def _empty_path(deep: int, possibilities: int) -> _Path:
-    nodes = (np.empty(deep, dtype=np.int64) for _ in _Path._fields[1:])
-    return _Path(np.empty(possibilities, dtype=np.int64), *nodes)
+    return _Path(np.empty(possibilities, dtype=np.int64), np.empty((BLAME_HIGH + 1, deep), dtype=np.int64))
 
 
 @helper
@@ -288,25 +280,27 @@ def _open(
     space: Space, now: Stack, path: _Path, depth: int, low: int, high: int, height: int, rank: FloatArray, way: int
 ) -> None:
     """Begin a node about an independent part."""
+    nodes = path.nodes
     t, best = _branching(space, now, low, high, height, rank)
-    used = 0 if depth == 0 else path.end[depth - 1]
-    path.section[depth], path.first[depth], path.following[depth] = t, used, used
-    path.top[depth] = now.scalars[TOP]
+    used = 0 if depth == 0 else nodes[END, depth - 1]
+    nodes[SECTION, depth], nodes[BEGINNING, depth], nodes[FOLLOWING, depth] = t, used, used
+    nodes[LENGTH, depth] = now.scalars[TOP]
     if way == 1:
         path.pool[used] = best
-        path.end[depth] = used + 1
-        path.low[depth], path.high[depth] = foundation(space, now, best)
+        nodes[END, depth] = used + 1
+        nodes[BLAME_LOW, depth], nodes[BLAME_HIGH, depth] = foundation(space, now, best)
     else:
-        path.end[depth] = used + _possible(space, now, t, rank, path.pool, used)
-        path.low[depth], path.high[depth] = t, t + 1
+        nodes[END, depth] = used + _possible(space, now, t, rank, path.pool, used)
+        nodes[BLAME_LOW, depth], nodes[BLAME_HIGH, depth] = t, t + 1
 
 
 @helper
 def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int) -> int:
     """Nothing lies on the ground of the node's section: raise it."""
+    nodes = path.nodes
     values, scalars, stamp, trail, waits, queue = now.values, now.scalars, now.stamp, now.trail, now.waits, now.queue
     sections = len(space.members_start) - 1
-    t = path.section[depth]
+    t = nodes[SECTION, depth]
     ground = values[t]
     spare = height - ground - values[REST * sections + t]
     raised = _next_offset(space, now, t) if spare > 0 else FAR
@@ -314,7 +308,7 @@ def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int
         return EXHAUSTED
     scalars[BAD_LOW], scalars[BAD_HIGH] = t, t + 1
     _explain_branching(space, now, t, True)
-    path.begin[depth], path.after[depth] = t, t + 1
+    nodes[BEGIN, depth], nodes[BEHIND, depth] = t, t + 1
     put(values, stamp, trail, scalars, t, raised)
     put(values, stamp, trail, scalars, LOW * sections + t, scalars[BAD_LOW])
     put(values, stamp, trail, scalars, HIGH * sections + t, scalars[BAD_HIGH])
@@ -325,24 +319,25 @@ def _raise_ground(space: Space, now: Stack, path: _Path, depth: int, height: int
 @helper
 def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way: int) -> int:
     """Make the next decision of a node; if it has none left, explain that it is refuted."""
+    columns, nodes = space.columns, path.nodes
     sections = len(space.members_start) - 1
-    t = path.section[depth]
+    t = nodes[SECTION, depth]
     now.scalars[NODE] += 1
-    turn = path.following[depth]
-    path.following[depth] = turn + 1
-    if turn < path.end[depth]:
+    turn = nodes[FOLLOWING, depth]
+    nodes[FOLLOWING, depth] = turn + 1
+    if turn < nodes[END, depth]:
         j = path.pool[turn]
-        path.begin[depth], path.after[depth] = space.first[j], space.after[j]
+        nodes[BEGIN, depth], nodes[BEHIND, depth] = columns[FIRST, j], columns[AFTER, j]
         put_down(space, now, j, now.values[t])
         return CHANGED
     spare = height - now.values[t] - now.values[REST * sections + t]
-    if turn == path.end[depth]:
+    if turn == nodes[END, depth]:
         if way == 1:
             return CHANGED if postpone(space, now, path.pool[turn - 1], height) else FAILED
         answer = _raise_ground(space, now, path, depth, height)
         if answer != EXHAUSTED:
             return answer
-    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = path.low[depth], path.high[depth]
+    now.scalars[BAD_LOW], now.scalars[BAD_HIGH] = nodes[BLAME_LOW, depth], nodes[BLAME_HIGH, depth]
     if way == 0:
         _explain_branching(space, now, t, spare > 0)
     return EXHAUSTED
@@ -351,11 +346,12 @@ def _decide(space: Space, now: Stack, path: _Path, depth: int, height: int, way:
 @helper
 def _go_back(now: Stack, path: _Path, depth: int) -> int:
     """Undo decisions until one may be to blame for the refutation; return its depth, negative if there is none."""
+    nodes = path.nodes
     while depth >= 0:
-        undo(now, path.top[depth])
-        if now.scalars[BAD_LOW] < path.after[depth] and path.begin[depth] < now.scalars[BAD_HIGH]:
-            path.low[depth] = min(path.low[depth], now.scalars[BAD_LOW])
-            path.high[depth] = max(path.high[depth], now.scalars[BAD_HIGH])
+        undo(now, nodes[LENGTH, depth])
+        if now.scalars[BAD_LOW] < nodes[BEHIND, depth] and nodes[BEGIN, depth] < now.scalars[BAD_HIGH]:
+            nodes[BLAME_LOW, depth] = min(nodes[BLAME_LOW, depth], now.scalars[BAD_LOW])
+            nodes[BLAME_HIGH, depth] = max(nodes[BLAME_HIGH, depth], now.scalars[BAD_HIGH])
             break
         depth -= 1
     return depth
@@ -367,8 +363,9 @@ def stack(space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, 
 
     It rests once it has visited ``until`` states in all.
     """
-    count = len(space.size)
-    deep = len(path.section)
+    columns, nodes = space.columns, path.nodes
+    count = columns.shape[1]
+    deep = nodes.shape[1]
     depth, answer = now.scalars[DEPTH], now.scalars[ANSWER]
     while True:
         if answer == CHANGED:
@@ -377,7 +374,7 @@ def stack(space: Space, now: Stack, path: _Path, height: int, rank: FloatArray, 
                 if low == high:
                     return FOUND
                 depth += 1
-                if depth + 1 >= deep or (depth > 0 and path.end[depth - 1] + count > len(path.pool)):
+                if depth + 1 >= deep or (depth > 0 and nodes[END, depth - 1] + count > len(path.pool)):
                     return UNDECIDED
                 _open(space, now, path, depth, low, high, height, rank, way)
             else:

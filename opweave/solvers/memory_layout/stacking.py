@@ -17,7 +17,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.solvers.loops import helper
-from opweave.solvers.memory_layout.sections import Space, live_bytes
+from opweave.solvers.memory_layout.sections import AFTER, ALIGNMENT, FIRST, FIXED, SIZE, Space, live_bytes
 
 FAR = 1 << 62
 """Larger than every offset."""
@@ -96,11 +96,11 @@ def wake(waits: IntArray, queue: IntArray, scalars: IntArray, t: int) -> None:
 
 
 @helper
-def earliest_from(fixed: IntArray, alignment: IntArray, j: int, height: int) -> int:
+def earliest_from(columns: IntMatrix, j: int, height: int) -> int:
     """The least offset from ``height`` on that storage j may have: aligned, or the given one."""
-    if fixed[j] >= 0:
-        return int(fixed[j]) if height <= fixed[j] else FAR
-    unit = alignment[j]
+    if columns[FIXED, j] >= 0:
+        return int(columns[FIXED, j]) if height <= columns[FIXED, j] else FAR
+    unit = columns[ALIGNMENT, j]
     return int(height) if unit == 1 else int((height + unit - 1) // unit * unit)
 
 
@@ -119,15 +119,15 @@ def refute(now: Stack, sections: int, t: int) -> bool:
 @helper
 def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, offset: int) -> None:
     """Raise a storage's earliest offset because of section t; sections whose ground rested on it are queued."""
-    sizes, firsts, afters = space.size, space.first, space.after
+    columns = space.columns
     values, waits, stamp, trail, scalars, queue = now.values, now.waits, now.stamp, now.trail, now.scalars, now.queue
     base = SECTION_ROWS * sections
-    count = len(sizes)
+    count = columns.shape[1]
     old = values[base + EARLIEST * count + j]
     put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
     put(values, stamp, trail, scalars, base + WHY_LOW * count + j, values[LOW * sections + t])
     put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, values[HIGH * sections + t])
-    for s in range(firsts[j], afters[j]):
+    for s in range(columns[FIRST, j], columns[AFTER, j]):
         if s != t and waits[s] == 0:
             ground = values[s]
             if ground == old:
@@ -142,8 +142,9 @@ def _raise_earliest(space: Space, now: Stack, sections: int, j: int, t: int, off
 @helper
 def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
     """What explains the earliest offsets of the unplaced storages of section t."""
-    sizes, members_start, members, values = space.size, space.members_start, space.members, now.values
-    count = len(sizes)
+    columns = space.columns
+    members_start, members, values = space.members_start, space.members, now.values
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     low, high = t, t + 1
     for k in range(members_start[t], members_start[t + 1]):
@@ -157,11 +158,11 @@ def _why(space: Space, now: Stack, sections: int, t: int) -> tuple[int, int]:
 @helper
 def settle(space: Space, now: Stack, height: int) -> bool:
     """Carry changed grounds on until nothing changes; return whether the state is not refuted."""
-    members_start, sizes, members = space.members_start, space.size, space.members
-    fixed, alignment = space.fixed, space.alignment
+    columns = space.columns
+    members_start, members = space.members_start, space.members
     scalars, queue, values, waits, stamp, trail = now.scalars, now.queue, now.values, now.waits, now.stamp, now.trail
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     while scalars[QUEUED] > 0:
         scalars[QUEUED] -= 1
@@ -182,8 +183,8 @@ def settle(space: Space, now: Stack, height: int) -> bool:
                 continue
             offset = values[base + EARLIEST * count + j]
             if offset < ground:
-                offset = earliest_from(fixed, alignment, j, ground)
-                if offset + sizes[j] > height:
+                offset = earliest_from(columns, j, ground)
+                if offset + columns[SIZE, j] > height:
                     waits[t] = 0
                     return refute(now, sections, t)
                 _raise_earliest(space, now, sections, j, t, offset)
@@ -207,9 +208,10 @@ def settle(space: Space, now: Stack, height: int) -> bool:
 @helper
 def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
     """What explains the grounds in all sections of storage j."""
-    members_start, firsts, afters, values = space.members_start, space.first, space.after, now.values
+    columns = space.columns
+    members_start, values = space.members_start, now.values
     sections = len(members_start) - 1
-    low, high = firsts[j], afters[j]
+    low, high = columns[FIRST, j], columns[AFTER, j]
     for t in range(low, high):
         low = min(low, values[LOW * sections + t])
         high = max(high, values[HIGH * sections + t])
@@ -219,27 +221,27 @@ def foundation(space: Space, now: Stack, j: int) -> tuple[int, int]:
 @helper
 def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
     """Storage j does not lie on the lowest ground: it lies upon one that is not placed yet. False if it cannot."""
-    members_start, sizes, firsts, afters, fixed = space.members_start, space.size, space.first, space.after, space.fixed
-    alignment = space.alignment
+    columns = space.columns
+    members_start = space.members_start
     values, scalars, stamp, trail, waits, queue = now.values, now.scalars, now.stamp, now.trail, now.waits, now.queue
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
     old = values[base + EARLIEST * count + j]
     least = FAR
     for i in range(count):
-        meets = firsts[i] < afters[j] and firsts[j] < afters[i]
+        meets = columns[FIRST, i] < columns[AFTER, j] and columns[FIRST, j] < columns[AFTER, i]
         if meets and i != j and values[base + PLACED * count + i] == 0:
-            least = min(least, sizes[i])
+            least = min(least, columns[SIZE, i])
     low, high = foundation(space, now, j)
     scalars[BAD_LOW], scalars[BAD_HIGH] = low, high
-    offset = earliest_from(fixed, alignment, j, old + least) if least < FAR else FAR
-    if offset + sizes[j] > height or fixed[j] >= 0:
+    offset = earliest_from(columns, j, old + least) if least < FAR else FAR
+    if offset + columns[SIZE, j] > height or columns[FIXED, j] >= 0:
         return False
     put(values, stamp, trail, scalars, base + EARLIEST * count + j, offset)
     put(values, stamp, trail, scalars, base + WHY_LOW * count + j, low)
     put(values, stamp, trail, scalars, base + WHY_HIGH * count + j, high)
-    for s in range(firsts[j], afters[j]):
+    for s in range(columns[FIRST, j], columns[AFTER, j]):
         if values[s] == old:
             left = values[LOWEST * sections + s] - 1
             put(values, stamp, trail, scalars, LOWEST * sections + s, left)
@@ -251,18 +253,19 @@ def postpone(space: Space, now: Stack, j: int, height: int) -> bool:
 @helper
 def put_down(space: Space, now: Stack, j: int, offset: int) -> None:
     """Place storage j; its sections' grounds rise to its top."""
-    members_start, sizes, firsts, afters = space.members_start, space.size, space.first, space.after
+    columns = space.columns
+    members_start = space.members_start
     values, stamp, trail, scalars, waits, queue = now.values, now.stamp, now.trail, now.scalars, now.waits, now.queue
     sections = len(members_start) - 1
-    count = len(sizes)
+    count = columns.shape[1]
     base = SECTION_ROWS * sections
-    first, after = firsts[j], afters[j]
+    first, after = columns[FIRST, j], columns[AFTER, j]
     low, high = foundation(space, now, j)
     put(values, stamp, trail, scalars, base + PLACED * count + j, 1)
     now.offset[j] = offset
     for t in range(first, after):
-        put(values, stamp, trail, scalars, t, offset + sizes[j])
-        put(values, stamp, trail, scalars, REST * sections + t, values[REST * sections + t] - sizes[j])
+        put(values, stamp, trail, scalars, t, offset + columns[SIZE, j])
+        put(values, stamp, trail, scalars, REST * sections + t, values[REST * sections + t] - columns[SIZE, j])
         put(values, stamp, trail, scalars, LOW * sections + t, low)
         put(values, stamp, trail, scalars, HIGH * sections + t, high)
         if t > first:

@@ -1,4 +1,4 @@
-"""The workers of memory layout, which "auto" runs as a portfolio."""
+"""The workers of memory layout, which "auto" runs as a portfolio, and the engines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.memory_layout.spec import MemoryLayout
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.memory_layout.annealing import applies, solve_annealing
 from opweave.solvers.memory_layout.baselines import solve_baselines
+from opweave.solvers.memory_layout.bounds import bound_pools
 from opweave.solvers.memory_layout.exact import solve_exact
-from opweave.solvers.memory_layout.pools import bound_pools
 from opweave.solvers.run import Run
 from opweave.solvers.workers import Steps, Worker
+
+KNOWN_BEFORE = HeadStart()
+
+register_engines(MemoryLayout, "which of two storages is below the other", KNOWN_BEFORE)
+register_cp_sat(MemoryLayout, "boxes in time and space that must not overlap", KNOWN_BEFORE)
 
 
 def workers(problem: MemoryLayout, _run: Run) -> list[Worker]:

@@ -105,27 +105,19 @@ def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> Orderi
     return arrays._replace(before_start=joined.start, before=joined.items, after_start=after.start, after=after.items)
 
 
-@helper
 def initial_left(arrays: OrderingArrays, sign: int) -> IntArray:
     """Readers of every storage that have not run: all at the front end, none at the back end. Shape (storages,)."""
-    storages = len(arrays.size)
-    left = np.zeros(storages, dtype=np.int64)
-    if sign == 1:
-        for s in range(storages):
-            left[s] = arrays.readers_start[s + 1] - arrays.readers_start[s]
-    return left
+    return np.diff(arrays.readers_start) if sign == FORWARD else np.zeros(len(arrays.size), dtype=np.int64)
 
 
-@helper
 def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
     """Live bytes at the end from which the direction starts."""
-    if sign == 1:
-        return arrays.start_bytes
-    total = 0
-    for s in range(len(arrays.size)):
-        if arrays.kept[s]:
-            total += arrays.size[s]
-    return total
+    return arrays.start_bytes if sign == FORWARD else int(arrays.size[arrays.kept].sum())
+
+
+def arcs_ahead(arrays: OrderingArrays, sign: int) -> tuple[IntArray, IntArray]:
+    """For every operator, those that come after it in a direction: (start, items)."""
+    return (arrays.after_start, arrays.after) if sign == FORWARD else (arrays.before_start, arrays.before)
 
 
 @helper

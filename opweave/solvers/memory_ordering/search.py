@@ -21,9 +21,69 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray, WordMatrix
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.kernels.pieces import in_pieces
 from opweave.solvers.loops import helper, loop
-from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, pass_over, step
+from opweave.solvers.memory_ordering.arrays import (
+    FORWARD,
+    OrderingArrays,
+    arcs_ahead,
+    initial_bytes,
+    initial_left,
+    pass_over,
+    step,
+    with_arcs,
+)
+from opweave.solvers.memory_ordering.bounds import least_increase
+from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, sides_around, unavoidable
+
+BUSIEST = 60
+"""Operators whose steps are examined, by decreasing upper bound of their L2."""
+
+
+def propagate(
+    arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
+) -> OrderingArrays | None:
+    """Add every forced precedence that the busiest operators reveal, until there is nothing new.
+
+    Returns None when no order stays within the target.
+
+    Parameters
+    ----------
+    arrays
+        The problem.
+    target
+        Bytes; arcs hold for orders whose peak is at most this.
+    keys
+        Upper bounds of every operator's L2, to rank the operators. Shape (operators,).
+    cuts
+        Most minimum cuts to compute, roughly; stopping early only loses arcs.
+    should_stop
+        Asked between operators.
+    """
+    left = cuts
+    busy = np.argsort(-keys, kind="stable")[:BUSIEST].tolist()
+    order = topological_order(Adjacency(arrays.after_start, arrays.after))
+    found = True
+    while found:
+        found = False
+        for v in busy:
+            if left <= 0 or should_stop():
+                return arrays
+            side = sides_around(arrays, v)
+            room = target - least_increase(arrays, v, side)
+            verdict, used = unavoidable(arrays, side, room, order, left)
+            if verdict is None:
+                return None
+            left -= used
+            before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
+            if len(before) + len(after):
+                early = np.concatenate([before, np.full(len(after), v)])
+                late = np.concatenate([np.full(len(before), v), after])
+                arrays = with_arcs(arrays, early, late)
+                found = True
+    return arrays
+
 
 UNDECIDED = 0
 FOUND = 1
@@ -80,6 +140,8 @@ class _Search(NamedTuple):
         Moves so far, and the live bytes before each.
     bits, mark
         The state as a bit set, and a random word for every operator; the XOR of those on the trail is its hash.
+    fars
+        Live bytes after each of the moves that are sorted.
     scalars
         Live bytes, number of ready operators, number of moves, hash.
     """
@@ -96,6 +158,7 @@ class _Search(NamedTuple):
     lives: IntArray
     bits: BitArray
     mark: IntArray
+    fars: IntArray
     scalars: IntArray
 
 
@@ -290,10 +353,9 @@ def _branches(target: int, sign: int, now: _Search, pool: IntArray, first: int) 
 
     Returns their number and the least footprint among the others.
     """
-    scalars, ready, left = now.scalars, now.ready, now.left
+    scalars, ready, left, fars = now.scalars, now.ready, now.left, now.fars
     start, script = now.start, now.script
     size = scalars[READY]
-    fars = np.empty(size, dtype=np.int64)
     refused = NOTHING_REFUSED
     used = 0
     for position in range(size):
@@ -354,18 +416,17 @@ def _empty_tree(count: int, budget: int) -> _Tree:
 def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
     """The state at the end from which the direction starts."""
     count = len(arrays.made)
-    waiting = np.diff(arrays.before_start if sign == FORWARD else arrays.after_start)
+    waiting = np.diff(arcs_ahead(arrays, -sign)[0])
     ready = np.flatnonzero(waiting == 0)
     place = np.zeros(count, dtype=np.int64)
     place[ready] = np.arange(len(ready))
-    live = arrays.start_bytes if sign == FORWARD else int(arrays.size[arrays.kept].sum())
-    forward = sign == FORWARD
+    enters_start, enters = arcs_ahead(arrays, sign)
     return _Search(
         start=arrays.start,
         script=arrays.script,
-        enters_start=arrays.after_start if forward else arrays.before_start,
-        enters=arrays.after if forward else arrays.before,
-        left=np.diff(arrays.readers_start) if forward else np.zeros(len(arrays.size), dtype=np.int64),
+        enters_start=enters_start,
+        enters=enters,
+        left=initial_left(arrays, sign),
         waiting=waiting,
         ready=np.concatenate([ready, np.zeros(count - len(ready), dtype=np.int64)]),
         place=place,
@@ -373,7 +434,8 @@ def _beginning(arrays: OrderingArrays, sign: int) -> _Search:
         lives=np.zeros(count + 1, dtype=np.int64),
         bits=np.zeros((count + 63) // 64, dtype=np.uint64),
         mark=np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64),
-        scalars=np.asarray([live, len(ready), 0, 0], dtype=np.int64),
+        fars=np.zeros(count, dtype=np.int64),
+        scalars=np.asarray([initial_bytes(arrays, sign), len(ready), 0, 0], dtype=np.int64),
     )
 
 

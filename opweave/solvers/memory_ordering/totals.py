@@ -18,9 +18,11 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.memory_ordering.arrays import (
+    BACKWARD,
+    FORWARD,
     OrderingArrays,
+    arcs_ahead,
     arrays_of,
-    initial_bytes,
     initial_left,
     pass_over,
     peak,
@@ -28,7 +30,7 @@ from opweave.solvers.memory_ordering.arrays import (
     total,
 )
 from opweave.solvers.memory_ordering.baselines import starting_orders
-from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound, upper_keys
+from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
 from opweave.solvers.run import Run
 
 SWEEPS = 20
@@ -199,13 +201,15 @@ def shift(
     should_stop
         Asked now and then; gains so far are kept.
     """
-    better = order.copy()
+    better, script = order.copy(), (arrays.start, arrays.script)
+    arcs = (*arcs_ahead(arrays, FORWARD), *arcs_ahead(arrays, BACKWARD))
     for _ in range(sweeps):
         at, gained = 0, 0
         while at < len(order):
             if should_stop():
                 return better
-            at, more = shift_from(arrays, better, ceiling, at, SLICE)
+            left, live = initial_left(arrays, FORWARD), arrays.start_bytes
+            at, more = shift_from(*script, *arcs, left, live, better, ceiling, at, SLICE)
             gained += more
         if gained == 0:
             break
@@ -214,7 +218,16 @@ def shift(
 
 @helper
 def _best_place(
-    arrays: OrderingArrays, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
+    start: IntArray,
+    script: IntArray,
+    enters_start: IntArray,
+    enters: IntArray,
+    order: IntArray,
+    at: int,
+    sign: int,
+    live: int,
+    left: IntArray,
+    ceiling: int,
 ) -> tuple[int, int, int]:
     """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours examined.
 
@@ -223,9 +236,7 @@ def _best_place(
     ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
     by one; after k of them, the operator's own step is evaluated in the state that they leave.
     """
-    start, script = arrays.start, arrays.script
     u = order[at]
-    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     cost, far = step(start, script, u, live, left, sign)
     old = cost
     with_live = far
@@ -264,31 +275,44 @@ def _best_place(
 
 
 @loop
-def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
+def shift_from(
+    start: IntArray,
+    script: IntArray,
+    after_start: IntArray,
+    after: IntArray,
+    before_start: IntArray,
+    before: IntArray,
+    left: IntArray,
+    live: int,
+    order: IntArray,
+    ceiling: int,
+    at: int,
+    work: int,
+) -> tuple[int, int]:
     """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
 
-    Returns the position to continue from, ``len(order)`` at the end of the sweep, and the bytes gained.
+    ``left`` and ``live`` describe the state before the first operator. Returns the position to continue from,
+    ``len(order)`` at the end of the sweep, and the bytes gained.
     """
-    start, script = arrays.start, arrays.script
     count = len(order)
-    gained = 0
-    left = initial_left(arrays, 1)
-    live = initial_bytes(arrays, 1)
+    gained, front, back = 0, 1, -1
     for position in range(at):
-        _, live = step(start, script, order[position], live, left, 1)
-        pass_over(start, script, order[position], left, 1)
+        _, live = step(start, script, order[position], live, left, front)
+        pass_over(start, script, order[position], left, front)
     while at < count and work > 0:
         u = order[at]
-        _, far = step(start, script, u, live, left, 1)
-        gain, place, seen = _best_place(arrays, order, at, 1, live, left, ceiling)
-        pass_over(start, script, u, left, 1)
-        back_gain, back_place, seen_back = _best_place(arrays, order, at, -1, far, left, ceiling)
+        _, far = step(start, script, u, live, left, front)
+        gain, place, seen = _best_place(start, script, after_start, after, order, at, front, live, left, ceiling)
+        pass_over(start, script, u, left, front)
+        back_gain, back_place, seen_back = _best_place(
+            start, script, before_start, before, order, at, back, far, left, ceiling
+        )
         work -= seen + seen_back + 1
         if gain == 0 and back_gain == 0:
             live = far
             at += 1
             continue
-        pass_over(start, script, u, left, -1)
+        pass_over(start, script, u, left, back)
         if gain >= back_gain:
             gained += gain
             for i in range(at, place):
@@ -298,8 +322,8 @@ def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, w
         gained += back_gain
         for i in range(at - 1, back_place - 1, -1):
             w = order[i]
-            _, live = step(start, script, w, live, left, -1)
-            pass_over(start, script, w, left, -1)
+            _, live = step(start, script, w, live, left, back)
+            pass_over(start, script, w, left, back)
             order[i + 1] = w
         order[back_place] = u
         at = back_place

@@ -1,5 +1,5 @@
 """All solvers of serving flows: importing this module registers them."""
 
-from opweave.solvers.serving_flow import baselines, bounds, engines, workers
+from opweave.solvers.serving_flow import baselines, bounds, workers
 
-__all__ = ["baselines", "bounds", "engines", "workers"]
+__all__ = ["baselines", "bounds", "workers"]

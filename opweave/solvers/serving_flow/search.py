@@ -157,7 +157,16 @@ def _change(plan: IntMatrix, draws: FloatMatrix, row: int, last: int) -> None:
 
 
 @loop
-def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray, aim: float) -> float:
+def anneal(
+    limits: Limits,
+    plan: IntMatrix,
+    draws: FloatMatrix,
+    heat: FloatArray,
+    aim: float,
+    before: IntMatrix,
+    room: FloatMatrix,
+    flow: FloatMatrix,
+) -> float:
     """Anneal a plan in place until it reaches an aim.
 
     Parameters
@@ -170,6 +179,8 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         Random numbers in [0, 1). Shape (steps, DRAWS).
     heat
         Share of what places let pass that a step may lose, about. Shape (steps,).
+    before, room, flow
+        Memory. Shapes (devices, 2), (3, places) and (3, devices).
 
     Returns
     -------
@@ -177,7 +188,6 @@ def anneal(limits: Limits, plan: IntMatrix, draws: FloatMatrix, heat: FloatArray
         What places let pass of the aim, on average.
     """
     devices, last = len(plan), len(limits.sizes) - 1
-    before, room, flow = np.zeros((devices, 2), dtype=np.int64), np.zeros((3, last + 1)), np.zeros((3, devices))
     worth = _passed(limits, plan, room, flow, aim)
     for step in range(len(draws)):
         if worth >= FULL:
@@ -207,6 +217,7 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
     instance, random = lower(problem), np.random.default_rng(run.seed)
     limits, aim = limits_of(instance), instance.bounded
     missed, now = aim, np.zeros((len(instance.names), 2), dtype=np.int64)
+    memory = np.zeros_like(now), np.zeros((3, len(limits.sizes))), np.zeros((3, len(now)))
     for _ in range(ROUNDS) if run.time_limit is None else count():
         if isinstance(run.best, LayerBlocks):
             now = np.asarray(instance.blocks(run.best), dtype=np.int64).reshape(-1, 2)
@@ -214,7 +225,7 @@ def search(problem: ServingFlow, run: Run) -> Outcome:
             if run.should_stop():
                 return Outcome(run.termination())
             heat = WARM * (COLD / WARM) ** (np.arange(done, done + CHUNK) / STEPS)
-            reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim)
+            reached = anneal(limits, now, random.random((CHUNK, DRAWS)), heat, aim, *memory)
             if reached >= FULL:
                 break
             if run.objective is None or done % REPORTED == 0:

@@ -1,4 +1,4 @@
-"""The workers of serving flows, which "auto" runs as a portfolio."""
+"""The workers of serving flows, which "auto" runs as a portfolio, and the engines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from opweave.problems.serving_flow.spec import ServingFlow
 from opweave.solvers.auto import register_auto
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
 from opweave.solvers.serving_flow.baselines import by_rules
 from opweave.solvers.serving_flow.bounds import solve_bound
 from opweave.solvers.serving_flow.plans import solve_all
 from opweave.solvers.serving_flow.search import BLOCKS, search
+from opweave.solvers.trivial import trivial_bound
 from opweave.solvers.workers import Steps, Worker
+
+register_engines(
+    ServingFlow, "a mixed-integer program of blocks and shares of tokens", HeadStart(lower_bound=trivial_bound)
+)
+
 
 MOST_COLUMNS = 20_000
 """Links times layers up to which the program is written in a second."""

@@ -8,9 +8,11 @@ The acceptance threshold is drawn before a move is judged.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.loops import helper, loop
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, operator_seconds
 from opweave.solvers.slicing.memory import Memory, accept, proposed_excess
@@ -23,7 +25,7 @@ SHORT = 5
 
 
 @helper
-def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
+def recut(ops: IntMatrix, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntMatrix) -> None:
     """Cut operator v by weights along a mode, or its only one; a whole operator goes to the largest weight."""
     total, heaviest = 0.0, 0
     for k in range(len(weights)):
@@ -47,7 +49,7 @@ def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArra
 
 
 @helper
-def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
+def _shift(ops: IntMatrix, v: int, k: int, delta: int, cuts: IntMatrix) -> None:
     """Move the cut before device k (1 or more) as far as its neighbours allow."""
     if ops[v, WHOLE] == 1:
         for i in range(cuts.shape[1] - 1):
@@ -57,14 +59,14 @@ def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
 
 
 @helper
-def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
+def _parts(v: int, cuts: IntMatrix, weights: FloatArray) -> None:
     for k in range(len(weights)):
         weights[k] = float(cuts[v, k + 1] - cuts[v, k])
 
 
 @helper
 def _run_speeds(
-    ops: IntArray, times: FloatArray, low: int, high: int, chosen: int, mode: IntArray, speeds: FloatArray
+    ops: IntMatrix, times: FloatCube, low: int, high: int, chosen: int, mode: IntArray, speeds: FloatArray
 ) -> None:
     """Speeds over the operators low to high - 1 of the devices with bits set in ``chosen``; 0 for the others."""
     for k in range(len(speeds)):
@@ -76,7 +78,7 @@ def _run_speeds(
 
 
 @helper
-def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray) -> None:
+def _allowed(times: FloatCube, v: int, speeds: FloatArray, weights: FloatArray) -> None:
     """The speeds of the devices that operator v may use; equal weights of all of them if no such device has a speed."""
     total = 0.0
     for k in range(len(weights)):
@@ -88,14 +90,14 @@ def _allowed(times: FloatArray, v: int, speeds: FloatArray, weights: FloatArray)
 
 @helper
 def _move(
-    ops: IntArray,
-    times: FloatArray,
+    ops: IntMatrix,
+    times: FloatCube,
     low: int,
     high: int,
-    draws: FloatArray,
+    draws: FloatMatrix,
     move: int,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     weights: FloatArray,
     speeds: FloatArray,
 ) -> None:
@@ -150,7 +152,7 @@ def _affected(
 
 
 @helper
-def _copy(mode: IntArray, cuts: IntArray, to_mode: IntArray, to_cuts: IntArray, low: int, high: int) -> None:
+def _copy(mode: IntArray, cuts: IntMatrix, to_mode: IntArray, to_cuts: IntMatrix, low: int, high: int) -> None:
     """Copy the plan of the operators low to high - 1."""
     for v in range(low, high):
         to_mode[v] = mode[v]
@@ -164,7 +166,7 @@ def _timed(
     touched: IntArray,
     size: int,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     ends: FloatArray,
     seconds: FloatArray,
     old_seconds: FloatArray,
@@ -180,6 +182,30 @@ def _timed(
     return total
 
 
+class Scratch(NamedTuple):
+    """Memory for :func:`anneal`: of devices, of operators, and the plan before a move.
+
+    ``touched`` are the operators that a move changes, and ``stamp`` is the last move that did.
+    """
+
+    weights: FloatArray
+    speeds: FloatArray
+    ends: FloatArray
+    seconds: FloatArray
+    old_seconds: FloatArray
+    old_mode: IntArray
+    old_cuts: IntMatrix
+    stamp: IntArray
+    touched: IntArray
+
+
+def scratch_for(mode: IntArray, cuts: IntMatrix) -> Scratch:
+    """Memory for annealing a plan."""
+    count, devices = len(mode), cuts.shape[1] - 1
+    stamp, touched = np.full(count, -1, dtype=np.int64), np.arange(count)
+    return Scratch(*np.zeros((3, devices)), *np.zeros((2, count)), mode.copy(), cuts.copy(), stamp, touched)
+
+
 @loop
 def anneal(
     arrays: SlicingArrays,
@@ -193,6 +219,7 @@ def anneal(
     best_mode: IntArray,
     best_cuts: IntMatrix,
     memory: Memory,
+    scratch: Scratch,
 ) -> float:
     """Anneal in place; the best legal plan is written to ``best_mode`` and ``best_cuts``, which begin as zeros.
 
@@ -204,21 +231,17 @@ def anneal(
         Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
-    memory
-        That of a plan in which no device has a part.
+    memory, scratch
+        Those of a plan in which no device has a part, and of the plan.
 
     Returns
     -------
     float
         Latency of the best legal plan; inf when there is none.
     """
-    count, devices = len(mode), cuts.shape[1] - 1
+    count = len(mode)
     ops, starts, consumers = arrays.ops, arrays.consumers_start, arrays.consumers
-    weights, speeds = np.zeros(devices), np.zeros(devices)
-    seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
-    old_mode, old_cuts = mode.copy(), cuts.copy()
-    stamp = np.full(count, -1, dtype=np.int64)
-    touched = np.arange(count)
+    weights, speeds, ends, seconds, old_seconds, old_mode, old_cuts, stamp, touched = scratch
     total = _timed(arrays, touched, count, mode, cuts, ends, seconds, old_seconds, 0.0)
     limited, over = penalty >= 0.0, 0.0
     size, low, high = count, count - len(mode), count  # not a plain 0, for which numba compiles all helpers again

@@ -107,7 +107,7 @@ def arrays_of(instance: SlicingInstance) -> SlicingArrays:
 
 
 @helper
-def need_of(flows: IntArray, e: int, mode_v: int, a: int, b: int) -> tuple[int, int]:
+def need_of(flows: IntMatrix, e: int, mode_v: int, a: int, b: int) -> tuple[int, int]:
     """Positions [low, high) of a flow's tensor that a part [a, b) needs, along the mode's dimension."""
     if mode_v == ROWS:
         low = max(0, a * flows[e, STRIDE] - flows[e, PADDING])
@@ -119,7 +119,7 @@ def need_of(flows: IntArray, e: int, mode_v: int, a: int, b: int) -> tuple[int, 
 
 
 @helper
-def missing_cells(ops: IntArray, flows: IntArray, e: int, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+def missing_cells(ops: IntMatrix, flows: IntMatrix, e: int, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
     """Cells of a flow's tensor that device k needs for its part and does not hold."""
     low, high = need_of(flows, e, mode[v], cuts[v, k], cuts[v, k + 1])
     j = flows[e, PRODUCER]
@@ -136,14 +136,14 @@ def missing_cells(ops: IntArray, flows: IntArray, e: int, v: int, mode: IntArray
 
 @helper
 def _flow_seconds(
-    ops: IntArray,
-    flows: IntArray,
-    links: FloatArray,
+    ops: IntMatrix,
+    flows: IntMatrix,
+    links: FloatMatrix,
     reading: int,
     e: int,
     v: int,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     ends: FloatArray,
 ) -> float:
     """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared."""
@@ -176,14 +176,14 @@ def _flow_seconds(
 
 @helper
 def operator_seconds(
-    ops: IntArray,
-    flows: IntArray,
-    times: FloatArray,
-    links: FloatArray,
+    ops: IntMatrix,
+    flows: IntMatrix,
+    times: FloatCube,
+    links: FloatMatrix,
     reading: int,
     v: int,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     ends: FloatArray,
 ) -> float:
     """Time of one operator: its slowest device, transfers included; inf when a device takes part that may not.
@@ -203,7 +203,7 @@ def operator_seconds(
 
 
 @helper
-def weight_bytes(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+def weight_bytes(ops: IntMatrix, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
     """Bytes of the weights that device k needs for its part of operator v."""
     part = cuts[v, k + 1] - cuts[v, k]
     if part == 0:
@@ -214,7 +214,7 @@ def weight_bytes(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) 
 
 @helper
 def held_bytes(
-    ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int
+    ops: IntMatrix, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntMatrix, k: int
 ) -> int:
     """Bytes of a tensor that device k has produced itself."""
     part = cuts[j, k + 1] - cuts[j, k]
@@ -224,7 +224,7 @@ def held_bytes(
 
 
 @helper
-def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntMatrix, k: int) -> int:
     """Bytes that device k holds only while operator v runs: workspace, cells received, and weights if they leave."""
     ops, flows = arrays.ops, arrays.flows
     part = cuts[v, k + 1] - cuts[v, k]
@@ -239,7 +239,7 @@ def passing_bytes(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray,
 
 
 @helper
-def surplus_parts(ops: IntArray, v: int, cuts: IntArray) -> int:
+def surplus_parts(ops: IntMatrix, v: int, cuts: IntMatrix) -> int:
     """Parts of operator v beyond its limit."""
     parts = 0
     for k in range(cuts.shape[1] - 1):
@@ -248,7 +248,7 @@ def surplus_parts(ops: IntArray, v: int, cuts: IntArray) -> int:
 
 
 @helper
-def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntArray) -> float:
+def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntMatrix, peak: IntArray) -> float:
     """cv6 and cv7: bytes over the devices' memory, and surplus parts; 0 for a legal plan.
 
     Writes the peak memory of every device to ``peak``, shape (devices,).
@@ -284,9 +284,12 @@ def judge_all(
     seconds: FloatArray,
     excess: FloatArray,
     peaks: IntMatrix,
+    ends: FloatArray,
 ) -> None:
-    """Latency of every plan of a population; its excess and peaks, shape (plans, devices), if memory counts."""
-    ends = np.zeros(arrays.links.shape[1])
+    """Latency of every plan of a population; its excess and peaks, shape (plans, devices), if memory counts.
+
+    ``ends`` (devices,) is memory.
+    """
     for p in range(len(modes)):
         for v in range(modes.shape[1]):
             seconds[p] += operator_seconds(
@@ -316,7 +319,7 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     """
     count, devices = len(modes), arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
-    judge_all(arrays, modes, cuts, memory, *judged)
+    judge_all(arrays, modes, cuts, memory, *judged, np.zeros(devices))
     return judged
 
 

@@ -13,17 +13,16 @@ from itertools import chain
 import numpy as np
 
 from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance
-from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import named_solver
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal
+from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
 from opweave.solvers.slicing.baselines import RULES, teams
-from opweave.solvers.slicing.genes import scattered
+from opweave.solvers.slicing.geneflow import scattered
 from opweave.solvers.slicing.memory import empty_memory
-from opweave.solvers.slicing.plans import Lowered, Plan, judged, report
+from opweave.solvers.slicing.plans import Lowered, Plan, ended, judged, report
 
 SOFT = 1e-5
 """What a byte over memory costs at the beginning of a round, as a share of what it costs at the end, once a plan fits.
@@ -127,7 +126,8 @@ class LocalSearch:
             cost = penalty * soft ** (1.0 - progress)
             memory = empty_memory(self.arrays, len(mode), len(self.instance.devices))
             draws = rng.random((count, DRAWS))
-            found = anneal(self.arrays, first, last, cost, draws, heat, mode, cuts, best_mode, best_cuts, memory)
+            plans = (mode, cuts, best_mode, best_cuts)
+            found = anneal(self.arrays, first, last, cost, draws, heat, *plans, memory, scratch_for(mode, cuts))
             if math.isfinite(found):
                 improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:
@@ -178,15 +178,6 @@ def local_search(problem: Slicing, run: Run, lowered: Lowered | None = None) -> 
     if isinstance(run.start, Slices):
         search.consider(judged(search.arrays, *instance.plan(run.start)))
     return search
-
-
-def ended(run: Run) -> Outcome:
-    """The outcome of a search without a proof."""
-    if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
-    if run.time_limit is None and not run.closed():
-        return Outcome(Termination.BUDGET)
-    return Outcome(run.termination())
 
 
 def solve_baselines(problem: Slicing, run: Run, lowered: Lowered | None = None) -> Outcome:

@@ -12,9 +12,10 @@ from opweave.formulations.slicing.shortage import binding_limits, rules_by_memor
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.registry import find_solver
-from opweave.solvers.run import Run
+from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, operator_seconds
 
 MOST_SECONDS, SHARE = 5.0, 0.2
@@ -154,3 +155,12 @@ class Lowered:
             order = run.start.order if isinstance(run.start, Slices) else running_order(self._problem, run)
             self._instance = lower_unless_short(self._problem, order)
         return self._instance
+
+
+def ended(run: Run) -> Outcome:
+    """The outcome of a search without a proof."""
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
+    if run.time_limit is None and not run.closed():
+        return Outcome(Termination.BUDGET)
+    return Outcome(run.termination())

@@ -3,5 +3,5 @@
 # ruff: noqa: F401
 
 from opweave.solvers.evolution import slicing as evolution
-from opweave.solvers.slicing import baselines, engines, geneflow, local, workers
+from opweave.solvers.slicing import baselines, geneflow, local, workers
 from opweave.solvers.slicing.bounds import best

@@ -1,19 +1,48 @@
-"""The workers of slicing, which "auto" runs as a portfolio."""
+"""The workers of slicing, which "auto" runs as a portfolio, and the engines."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from opweave.formulations.slicing.instance import SUPPORTS
-from opweave.problems.slicing.spec import Slicing
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
+from opweave.formulations.slicing.instance import SUPPORTS, lower
+from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.auto import register_auto
-from opweave.solvers.engines.engine import run_engine
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.run import Run
+from opweave.solvers.slicing.arrays import arrays_of
+from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.bounds.best import solve_bound
 from opweave.solvers.slicing.local import solve_baselines, solve_local
 from opweave.solvers.slicing.plans import Lowered
+from opweave.solvers.trivial import trivial_bound
 from opweave.solvers.workers import Steps, Worker
+
+
+def best_baseline(problem: Slicing) -> Slices | None:
+    """The best baseline that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    arrays = arrays_of(instance)
+    plans = [rule(problem, instance, arrays) for rule, _ in RULES.values()]
+    for plan in sorted(plans, key=lambda plan: plan.seconds):
+        if plan.legal:
+            solution = instance.solution(plan.mode, plan.cuts)
+            if problem.evaluate(solution).feasible:
+                return solution
+    return None
+
+
+KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=trivial_bound)
+
+
+register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)
+
 
 MOST_CUTS = 24
 """Cuts to decide up to which engines prove anything beyond the bounds here, where operators can be cut at all."""

@@ -11,9 +11,7 @@ from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.bounds.mean_passage import mean_passage
-from opweave.solvers.batched_mapping.bounds.paths import critical_path
+from opweave.solvers.batched_mapping.bounds import area, critical_path, mean_passage
 from opweave.solvers.batched_mapping.unsplit import prove_one_input
 from opweave.solvers.run import Run
 from tests.oracles.batched_mapping import best_batched_mapping

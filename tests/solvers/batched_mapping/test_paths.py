@@ -8,7 +8,7 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import lower
-from opweave.solvers.batched_mapping.bounds.paths import paths_of
+from opweave.solvers.batched_mapping.bounds import paths_of
 
 BATCH = 3
 

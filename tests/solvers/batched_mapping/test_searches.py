@@ -14,10 +14,9 @@ import opweave as ow
 from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
-from opweave.solvers.batched_mapping.anneal import DRAWS, anneal
-from opweave.solvers.batched_mapping.arrays import arrays_of
-from opweave.solvers.batched_mapping.baselines import attempts
-from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
+from opweave.solvers.batched_mapping.anneal import DRAWS, anneal, new_walk
+from opweave.solvers.batched_mapping.arrays import arrays_of, no_strings
+from opweave.solvers.batched_mapping.baselines import all_strings, attempts, groups_of
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
 from opweave.solvers.batched_mapping.search import search_of
@@ -61,8 +60,8 @@ def test_annealing_knows_the_length_of_its_plans(problem, seed):
 
     def annealed(where, order, draws, heat):
         best = where.copy(), order.copy()
-        fixed = search.arrays, where, order, search.tail, search.strings
-        return best, anneal.py_func(*fixed, draws, heat, *best)
+        fixed = search.arrays, no_strings(search.arrays, where), order, search.tail, search.strings
+        return best, anneal.py_func(*fixed, draws, heat, *best, new_walk(search.arrays, where.shape[1]))
 
     where, order = search.best.where.copy(), search.best.order.copy()
     draws = np.random.default_rng(seed).random((200, DRAWS))

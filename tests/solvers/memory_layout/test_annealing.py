@@ -10,10 +10,17 @@ import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
 from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.memory_layout.spec import Layout
-from opweave.solvers.memory_layout.annealing import Annealing, solve_annealing
-from opweave.solvers.memory_layout.displacing import DRAWS, blocks_of, displace, within_pools
-from opweave.solvers.memory_layout.greedy import FIRST_GAP, Places, place
-from opweave.solvers.memory_layout.plans import contradiction, report, seconds_of
+from opweave.solvers.memory_layout.annealing import (
+    DRAWS,
+    Annealing,
+    blocks_of,
+    displace,
+    nothing_moved,
+    solve_annealing,
+    within_pools,
+)
+from opweave.solvers.memory_layout.baselines import FIRST_GAP, place
+from opweave.solvers.memory_layout.plans import Places, contradiction, report, seconds_of
 from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
@@ -52,9 +59,9 @@ def test_the_change_that_a_move_reports_is_the_change_of_the_objective(seed: int
     blocks = within_pools(blocks)
     rng, pool, offset = np.random.default_rng(seed), start.pool.copy(), start.offset.copy()
     best_pool, best_offset = pool.copy(), offset.copy()
-    gain = displace.py_func(
-        blocks, rng.random((3_000, DRAWS)), np.linspace(20.0, 0.0, 3_000), pool, offset, best_pool, best_offset
-    )
+    heat, moved = np.linspace(20.0, 0.0, 3_000), nothing_moved(24)
+    draws = rng.random((3_000, DRAWS))
+    gain = displace.py_func(blocks, draws, heat, pool, offset, best_pool, best_offset, moved)
     best = Places(best_offset, best_pool)
     assert gain < 0.0
     assert seconds_of(instance, best) == pytest.approx(seconds_of(instance, start) + gain)

@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.memory_layout.exact import FIRST_STATES, Arena
-from opweave.solvers.memory_layout.ranks import BY_SECTION, BY_STORAGE, Choice, choices
 from opweave.solvers.memory_layout.search import FOUND, REFUTED, pack
-from opweave.solvers.memory_layout.sections import Space, live_bytes, sections_of, space_of
+from opweave.solvers.memory_layout.sections import (
+    BY_SECTION,
+    BY_STORAGE,
+    Choice,
+    Space,
+    choices,
+    live_bytes,
+    sections_of,
+    space_of,
+)
 from opweave.solvers.run import Run
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.solvers.memory_layout.growing import grown, widening
+from opweave.solvers.memory_layout.exact import grown, widening
 from opweave.solvers.memory_layout.search import REFUTED
 from opweave.solvers.memory_layout.sections import Space, live_bytes, outline_of, space_of, window_of
 from tests.solvers.memory_layout.test_ejection import NEVER, is_packed

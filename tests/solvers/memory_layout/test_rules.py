@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import opweave as ow
 from opweave.formulations.memory_layout.instance import lower
 from opweave.solvers.memory_layout.baselines import RULES as TABLE
-from opweave.solvers.memory_layout.greedy import place
+from opweave.solvers.memory_layout.baselines import place
 from tests.oracles.memory_layout import best_layout
 from tests.strategies.memory_layout import memory_layouts
 

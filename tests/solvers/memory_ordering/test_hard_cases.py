@@ -12,8 +12,8 @@ from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.limits import MAX_BYTES
 from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
-from opweave.solvers.memory_ordering.bounds.best import step_bound
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.baselines import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.bounds import step_bound
 from opweave.solvers.memory_ordering.totals import Footprints, prove_total, shift
 from opweave.solvers.run import Run
 

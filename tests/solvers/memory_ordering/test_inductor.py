@@ -14,7 +14,7 @@ import opweave as ow
 from benchmarks.generators import layered_dag, randomly_wired
 from benchmarks.tables import GRAPHS
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
+from opweave.solvers.memory_ordering.baselines import bfs, dfs, lpmf
 from tests.strategies.specs import memory_orderings
 
 DATA = Path(__file__).parents[2] / "data"

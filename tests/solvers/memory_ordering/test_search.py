@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints, peak, total
-from opweave.solvers.memory_ordering.baselines import BY_NAME
-from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound, step_bound
-from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, minimum_closure, sides_around
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy, heap_order
-from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.propagation import propagate
-from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
+from opweave.solvers.memory_ordering.baselines import BY_NAME, PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.bounds import forced_footprints, peak_bound, step_bound
+from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, sides_around
+from opweave.solvers.memory_ordering.exact import improve
+from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide, propagate
 from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.run import Run
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
@@ -182,16 +180,22 @@ def test_named_orders_are_orders(problem: ow.MemoryOrdering) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_compiled_and_plain_versions_agree(seed: int) -> None:
+def test_compiled_and_plain_versions_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.generators import layered_dag
 
-    instance = lower(ow.MemoryOrdering(graph=layered_dag(30, 4, seed), in_place="any"))
-    arrays = arrays_of(instance)
-    for sign, rule in PORTFOLIO:
-        assert (heap_order.py_func(arrays, sign, rule) == heap_order(arrays, sign, rule)).all()
-    side = sides_around(arrays, 15)
-    answers = []
-    for version in (minimum_closure.py_func, minimum_closure):
-        smallest, largest = np.zeros(30, np.int8), np.zeros(30, np.int8)
-        answers.append((version(arrays, side, smallest, largest), smallest.tolist(), largest.tolist()))
-    assert answers[0] == answers[1]
+    arrays = arrays_of(lower(ow.MemoryOrdering(graph=layered_dag(30, 4, seed), in_place="any")))
+
+    def answers() -> list[object]:
+        live, smallest, largest = least_live(arrays, sides_around(arrays, 15))
+        orders = [greedy(arrays, sign, rule).tolist() for sign, rule in PORTFOLIO]
+        return [
+            live,
+            smallest.tolist(),
+            largest.tolist(),
+            orders,
+            shift(arrays, np.asarray(orders[0]), 1 << 60, 3).tolist(),
+        ]
+
+    compiled = answers()
+    monkeypatch.setenv("OPWEAVE_COMPILE", "never")
+    assert answers() == compiled

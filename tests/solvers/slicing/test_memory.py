@@ -12,7 +12,7 @@ from benchmarks.regret_instances import slicings as random_slicings
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import SlicingInstance, lower
 from opweave.solvers.slicing.arrays import arrays_of, excess_of
-from opweave.solvers.slicing.genes import decode, gene_count
+from opweave.solvers.slicing.geneflow import decode, gene_count
 from opweave.solvers.slicing.memory import accept, empty_memory, proposed_excess
 from tests.strategies.slicing import slicings
 

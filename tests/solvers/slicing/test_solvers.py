@@ -21,7 +21,7 @@ from opweave.solvers.slicing.baselines import teams
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.genes import decode, encode, gene_count
+from opweave.solvers.slicing.geneflow import decode, encode, gene_count
 from opweave.solvers.slicing.local import local_search
 from opweave.solvers.slicing.memory import empty_memory
 from opweave.solvers.slicing.plans import judged

@@ -181,38 +181,44 @@ def weights_of(instance: SlicingInstance, v: int, cells: Cells) -> tuple[FloatAr
     return weights, common
 
 
-Boxes = tuple[IntArray, IntMatrix, IntMatrix]
-"""Modes, lowest and highest cuts of cells."""
-
-
 @loop
 def pair_seconds(
-    arrays: SlicingArrays, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatMatrix, found: FloatCube
+    arrays: SlicingArrays,
+    v: int,
+    e: int,
+    modes: IntArray,
+    low: IntMatrix,
+    high: IntMatrix,
+    held_modes: IntArray,
+    held_low: IntMatrix,
+    held_high: IntMatrix,
+    weights: FloatMatrix,
+    needs: IntMatrix,
+    done: FloatArray,
+    found: FloatCube,
 ) -> None:
     """Least seconds of operator v for flow e, for every pair of its cells and the producer's.
 
     They are written to ``found``, shape (2, cells of v, cells of the producer): the weighted mean over the devices of
-    the seconds to receive the flow, and those of the slowest device, which computes as well.
+    the seconds to receive the flow, and those of the slowest device, which computes as well. ``needs`` (2, devices) and
+    ``done`` are memory.
     """
-    modes, low, high = reader
-    held_modes, held_low, held_high = producer
     flows, times, devices = arrays.flows, arrays.times, weights.shape[1]
     whole = arrays.ops[flows[e, PRODUCER], WHOLE] == 1
-    needs, done = np.zeros((devices, 2)), np.zeros(devices)
     for s in range(len(low)):
         by_rows = modes[s] == ROWS
         across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
         for k in range(devices):
             a, b = high[s, k], low[s, k + 1]
-            needs[k, 0], needs[k, 1], done[k] = 0.0, 0.0, 0.0
+            needs[0, k], needs[1, k], done[k] = 0, 0, 0.0
             if a >= b:
                 continue  # the part may be empty
-            needs[k, 0], needs[k, 1] = need_of(flows, e, modes[s], a, b)
+            needs[0, k], needs[1, k] = need_of(flows, e, modes[s], a, b)
             done[k] = times[v, 0, k] + max(0.0, times[v, 1 + modes[s], k]) * (b - a)
         for q in range(len(held_low)):
             mean, largest = 0.0, 0.0
             for k in range(devices):
-                need_low, need_high = needs[k, 0], needs[k, 1]
+                need_low, need_high = float(needs[0, k]), float(needs[1, k])
                 seconds = done[k]
                 if need_high > need_low:
                     first, end = held_low[q, k], held_high[q, k + 1]
@@ -283,6 +289,8 @@ def _pairs(
     """Mean seconds of receiving, and seconds of the slowest device, for every pair of cells."""
     own, held = cells[v], cells[int(instance.producer[e])]
     found = np.zeros((2, len(own.mode), len(held.mode)))
+    devices = weights.shape[1]
     reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
-    pair_seconds(arrays, v, e, reader, producer, weights, found)
+    memory = np.zeros((2, devices), dtype=np.int64), np.zeros(devices)
+    pair_seconds(arrays, v, e, *reader, *producer, weights, *memory, found)
     return found

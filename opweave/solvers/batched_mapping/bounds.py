@@ -1,4 +1,6 @@
-"""Mean passage: one linear program for the average input's path through the model and the devices' work.
+"""Lower bounds of the makespan of batched mapping, each with its proof.
+
+Mean passage: one linear program for the average input's path through the model and the devices' work.
 
 Take any plan. For every operator i, let start[i] be the start of the batch that contains an input, averaged over the
 inputs, and run[i] that batch's seconds, averaged likewise. So run[i] is the sum over devices and sizes of c/G t[i,u,c]
@@ -19,17 +21,95 @@ become linear because every row is an average over the inputs.
 from __future__ import annotations
 
 from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.problems.arrays import NO_LIMIT, IntArray
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.modules import closure, modules_of
+from opweave.solvers.batched_mapping.modules import closure, modules_of, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION, Best
 from opweave.solvers.run import Run
+
+
+class Paths(NamedTuple):
+    """Least seconds before, in and after a batch of every operator on every device; inf where it cannot run.
+
+    Shapes (operators, devices).
+    """
+
+    heads: FloatArray
+    seconds: FloatArray
+    tails: FloatArray
+
+
+def paths_of(instance: BatchedInstance) -> Paths:
+    """Heads and tails of every operator on every device."""
+    seconds = instance.seconds[:, :, 1:].min(axis=2, initial=np.inf)
+    return Paths(_heads(instance, seconds), seconds, _heads(reversed_in_time(instance), seconds))
+
+
+def critical_path(instance: BatchedInstance) -> float:
+    """Length of the critical path in seconds.
+
+    Raises
+    ------
+    ContradictionError
+        When missing links leave some operator no way to run, which makes its path infinite.
+    """
+    heads, seconds, tails = paths_of(instance)
+    through = (heads + seconds + tails).min(axis=1, initial=np.inf)
+    severed = np.flatnonzero(~np.isfinite(through))
+    if len(severed):
+        raise ContradictionError(
+            f"operator {instance.names[severed[0]]!r} cannot run anywhere: no links join the devices that it and the "
+            "operators around it may run on"
+        )
+    return float(through.max(initial=0.0))
+
+
+def _heads(instance: BatchedInstance, seconds: FloatArray) -> FloatArray:
+    heads = np.zeros(seconds.shape)
+    for i in instance.order.tolist():
+        for e in instance.incoming[i].tolist():
+            h = instance.source[e]
+            sent = instance.latency + instance.size[e] * instance.seconds_per_byte
+            np.maximum(heads[i], ((heads[h] + seconds[h])[:, None] + sent).min(axis=0), out=heads[i])
+        for h in instance.waits[i].tolist():
+            np.maximum(heads[i], (heads[h] + seconds[h]).min(), out=heads[i])
+    return heads
+
+
+ROUNDS, STEP = 60, 0.5
+"""Rounds of new prices, and the first exponent by which they change."""
+
+
+def area(seconds: FloatArray, need: int) -> float:
+    """The bound for ``need`` granules at the best prices that were tried; inf when some operator cannot run.
+
+    Parameters
+    ----------
+    seconds
+        Shape (operators, devices, granules + 1), inf where a batch cannot run.
+    """
+    devices, sizes = seconds.shape[1], np.arange(1, seconds.shape[2])
+    each, count = np.unique((seconds[:, :, 1:] / sizes).min(axis=2, initial=np.inf), axis=0, return_counts=True)
+    able, rows = np.isfinite(each), np.arange(len(each))
+    if not able.any(axis=1).all():
+        return np.inf
+    best, price = -np.inf, np.full(devices, 1.0 / devices)
+    for number in range(ROUNDS):
+        priced = np.where(able, price * np.where(able, each, 0.0), np.inf)
+        chosen = priced.argmin(axis=1)
+        best = max(best, float(count @ priced.min(axis=1)))
+        load = np.bincount(chosen, weights=count * each[rows, chosen], minlength=devices)
+        price = price * np.exp(STEP / (1.0 + number / 10) * load / max(load.max(), 1e-300))
+        price /= price.sum()
+    return need * best
+
 
 LONGEST = 100.0
 """Upper limit of all times, as a multiple of the known bound; the program proves no more than this."""
