@@ -14,16 +14,7 @@ PROBLEMS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slic
 FILES = {
     "problems": ("referee.py", "spec.py"),
     "formulations": ("instance.py", "shortage.py", "milp.py", "cp.py"),
-    "solvers": (
-        "arrays.py",
-        "baselines.py",
-        "bounds",
-        "engines.py",
-        "exact.py",
-        "plans.py",
-        "registered.py",
-        "workers.py",
-    ),
+    "solvers": ("arrays.py", "baselines.py", "exact.py", "plans.py", "registered.py", "workers.py"),
 }
 
 
