@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from opweave.solvers.questions.pareto import Front, pareto
     from opweave.solvers.questions.sweep import Sweep, sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 shown_by("opweave.adapters.report.shown")
 shown_by("opweave.adapters.report.questions")
