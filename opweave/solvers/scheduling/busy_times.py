@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.loops import helper
 
 MOST_GAPS = 256
@@ -27,8 +27,8 @@ class Timeline(NamedTuple):
         How many of them are in use. Shape (resources,).
     """
 
-    opens: FloatArray
-    closes: FloatArray
+    opens: FloatMatrix
+    closes: FloatMatrix
     gaps: IntArray
 
 
