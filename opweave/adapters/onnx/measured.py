@@ -79,7 +79,7 @@ def measured(
     EngineError
         When the runtime refuses the model or fails, or its time or memory is up.
     """
-    found = _in_child(file, model, wanted, inputs, limits)
+    found = _in_child("record", file, model, wanted, inputs, limits)
     if found is None:
         raise EngineError(f"the run took more than {limits.run_seconds:g} s")
     if isinstance(found, str):
@@ -95,7 +95,7 @@ def is_refused(file: OnnxFile, model: ModelProto, inputs: Mapping[str, Given], l
     if not limits.run_seconds or find_spec("onnxruntime") is None:
         return False
     try:
-        return isinstance(_in_child(file, model, (), inputs, limits), str)
+        return isinstance(_in_child("attempt", file, model, (), inputs, limits), str)
     except EngineError:
         return True
 
@@ -168,7 +168,12 @@ def _opened(file: OnnxFile, model: ModelProto, limits: Limits) -> Found | None:
 
 
 def _in_child(
-    file: OnnxFile, model: ModelProto, wanted: Sequence[str], inputs: Mapping[str, Given], limits: Limits
+    function: str,
+    file: OnnxFile,
+    model: ModelProto,
+    wanted: Sequence[str],
+    inputs: Mapping[str, Given],
+    limits: Limits,
 ) -> Found | str | None:
     """Run a model in a process of its own; a text says why it cannot be run, None that its time is up."""
     from onnx import helper
@@ -182,7 +187,7 @@ def _in_child(
     weights = {tensor.name for tensor in copy.graph.initializer}
     needed = [value for value in copy.graph.input if value.name not in weights]
     feeds = {value.name: inputs[value.name] if value.name in inputs else _zeros(value) for value in needed}
-    return _child("record", file, copy, feeds, wanted, limits)
+    return _child(function, file, copy, feeds, wanted, limits)
 
 
 def _child(
@@ -225,12 +230,23 @@ def record(task: _Task, _: Callable[[object], None]) -> Found | str:
     try:
         return _by_runtime(task)
     except (EngineError, InvalidInputError) as error:
-        if not task.wanted:
-            return str(error)
         try:
             return _by_reference(task)
         except Exception:  # the runtime's error tells more
             return str(error)
+
+
+def attempt(task: _Task, _: Callable[[object], None]) -> Found | str:
+    """In the child: run the model, or say why the run failed; a runtime that cannot even open it tells nothing."""
+    try:
+        session = _session(task)
+    except (EngineError, InvalidInputError):
+        return {}
+    try:
+        session.run(None, {name: _array(given) for name, given in task.feeds.items()})
+    except Exception as error:  # the runtime has its own exception tree
+        return str(error)
+    return {}
 
 
 def _session(task: _Task) -> InferenceSession:
@@ -256,9 +272,8 @@ def _by_runtime(task: _Task) -> Found:
             given = {name: runtime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
             for name, value in zip(tensors, session.run_with_ort_values(tensors, given), strict=True):
                 found[name] = (_element(value.data_type()), tuple(value.shape()), 0)
-        if others or not task.wanted:
-            values = session.run(others or None, feeds)
-            found |= {name: _described(value) for name, value in zip(others, values, strict=False)}
+        if others:
+            found |= {name: _described(value) for name, value in zip(others, session.run(others, feeds), strict=True)}
     except Exception as error:  # the runtime has its own exception tree
         raise EngineError(f"ONNX Runtime failed: {' '.join(str(error).split())[:300]}") from None
     return found

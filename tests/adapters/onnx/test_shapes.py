@@ -13,10 +13,12 @@ from onnx import TensorProto, helper, numpy_helper, parser  # noqa: E402
 
 from opweave.adapters.dims import OpenDimension  # noqa: E402
 from opweave.adapters.onnx.dims import guesses  # noqa: E402
+from opweave.adapters.onnx.measured import openable  # noqa: E402
+from opweave.adapters.onnx.model import read_model  # noqa: E402
 from opweave.adapters.onnx.read import from_onnx  # noqa: E402
 from opweave.problems.errors import InvalidInputError  # noqa: E402
 from opweave.problems.graph import OpGraph  # noqa: E402
-from opweave.problems.limits import Limits  # noqa: E402
+from opweave.problems.limits import DEFAULT_LIMITS, Limits  # noqa: E402
 from tests.adapters.onnx import test_read  # noqa: E402
 from tests.adapters.onnx.test_read import bytes_of, relu, value, weight  # noqa: E402
 
@@ -239,3 +241,31 @@ def test_recurrent_states_are_advised_with_a_batch_of_one() -> None:
     found = [OpenDimension(name, place, rank, "") for rows in shapes.values() for name, place, rank in rows]
     for sizes in guesses(found):
         assert (sizes["sound:0"], sizes["state:1"]) == (1, 1)
+
+
+SPECTRUM = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[1, 64] x) => (float[1, 4, 1] y)
+<int64 step = {16}, float[16] window = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+ float[9, 1] mel = {1, 1, 1, 1, 1, 1, 1, 1, 1}>
+{
+    s = STFT(x, step, window)
+    p = ReduceSumSquare <axes = [3], keepdims = 0> (s)
+    y = MatMul(p, mel)
+}
+"""
+
+
+def test_a_fourier_transform_makes_half_of_the_spectrum() -> None:
+    assert shapes(from_onnx(parser.parse_model(SPECTRUM), limits=NEVER))["s"] == (1, 4, 9, 2)
+
+
+@pytest.mark.frameworks
+def test_shapes_that_the_runtime_contradicts_are_not_written() -> None:
+    pytest.importorskip("onnxruntime")
+    proto = parser.parse_model(SPECTRUM)
+    proto.graph.value_info.extend([value("s", [1, 4, 16, 2]), value("p", [1, 4, 16])])
+    file = read_model(proto, DEFAULT_LIMITS)
+    written = openable(file, file.proto, DEFAULT_LIMITS)
+    assert not written.graph.value_info
+    assert openable(file, written, DEFAULT_LIMITS) is written
