@@ -20,15 +20,15 @@ pytestmark = pytest.mark.skipif(not available(), reason="CP-SAT is not installed
 @pytest.mark.parametrize("transfers", ["delay", "one_port_edge", "one_port_tensor"])
 @pytest.mark.parametrize("memory", [False, True])
 def test_windows_never_lengthen_a_plan(transfers: str, *, memory: bool) -> None:
-    problem = small_problem(3, most_operators=7, memory=memory).model_copy(update={"transfers": transfers})
+    problem = small_problem(5, most_operators=7, memory=memory).model_copy(update={"transfers": transfers})
     optimum, _ = best_placement(problem)
+    assert optimum is not None
     search = empty_search(problem, Run(time_limit=10.0))
     list_plans(search)
     before = search.makespan
     if not math.isfinite(before):
         return
     reoptimise(search, Spell(search.run, 2.0), least=1)
-    assert optimum is not None
     assert search.run.objective is not None
     assert optimum * (1 - 1e-9) <= search.run.objective <= before * (1 + 1e-9)
     judged = problem.evaluate(search.run.best)

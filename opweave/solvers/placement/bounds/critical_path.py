@@ -211,7 +211,7 @@ def plain_head(arrays: PlacementArrays, heads: FloatMatrix, away: FloatMatrix, v
         f = arrays.incoming[i]
         u = arrays.source[f]
         ready = max(ready, min(away[f, k], heads[u, k] + seconds[u, k]))
-    return ready
+    return float(ready)
 
 
 @loop

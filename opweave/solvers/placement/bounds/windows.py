@@ -234,8 +234,9 @@ def _divided(arrays: PlacementArrays) -> tuple[IntArray, list[IntArray]]:
     return cuts, [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
 
 
-MOST_OPERATORS = 2_200
-"""Most operators of a problem whose pairs are all examined."""
+MOST_OPERATORS, MOST_MILESTONES = 4_000, 600
+"""Most operators of a problem for which chains are sought, and most operators whose pairs are examined: those with the
+most others before or after them, so that a chain of them leaves little outside its windows."""
 
 WINDOW_SIZES = (100, 500)
 """Most operators of a window, for each of the two chains."""
@@ -246,10 +247,6 @@ FINER = 1e-6
 SHORT = 10
 """Most operators between the ends of a short flow. Windows do not see flows that pass a milestone: a chain through the
 small operators of a norm would let its state change devices for nothing."""
-
-
-BLOCK = 256
-"""Rows and columns that are multiplied at once, a few milliseconds of work."""
 
 
 def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
@@ -282,39 +279,30 @@ def milestone_chains(arrays: PlacementArrays, sizes: Sequence[int] = WINDOW_SIZE
     if not 2 <= count <= MOST_OPERATORS:
         return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     reach = reachable(arrays, order)[np.ix_(order, order)]
-    work = arrays.seconds[order].min(axis=1)
-    numeric = reach.astype(np.float32)
-    enclosed, between = _between(numeric * work.astype(np.float32), numeric), _between(numeric, numeric)
+    work, numeric = arrays.seconds[order].min(axis=1), reach.astype(np.float32)
+    after, before = numeric.sum(axis=1), numeric.sum(axis=0)
+    chosen = np.sort(np.argsort(-after - before, kind="stable")[:MOST_MILESTONES])
+    rows, columns, own, number = numeric[chosen], numeric[:, chosen], work[chosen], len(chosen) + 2
     # position 0 stands for the beginning of the plan, the last one for its end
-    inside = np.zeros((count + 2, count + 2))
-    size = np.zeros((count + 2, count + 2))
-    inside[1:-1, 1:-1] = enclosed - work[:, None] - work[None, :]
-    size[1:-1, 1:-1] = between - 2.0
-    inside[0, 1:-1], inside[1:-1, -1] = work @ reach - work, reach @ work - work
-    size[0, 1:-1], size[1:-1, -1] = reach.sum(axis=0) - 1.0, reach.sum(axis=1) - 1.0
-    before = np.zeros((count + 2, count + 2), dtype=bool)
-    before[1:-1, 1:-1] = reach
-    before[0, 1:], before[:-1, -1] = True, True
-    np.fill_diagonal(before, False)
-    before[0, -1] = False
-    total = max(float(work.sum()), 1e-300)
-    reward = np.where(_passed(arrays, reach, order), -FINER, FINER) * total
+    inside, size, follows = (
+        np.zeros((number, number)),
+        np.zeros((number, number)),
+        np.ones((number, number), dtype=bool),
+    )
+    inside[1:-1, 1:-1] = (rows * work.astype(np.float32)) @ columns - own[:, None] - own[None, :]
+    size[1:-1, 1:-1] = rows @ columns - 2.0
+    inside[0, 1:-1], inside[1:-1, -1] = work @ columns - own, rows @ work - own
+    size[0, 1:-1], size[1:-1, -1] = before[chosen] - 1.0, after[chosen] - 1.0
+    follows[1:-1, 1:-1] = reach[np.ix_(chosen, chosen)]
+    follows[1:, 0] = follows[-1, 1:] = follows[0, -1] = False
+    np.fill_diagonal(follows, False)
+    reward = np.where(_passed(arrays, reach, order), -FINER, FINER)[chosen] * max(float(work.sum()), 1e-300)
     chains = []
     for most in sizes:
-        value, chain = _longest(inside, size, before, work, reward, most)
+        value, found = _longest(inside, size, follows, own, reward, most)
+        chain = chosen[found]
         chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
     return chains
-
-
-def _between(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Product of two upper triangular matrices, block by block without the zeros."""
-    product, count = np.zeros_like(first), len(first)
-    for low in range(0, count, BLOCK):
-        rows = slice(low, low + BLOCK)
-        for high in range(low, count, BLOCK):
-            columns, inner = slice(high, high + BLOCK), slice(low, high + BLOCK)
-            product[rows, columns] = first[rows, inner] @ second[inner, columns]
-    return product
 
 
 def _passed(arrays: PlacementArrays, reach: NDArray[np.bool_], order: IntArray) -> NDArray[np.bool_]:
