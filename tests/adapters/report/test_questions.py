@@ -6,11 +6,11 @@ import json
 import math
 
 import pytest
-from opweave.adapters.report.questions_figures import figure_of
 from rich.console import Console
 
 import opweave as ow
-from opweave.adapters.report.questions import cells_of, explain, table_of
+from opweave.adapters.report.curves import figure_of
+from opweave.adapters.report.questions import cells_of, explain, html, table_of
 from opweave.solvers.questions.answers import readable_value
 from opweave.solvers.questions.fields import varied
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS

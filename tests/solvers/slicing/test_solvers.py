@@ -15,7 +15,7 @@ from opweave.formulations.slicing.geneflow import GenEFlow
 from opweave.formulations.slicing.instance import lower
 from opweave.formulations.slicing.shortage import shortage
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.anneal import DRAWS, anneal
+from opweave.solvers.slicing.anneal import DRAWS, anneal, scratch_for
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import teams
 from opweave.solvers.slicing.bounds.best import bounding
@@ -87,7 +87,8 @@ def test_annealing_writes_the_plan_whose_latency_it_returns(problem: ow.Slicing,
     first, last = search.instance.first, search.instance.first + len(search.instance.names)
     heat, penalty = np.full(200, 0.1 * starts[0].seconds), search._penalty(starts[0])
     draws, memory = rng.random((200, DRAWS)), empty_memory(search.arrays, len(mode), len(search.instance.devices))
-    found = anneal.py_func(search.arrays, first, last, penalty, draws, heat, mode, cuts, best_mode, best_cuts, memory)
+    plans = mode, cuts, best_mode, best_cuts
+    found = anneal.py_func(search.arrays, first, last, penalty, draws, heat, *plans, memory, scratch_for(mode, cuts))
     if np.isfinite(found):
         plan = judged(search.arrays, best_mode, best_cuts)
         assert plan.legal
