@@ -15,8 +15,6 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import parse_json, place, read_json
 from opweave.adapters.llm.assemble import Held, Place, assemble
 from opweave.adapters.llm.config import CONSTANTS, Config, Half
-from opweave.adapters.llm.config_read import ACTIVATION_BYTES
-from opweave.adapters.llm.config_tensors import frame_of, planned_tensors
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.limits import Limits
@@ -45,12 +43,12 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
         raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
     config = Config(data, place(config_file))
     sizes: dict[Home, int] = {}
-    untied, kinds = False, config.kinds()
+    untied, kinds = False, config.halves
     for name, size in _sizes(_files(path, folder, limits), limits).items():
         home = _home(name, kinds)
         sizes[home] = sizes.get(home, 0) + size
         untied = untied or name.endswith("lm_head.weight")
-    frame = frame_of(config, ACTIVATION_BYTES * config.hidden, str(data.get("_name_or_path") or folder.resolve().name))
+    frame = config.frame(str(data.get("_name_or_path") or folder.resolve().name))
     return assemble(frame, _held(config, sizes, untied=untied, where=where), where)
 
 
@@ -83,7 +81,7 @@ def _held(config: Config, sizes: dict[Home, int], *, untied: bool, where: str) -
     """Tensors with the architecture's shapes, of which the first of each group has the bytes of all."""
     left = dict(sizes)
     seen: set[Home] = set()
-    for layer, place_, shape in planned_tensors(config):
+    for layer, place_, shape in config.tensors():
         if place_ == "head" and len(shape) > 1 and not untied:
             continue
         home = (layer, place_)

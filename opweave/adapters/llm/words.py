@@ -52,7 +52,7 @@ def plan_in_words(
 
     Examples
     --------
-    >>> from opweave.adapters.llm.config_read import from_config
+    >>> from opweave.adapters.llm.config import from_config
     >>> from opweave.problems.cluster import Cluster
     >>> from opweave.problems.language.posed import fastest_pass
     >>> from opweave.solvers.solve import solve
