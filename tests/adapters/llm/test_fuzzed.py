@@ -51,10 +51,22 @@ def test_damaged_headers(tmp_path: Path, seed: int) -> None:
 def test_damaged_configurations(tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     path = tmp_path / "config.json"
-    small = {"num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2, "n_routed_experts": 4, "num_experts": 4, "num_experts_per_tok": 2}
+    small = {
+        "num_hidden_layers": 2,
+        "n_layer": 2,
+        "n_layers": 2,
+        "num_layers": 2,
+        "n_routed_experts": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }
     data = (CONFIGS | CLASSES)[name][0]
     data = data | {key: value for key, value in small.items() if key in data}
-    kinds = [key for key in ("layer_types", "hybrid_override_pattern", "moe_topk", "num_shared_expert", "moe_intermediate_size") if isinstance(data.get(key), list | str)]
+    kinds = [
+        key
+        for key in ("layer_types", "hybrid_override_pattern", "moe_topk", "num_shared_expert", "moe_intermediate_size")
+        if isinstance(data.get(key), list | str)
+    ]
     data = data | {key: data[key][:2] for key in kinds}  # type: ignore[index]  # a list, or a text
     path.write_text(json.dumps(data))
     assert read_or_refuse(path)
