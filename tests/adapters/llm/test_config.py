@@ -63,6 +63,8 @@ def test_layers_with_widths_of_their_own() -> None:
     layers.append(2 * square + 2 * 512 * 64 + square + 1024)
     assert [sum(group.elements for group in layer.groups) for layer in model.layers] == layers
     assert [layer.cache.key_width for layer in model.layers] == [128, 0, 0, 64]
+    more = {"model_type": "deci", "num_key_value_heads_per_layer": [4, 2]}
+    assert [layer.cache.key_width for layer in from_config(TINY | more, "deci").layers] == [64, 32]
 
 
 def test_published_totals() -> None:
