@@ -276,8 +276,8 @@ def _rate(row: Mapping[str, object]) -> float:
 
 def _bytes_per_second(row: Mapping[str, object], model: LanguageModel) -> float:
     context = max(_count(row, "n_depth") + _count(row, "n_gen") // 2, 1)
-    types = {word: str(row.get(f"type_{word[0]}", "f16")) for word in ("keys", "values")}
-    work = Workload(context=min(context, model.longest or context), **types)
+    keys, values = (str(row.get(f"type_{letter}", "f16")) for letter in "kv")
+    work = Workload(context=min(context, model.longest or context), keys=keys, values=values)
     return sum(part.read_bytes for part in parts(model, work)) * _rate(row)
 
 

@@ -157,11 +157,6 @@ def test_fitted_times_are_near_noisy_ones() -> None:
     assert share.errors["Relu"] == pytest.approx(np.median(np.abs(predicted / took - 1)), rel=1e-6)
 
 
-def test_calibrations_come_back_from_json() -> None:
-    calibration = fit([Sample("Relu", 1.0, 1e5, 1e-5), Sample("Concat", 0.0, 1e5, 2e-5)])
-    assert ow.Calibration.model_validate_json(calibration.model_dump_json()) == calibration
-
-
 @pytest.mark.frameworks
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
