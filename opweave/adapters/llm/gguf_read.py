@@ -96,6 +96,8 @@ class _Keys:
         architecture = header.metadata.get("general.architecture")
         if not isinstance(architecture, str):
             raise InvalidInputError(f"{where}: general.architecture is missing; this is no file of a language model")
+        if header.metadata.get(f"{architecture}.attention.causal") is False:
+            raise InvalidInputError(f"{where}: {plain(architecture)} is an encoder, which writes no tokens one by one")
         self.architecture = architecture
 
     def numbers(self, word: str, default: int | None, count: int, most: int = MAX_NUMBER) -> tuple[int, ...]:

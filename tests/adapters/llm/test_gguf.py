@@ -247,6 +247,7 @@ def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     for keys, sentence in (
         (llama_keys(2) | {"general.architecture": 7}, "general.architecture is missing"),
+        (llama_keys(2, **{"attention.causal": False}), "llama is an encoder"),
         ({"general.architecture": "llama"}, "llama.block_count is missing"),
         (llama_keys(2, block_count=0), "0 layers of width 256 cannot run"),
         (llama_keys(2, block_count=2**31), "llama.block_count is 2147483648"),
