@@ -21,7 +21,7 @@ from typing import NamedTuple
 import opweave as ow
 from benchmarks.language_plans import CONFIGS
 from benchmarks.tables import run_parts, show
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import LanguageModel, Weights
 from opweave.problems.language.number_types import stored_bytes
 from opweave.problems.language.posed import fastest_pass

@@ -15,7 +15,7 @@ import numpy as np
 
 import opweave as ow
 from benchmarks.tables import milliseconds, percent, run_parts, show, timed
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.posed import by_layer, fastest_pass, whole_layers
 from opweave.problems.language.rig import Rig, published_spread, typical_efficiency

@@ -28,7 +28,7 @@ import numpy as np
 import opweave as ow
 from benchmarks.models.hybrid_gguf import hybrids
 from benchmarks.tables import show
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from tests.adapters.llm.configs import CONFIGS
 from tests.adapters.llm.files import F16, F32, MXFP4, Q4_0, Q8_0, Row, write_gguf
 

@@ -124,8 +124,8 @@ llm_command = with_settings(with_fields(_llm, "wishes", Wishes))
 
 def _asked(file: Path, wishes: Wishes) -> Question:
     """The question that the command line asks; the longest context begins with the one that the model was made for."""
+    from opweave.adapters.llm.machine import checked_rig, load_rig
     from opweave.adapters.llm.reading import read
-    from opweave.adapters.llm.rig_file import checked_rig, load_rig
 
     model = read(file, dtype=wishes.dtype)
     work = Workload(
@@ -335,8 +335,7 @@ def _command(console: Console, question: Question, schedule: Schedule, file: Pat
 
 def _report(question: Question, problem: Placement, result: Result[Schedule], folder: Path) -> list[Path]:
     """The report of the placement, and the picture of who holds what."""
-    from opweave.adapters.llm.held import holdings
-    from opweave.adapters.llm.picture import language_figure
+    from opweave.adapters.llm.held import holdings, language_figure
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.views import show

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.adapters.costs.calibration_cases import IMAGES, LIKE, cases
-from opweave.adapters.costs.case_models import BEFORE, case_models
+from opweave.adapters.costs.calibration_cases import BEFORE, IMAGES, LIKE, case_models, cases
 from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Calibration, Efficiency

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from opweave.adapters.lazily import lazily
 
 if TYPE_CHECKING:
-    from opweave.adapters.llm.bench import bench_device
-    from opweave.adapters.llm.held import holdings
-    from opweave.adapters.llm.machine import this_machine
-    from opweave.adapters.llm.picture import language_figure
+    from opweave.adapters.llm.held import holdings, language_figure
+    from opweave.adapters.llm.machine import bench_device, load_rig, this_machine
     from opweave.adapters.llm.reading import read
-    from opweave.adapters.llm.rig_file import load_rig
     from opweave.adapters.llm.words import plan_in_words
     from opweave.problems.language.model import Cache, LanguageModel, Layer, Weights
     from opweave.problems.language.posed import (
@@ -90,51 +87,20 @@ __all__ = [
     "whole_layers",
 ]
 
-_DATA, _SOLVERS = "opweave.problems.language", "opweave.solvers.language"
+_HOMES = {
+    "opweave.adapters.llm.machine": "bench_device this_machine load_rig",
+    "opweave.adapters.llm.held": "holdings language_figure",
+    "opweave.adapters.llm.reading": "read",
+    "opweave.adapters.llm.words": "plan_in_words",
+    "opweave.problems.language.model": "Cache LanguageModel Layer Weights",
+    "opweave.problems.language.posed": "by_layer fastest_pass fastest_request serving_flow steady_stream whole_layers",
+    "opweave.problems.language.rig": "PUBLISHED RESERVES PublishedSpeed Reserve Rig "
+    "Spread published_spread reserve_bytes typical_efficiency",
+    "opweave.problems.language.rules": "Beside InOrder",
+    "opweave.problems.language.workload": "Part Workload language_costs language_graph parts",
+    "opweave.solvers.language.baselines": "OtherSplit other_splits",
+    "opweave.solvers.language.questions": "InBlocks LongestContext fastest_in_blocks longest_context "
+    "next_bytes which_machines",
+}
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "PUBLISHED": f"{_DATA}.rig",
-        "RESERVES": f"{_DATA}.rig",
-        "Beside": f"{_DATA}.rules",
-        "Cache": f"{_DATA}.model",
-        "InBlocks": f"{_SOLVERS}.questions",
-        "InOrder": f"{_DATA}.rules",
-        "LanguageModel": f"{_DATA}.model",
-        "Layer": f"{_DATA}.model",
-        "LongestContext": f"{_SOLVERS}.questions",
-        "OtherSplit": f"{_SOLVERS}.baselines",
-        "Part": f"{_DATA}.workload",
-        "PublishedSpeed": f"{_DATA}.rig",
-        "Reserve": f"{_DATA}.rig",
-        "Rig": f"{_DATA}.rig",
-        "Spread": f"{_DATA}.rig",
-        "Weights": f"{_DATA}.model",
-        "Workload": f"{_DATA}.workload",
-        "bench_device": "bench",
-        "by_layer": f"{_DATA}.posed",
-        "fastest_in_blocks": f"{_SOLVERS}.questions",
-        "fastest_pass": f"{_DATA}.posed",
-        "fastest_request": f"{_DATA}.posed",
-        "holdings": "held",
-        "language_costs": f"{_DATA}.workload",
-        "language_figure": "picture",
-        "language_graph": f"{_DATA}.workload",
-        "load_rig": "rig_file",
-        "longest_context": f"{_SOLVERS}.questions",
-        "next_bytes": f"{_SOLVERS}.questions",
-        "other_splits": f"{_SOLVERS}.baselines",
-        "parts": f"{_DATA}.workload",
-        "plan_in_words": "words",
-        "published_spread": f"{_DATA}.rig",
-        "read": "reading",
-        "reserve_bytes": f"{_DATA}.rig",
-        "serving_flow": f"{_DATA}.posed",
-        "steady_stream": f"{_DATA}.posed",
-        "this_machine": "machine",
-        "typical_efficiency": f"{_DATA}.rig",
-        "which_machines": f"{_SOLVERS}.questions",
-        "whole_layers": f"{_DATA}.posed",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, {name: home for home, names in _HOMES.items() for name in names.split()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, NamedTuple, get_args
 
 from opweave.problems.errors import InvalidInputError
@@ -18,6 +19,50 @@ MAX_LAYERS = 10_000
 
 MAX_NUMBER = 2**26
 """More than any width, count or length in a model; two of them multiplied still fit a count of bytes."""
+
+STATE_BYTES = 4
+"""Bytes of one number: llama.cpp keeps states in single precision, whatever the types of its caches."""
+
+NO_CACHE = Cache(key_width=0, value_width=0)
+"""What a layer without attention keeps of each token."""
+
+
+class Recurrence(NamedTuple):
+    """The shape of a recurrent layer, which keeps a state of fixed size where attention keeps a cache that grows.
+
+    Attributes
+    ----------
+    channels
+        Channels that have a state; llama.cpp's ``ssm.inner_size``.
+    states
+        Numbers of the state for each channel; 0 for a convolution alone.
+    convolved
+        Channels of the convolution in front: ``channels``, and with them the keys and queries (the B and C of Mamba 2).
+    kernel
+        Tokens that the convolution spans.
+    flops
+        Operations for each number of the state and token.
+    """
+
+    channels: int
+    states: int
+    convolved: int
+    kernel: int
+    flops: float
+
+    def cache(self, beside: Cache) -> Cache:
+        """The cache of a layer with this state, beside what its attention keeps.
+
+        Examples
+        --------
+        Of Qwen3.5 9B, a linear layer keeps 32 heads of 128 by 128, and 3 tokens of 8,192 channels:
+
+        >>> Recurrence(channels=4096, states=128, convolved=8192, kernel=4, flops=7.0).cache(NO_CACHE).state_bytes
+        2195456
+        """
+        state = self.channels * self.states
+        held = STATE_BYTES * (state + max(self.kernel - 1, 0) * self.convolved)
+        return Cache(**{**dict(beside), "state_bytes": held, "state_flops": self.flops * state})
 
 
 class Held(NamedTuple):
@@ -78,7 +123,7 @@ def assemble(frame: Frame, tensors: Iterable[Held], where: str) -> LanguageModel
     inside: list[dict[str, list[Held]]] = [{} for _ in frame.caches]
     outside: dict[str, list[Held]] = {"embedding": [], "head": [], "idle": []}
     for tensor in tensors:
-        if max(_product(tensor.shape), tensor.bytes) > MAX_BYTES // MAX_LAYERS:
+        if max(prod(tensor.shape), tensor.bytes) > MAX_BYTES // MAX_LAYERS:
             raise InvalidInputError(f"{where}: a tensor of {tensor.bytes:,} bytes is more than any model has")
         beyond = tensor.layer is not None and tensor.layer >= len(inside)
         if tensor.place == "idle" or beyond:
@@ -140,17 +185,10 @@ def _embedding(tensors: Sequence[Held], table: Held) -> Weights:
 
 
 def _weights(role: Role, tensors: Sequence[Held]) -> Weights:
-    sizes = [(_product(tensor.shape), len(tensor.shape) > 1) for tensor in tensors]
+    sizes = [(prod(tensor.shape), len(tensor.shape) > 1) for tensor in tensors]
     return Weights(
         role=role,
         bytes=sum(tensor.bytes for tensor in tensors),
         elements=sum(size for size, _ in sizes),
         flops=2.0 * sum(size for size, matrix in sizes if matrix),
     )
-
-
-def _product(shape: Sequence[int]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import place
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.language.number_types import NUMBER_TYPES
+from opweave.problems.language.number_types import NUMBER_TYPES, RUNTIMES
 from opweave.problems.limits import MAX_BYTES, Limits
 
 MAX_KEYS = 65_536
@@ -34,42 +34,7 @@ MAX_DIMENSIONS = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 
-TENSOR_TYPES = {
-    0: "f32",
-    1: "f16",
-    2: "q4_0",
-    3: "q4_1",
-    6: "q5_0",
-    7: "q5_1",
-    8: "q8_0",
-    9: "q8_1",
-    10: "q2_k",
-    11: "q3_k",
-    12: "q4_k",
-    13: "q5_k",
-    14: "q6_k",
-    15: "q8_k",
-    16: "iq2_xxs",
-    17: "iq2_xs",
-    18: "iq3_xxs",
-    19: "iq1_s",
-    20: "iq4_nl",
-    21: "iq3_s",
-    22: "iq2_s",
-    23: "iq4_xs",
-    24: "i8",
-    25: "i16",
-    26: "i32",
-    27: "i64",
-    28: "f64",
-    29: "iq1_m",
-    30: "bf16",
-    34: "tq1_0",
-    35: "tq2_0",
-    39: "mxfp4",
-    40: "nvfp4",
-    41: "q1_0",
-}
+TENSOR_TYPES = {number: name for name, number in RUNTIMES["ggml_types"].items()}
 """Types by their number in a file, as ``ggml_type`` counts them."""
 
 Value = int | float | bool | str | tuple[int | float | bool, ...] | None

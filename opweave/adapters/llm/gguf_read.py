@@ -1,4 +1,7 @@
-"""Language models from GGUF files: every tensor in its group, and the caches from the metadata."""
+"""Language models from GGUF files: every tensor in its group, and the caches from the metadata.
+
+No list of architectures is needed: the tensors ``blk.N.*`` say what a layer has, and the metadata its heads and widths.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ from pathlib import Path
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import place
-from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, Frame, Held, Place, assemble
+from opweave.adapters.llm.assemble import MAX_LAYERS, MAX_NUMBER, NO_CACHE, Frame, Held, Place, Recurrence, assemble
 from opweave.adapters.llm.gguf import GgufHeader, read_split
-from opweave.adapters.llm.recurrent import DELTA_FLOPS, NO_CACHE, SCAN_FLOPS, Recurrence
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.language.model import Cache, LanguageModel
 from opweave.problems.limits import Limits
@@ -18,68 +20,12 @@ from opweave.problems.limits import Limits
 ACTIVATION_BYTES = 4
 """Bytes of one number of an activation: llama.cpp computes in single precision between matrices."""
 
+DELTA_FLOPS, SCAN_FLOPS = 7.0, 5.0
+"""Operations for each number of a recurrent state and token. The gated delta rule decays the state (1), reads what it
+holds for the key (2), adds the difference (2), and reads it for the query (2); a scan decays, adds (2), reads (2)."""
+
 WINDOWED = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "cohere2": 4, "exaone4": 4, "olmo2": 4}
-"""Architectures with sliding windows: of this many layers, all but the last have one, unless the file says which."""
-
-ARCHITECTURES = (
-    "llama",
-    "qwen2",
-    "qwen2moe",
-    "qwen2vl",
-    "qwen3",
-    "qwen3moe",
-    "qwen3vl",
-    "qwen3vlmoe",
-    "gemma",
-    "phi2",
-    "phi3",
-    "phimoe",
-    "deepseek",
-    "deepseek2",
-    "mistral3",
-    "olmo",
-    "olmoe",
-    "command-r",
-    "starcoder2",
-    "internlm2",
-    "granite",
-    "granitemoe",
-    "glm4",
-    "glm4moe",
-    "seed_oss",
-    "smollm3",
-    "dots1",
-    "ernie4_5",
-    "ernie4_5-moe",
-    "hunyuan-dense",
-    "hunyuan-moe",
-    "bailingmoe",
-    "bailingmoe2",
-    "minimax-m2",
-    "exaone",
-    "arcee",
-    *WINDOWED,
-)
-"""Architectures as GGUF calls them; every layer has attention with a cache, and a feed-forward part or experts."""
-
-RECURRENT = {
-    "qwen3next": DELTA_FLOPS,
-    "qwen35": DELTA_FLOPS,
-    "qwen35moe": DELTA_FLOPS,
-    "jamba": SCAN_FLOPS,
-    "granitehybrid": SCAN_FLOPS,
-    "falcon-h1": SCAN_FLOPS,
-    "nemotron_h": SCAN_FLOPS,
-    "nemotron_h_moe": SCAN_FLOPS,
-    "mamba": SCAN_FLOPS,
-    "mamba2": SCAN_FLOPS,
-    "lfm2": 0.0,
-    "lfm2moe": 0.0,
-}
-"""Architectures with recurrent layers, and operations for each number of their state and token."""
-
-_HALVES = ("nemotron_h", "nemotron_h_moe", "mamba", "mamba2")
-"""Architectures whose layers may be one half only: no feed-forward part, or nothing else."""
+"""Layers of which all but the last have a sliding window, where a file does not say which."""
 
 _OUTSIDE: Mapping[str, Place] = {
     "token_embd": "embedding",
@@ -95,7 +41,10 @@ _OUTSIDE: Mapping[str, Place] = {
 _INSIDE = re.compile(r"blk\.(\d{1,5})\.(.+)", re.DOTALL)
 _EXPERTS = re.compile(r"ffn_\w*exps\b|ffn_(gate|up|down)\.\d+\.")
 _ROUTER = ("ffn_gate_inp.", "exp_probs_b")
-_RECURRENT_TENSORS = ("ssm_", "shortconv.")
+_KEPT = ("attn_k.", "attn_k_b.", "attn_kv")
+_FUSED = ("attn_qkv.",)
+_RECURRENT = ("ssm_", "shortconv.", "time_mix_")
+_DELTA = ("ssm_ba.", "ssm_beta.")
 _NORMS = ("ffn_norm", "post_ffw_norm", "layer_output_norm")
 
 
@@ -128,7 +77,7 @@ def _place(name: str) -> Place:
     >>> [_place(name) for name in ("ffn_norm.weight", "ffn_down_shexp.weight", "ffn_gate.weight")]
     ['norm', 'feed_forward', 'feed_forward']
     """
-    if name.startswith(("attn_", "post_attention_norm", "rope_freqs", "rope_factors", *_RECURRENT_TENSORS)):
+    if name.startswith(("attn_", "indexer.", "post_attention_norm", "rope_freqs", "rope_factors", *_RECURRENT)):
         return "attention"
     if name.startswith("nextn."):
         return "idle"
@@ -145,12 +94,11 @@ class _Keys:
     def __init__(self, header: GgufHeader, where: str) -> None:
         self.header, self.where = header, where
         architecture = header.metadata.get("general.architecture")
-        if architecture not in (*ARCHITECTURES, *RECURRENT):
-            raise InvalidInputError(
-                f"{where}: architecture {plain(f'{architecture!r:.60}')} is not known; opweave reads "
-                f"{', '.join((*ARCHITECTURES, *RECURRENT))}"
-            )
-        self.architecture = str(architecture)
+        if not isinstance(architecture, str):
+            raise InvalidInputError(f"{where}: general.architecture is missing; this is no file of a language model")
+        if header.metadata.get(f"{architecture}.attention.causal") is False:
+            raise InvalidInputError(f"{where}: {plain(architecture)} is an encoder, which writes no tokens one by one")
+        self.architecture = architecture
 
     def numbers(self, word: str, default: int | None, count: int, most: int = MAX_NUMBER) -> tuple[int, ...]:
         """A whole number for each layer, from a list or from one number for all."""
@@ -194,19 +142,20 @@ def _frame(keys: _Keys, name: str) -> Frame:
         caches=_caches(keys, layers, hidden),
         experts=max(experts, 1),
         used=max(used, 1),
-        halves=keys.architecture in _HALVES,
+        halves=True,
     )
 
 
 def _caches(keys: _Keys, layers: int, hidden: int) -> tuple[Cache, ...]:
     """What every layer keeps; its tensors say whether it has attention and a state."""
-    if keys.architecture not in RECURRENT:
-        return _attention_caches(keys, range(layers), hidden)
-    attending = sorted(_layers_with(keys, layers, ("attn_k.",)))
+    having = _layers_with(keys, layers, _RECURRENT)
+    attending = sorted(_layers_with(keys, layers, _KEPT) | (_layers_with(keys, layers, _FUSED) - having))
     found = dict.fromkeys(range(layers), NO_CACHE)
     found |= zip(attending, _attention_caches(keys, attending, hidden), strict=True)
-    state, having = _recurrence(keys, hidden), _layers_with(keys, layers, _RECURRENT_TENSORS)
-    return tuple(state.cache(cache) if layer in having else cache for layer, cache in found.items())
+    if having:
+        state = _recurrence(keys, hidden, bool(_layers_with(keys, layers, _DELTA)))
+        found |= {layer: state.cache(found[layer]) for layer in having}
+    return tuple(found.values())
 
 
 def _layers_with(keys: _Keys, layers: int, names: tuple[str, ...]) -> set[int]:
@@ -216,13 +165,15 @@ def _layers_with(keys: _Keys, layers: int, names: tuple[str, ...]) -> set[int]:
     return {layer for layer in found if layer < layers}
 
 
-def _recurrence(keys: _Keys, hidden: int) -> Recurrence:
-    """The shape of an architecture's recurrent layers, from the keys that llama.cpp reads."""
-    if keys.architecture.startswith("lfm2"):
-        return Recurrence(hidden, 0, hidden, keys.number("shortconv.l_cache"))
+def _recurrence(keys: _Keys, hidden: int, delta: bool) -> Recurrence:
+    """The shape of recurrent layers, from the keys that llama.cpp reads."""
+    if width := keys.number("wkv.head_size", 0):
+        return Recurrence(hidden, width, hidden, 3, SCAN_FLOPS)
+    if kernel := keys.number("shortconv.l_cache", 0):
+        return Recurrence(hidden, 0, hidden, kernel, 0.0)
     inner, states = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
     convolved = inner + 2 * keys.number("ssm.group_count", 0) * states
-    return Recurrence(inner, states, convolved, keys.number("ssm.conv_kernel"), RECURRENT[keys.architecture])
+    return Recurrence(inner, states, convolved, keys.number("ssm.conv_kernel"), DELTA_FLOPS if delta else SCAN_FLOPS)
 
 
 def _attention_caches(keys: _Keys, which: Sequence[int], hidden: int) -> tuple[Cache, ...]:
@@ -239,7 +190,9 @@ def _attention_caches(keys: _Keys, which: Sequence[int], hidden: int) -> tuple[C
     for layer in which:
         window = windows[layer]
         kept, width = kept_heads[layer], hidden // heads[layer]
-        key, value = keys.number("attention.key_length", width), keys.number("attention.value_length", width)
+        key, value = (keys.number(f"attention.{word}_length", width) for word in ("key", "value"))
+        if window is not None:
+            key, value = keys.number("attention.key_length_swa", key), keys.number("attention.value_length_swa", value)
         mark = (heads[layer], kept, window)
         if mark not in caches:
             caches[mark] = Cache(
@@ -254,10 +207,10 @@ def _attention_caches(keys: _Keys, which: Sequence[int], hidden: int) -> tuple[C
 
 def _windows(keys: _Keys, layers: int) -> list[int | None]:
     width = keys.number("attention.sliding_window", 0)
-    if not width or keys.architecture not in WINDOWED:
+    if not width:
         return [None] * layers
     given = keys.header.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
     if isinstance(given, tuple) and len(given) >= layers:
         return [width if windowed else None for windowed in given[:layers]]
-    pattern = keys.number("attention.sliding_window_pattern", WINDOWED[keys.architecture])
+    pattern = keys.number("attention.sliding_window_pattern", WINDOWED.get(keys.architecture, 1))
     return [width if not pattern or layer % pattern < pattern - 1 else None for layer in range(layers)]

@@ -15,8 +15,6 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import parse_json, place, read_json
 from opweave.adapters.llm.assemble import Held, Place, assemble
 from opweave.adapters.llm.config import CONSTANTS, Config, Half
-from opweave.adapters.llm.config_read import ACTIVATION_BYTES
-from opweave.adapters.llm.config_tensors import frame_of, planned_tensors
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.limits import Limits
@@ -24,12 +22,19 @@ from opweave.problems.limits import Limits
 MAX_HEADER = 100_000_000
 """Longest header in bytes, as the format itself limits it."""
 
-_INSIDE = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\.(.+)", re.DOTALL)
+_INSIDE = re.compile(r"(?:.*\.)?(?:layers|blocks|h)\.(\d{1,5})\.(.+)", re.DOTALL)
 _HALF = r"(mlp|block_sparse_moe|feed_forward|mixer)\."
 _ROUTER = re.compile(_HALF + r"(gate\.|router\.|expert_bias)")
 _EXPERTS = re.compile(_HALF + r"experts\.|block_sparse_moe\.(input|output)_linear\.")
-_FIRST = ("self_attn.", "linear_attn.", "mamba.", "conv.", "input_layernorm.", "operator_norm.")
+_FIRST = re.compile(
+    r"(self_|linear_)?attn\.|(self_)?attention\.|(mamba|conv|input_layernorm|operator_norm|ln_1|norm_1)\."
+)
+_EMBEDDING = ("embed_tokens", "embeddings", "embed_positions", "embed_in.", "wte.", "wpe.", "project_in.")
+_HEAD = re.compile(
+    r"lm_head|embed_out|project_out|(.*[._])?norm(_f)?\.|.*ln_f\.|.*(embedding|final_layer)_?norm\.", re.DOTALL
+)
 _NO_MIXER = ("mixer.up_proj", "mixer.down_proj", "mixer.shared_experts", "mixer.fc")
+_BUFFERS = (".attn.bias", ".masked_bias")
 _OTHER = ("vision", "visual", "multi_modal", "audio", "image")
 
 
@@ -45,12 +50,12 @@ def from_safetensors(path: Path, limits: Limits) -> LanguageModel:
         raise InvalidInputError(f"{place(config_file)}: holds no JSON object with named fields; check which file it is")
     config = Config(data, place(config_file))
     sizes: dict[Home, int] = {}
-    untied, kinds = False, config.kinds()
+    untied, kinds = False, config.halves
     for name, size in _sizes(_files(path, folder, limits), limits).items():
         home = _home(name, kinds)
         sizes[home] = sizes.get(home, 0) + size
         untied = untied or name.endswith("lm_head.weight")
-    frame = frame_of(config, ACTIVATION_BYTES * config.hidden, str(data.get("_name_or_path") or folder.resolve().name))
+    frame = config.frame(str(data.get("_name_or_path") or folder.resolve().name))
     return assemble(frame, _held(config, sizes, untied=untied, where=where), where)
 
 
@@ -59,13 +64,13 @@ Home = tuple[int | None, Place]
 
 
 def _home(name: str, kinds: Sequence[Half]) -> Home:
-    if any(word in name for word in _OTHER) or name.startswith("mtp."):
+    if any(word in name for word in _OTHER) or name.startswith("mtp.") or name.endswith(_BUFFERS):
         return None, "idle"
     inside = _INSIDE.fullmatch(name)
     if inside is None:
-        if "embed_tokens" in name or "embeddings." in name:
+        if any(word in name for word in _EMBEDDING):
             return None, "embedding"
-        return None, "head" if name.startswith("lm_head") or "norm." in name or "norm_f." in name else "idle"
+        return None, "head" if _HEAD.match(name.removeprefix("model.decoder.")) else "idle"
     layer, part = int(inside[1]), inside[2]
     if layer >= len(kinds):
         return None, "idle"
@@ -74,16 +79,16 @@ def _home(name: str, kinds: Sequence[Half]) -> Home:
     if _EXPERTS.match(part):
         return layer, "experts"
     mixes = part.startswith("mixer.") and not part.startswith(_NO_MIXER)
-    if mixes or part.startswith(_FIRST) or (part.startswith("norm.") and kinds[layer] not in ("mlp", "moe")):
+    if mixes or _FIRST.match(part) or (part.startswith("norm.") and kinds[layer] not in ("mlp", "moe")):
         return layer, "attention"
-    return layer, "norm" if "norm" in part else "feed_forward"
+    return layer, "norm" if "norm" in part or part.startswith("ln_") else "feed_forward"
 
 
 def _held(config: Config, sizes: dict[Home, int], *, untied: bool, where: str) -> Iterator[Held]:
     """Tensors with the architecture's shapes, of which the first of each group has the bytes of all."""
     left = dict(sizes)
     seen: set[Home] = set()
-    for layer, place_, shape in planned_tensors(config):
+    for layer, place_, shape in config.tensors():
         if place_ == "head" and len(shape) > 1 and not untied:
             continue
         home = (layer, place_)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
-from opweave.problems.cluster import Device
+from opweave.adapters.llm.held import SENDING, SHORT, Holding, holdings
 from opweave.problems.costs import Efficiency
-from opweave.problems.language.model import LanguageModel, Role
+from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.rig import Rig
-from opweave.problems.language.workload import Part, Workload, parts
+from opweave.problems.language.workload import Workload, parts
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.problems.units import precise_seconds, readable_bytes, readable_rate, readable_share
 from opweave.problems.words import joined
 
-WORDS: Mapping[Role, str] = {
+WORDS = {
     "embedding": "the table of tokens",
-    "attention": "attention",
     "router": "routers",
-    "experts": "experts",
-    "feed_forward": "feed-forward parts",
+    SHORT["feed_forward"]: "feed-forward parts",
     "head": "the head",
 }
+"""What holdings are called in a sentence, if not as in a table."""
 
 LARGEST = 3
 """Most roles of a device that are named."""
@@ -52,8 +52,8 @@ def plan_in_words(
 
     Examples
     --------
-    >>> from opweave.adapters.llm.config_read import from_config
-    >>> from opweave.problems.cluster import Cluster
+    >>> from opweave.adapters.llm.config import from_config
+    >>> from opweave.problems.cluster import Cluster, Device
     >>> from opweave.problems.language.posed import fastest_pass
     >>> from opweave.solvers.solve import solve
     >>> tiny = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
@@ -67,19 +67,9 @@ def plan_in_words(
     """
     if result.solution is None:
         return _without_plan(model, rig, work, result)
-    held = {device.name: 0 for device in rig.cluster.devices}
-    mine: dict[str, list[Part]] = {device.name: [] for device in rig.cluster.devices}
-    for part in parts(model, work):
-        home = result.solution.device[part.id]
-        held[home] += part.held_bytes
-        mine[home].append(part)
-    sentences = [
-        _speed(work, result),
-        _limit(rig, mine, problem, result.solution),
-        *_full(rig, held),
-        *_help(result, with_more or {}),
-    ]
-    return " ".join(sentences)
+    found = holdings(model, rig, work, problem, result.solution)
+    sentences = [_speed(work, result), _limit(model, rig, work, result.solution, found), *_full(found)]
+    return " ".join([*sentences, *_help(result, with_more or {})])
 
 
 def _speed(work: Workload, result: Result[Schedule]) -> str:
@@ -95,45 +85,47 @@ def _speed(work: Workload, result: Result[Schedule]) -> str:
     return f"{what} {precise_seconds(seconds)}{rate}; {proved}."
 
 
-def _limit(rig: Rig, mine: Mapping[str, list[Part]], problem: Placement, plan: Schedule) -> str:
+def _limit(model: LanguageModel, rig: Rig, work: Workload, plan: Schedule, found: Sequence[Holding]) -> str:
     """What takes longest: a device with its memory or its arithmetic, or the links."""
-    busy = {name: sum(problem.known_seconds[part.id][name] for part in some) for name, some in mine.items()}
-    sending = sum(sent.end - sent.start for sent in plan.transfers)
+    computing = {each.device: {**each.seconds, SENDING: 0.0} for each in found}
+    busy = {name: sum(seconds.values()) for name, seconds in computing.items()}
+    sending = sum(each.seconds.get(SENDING, 0.0) for each in found)
     slowest = max(busy, key=lambda name: busy[name])
     if sending > busy[slowest]:
         return f"The links limit it: {precise_seconds(sending)} of it are transfers."
-    device = rig.cluster.devices[rig.cluster.device_index[slowest]]
-    roles: dict[Role, float] = {}
-    for part in mine[slowest]:
-        roles[part.role] = roles.get(part.role, 0.0) + problem.known_seconds[part.id][slowest]
+    roles = computing[slowest]
     most = sorted(roles, key=lambda role: -roles[role])[:LARGEST]
-    named = joined(WORDS[role] for role in most if roles[role] > WORTH_NAMING * busy[slowest] or role == most[0])
-    verb = "reads" if _waits_for_memory(rig, device, mine[slowest]) else "computes"
-    limit = "memory bandwidth" if verb == "reads" else "arithmetic"
+    named = joined(
+        WORDS.get(role, role) for role in most if roles[role] > WORTH_NAMING * busy[slowest] or role == most[0]
+    )
+    waits = _waits_for_memory(model, rig, work, plan, slowest)
+    verb, limit = ("reads", "memory bandwidth") if waits else ("computes", "arithmetic")
     transfers = f"; transfers take {precise_seconds(sending)}" if sending else ""
     span = precise_seconds(busy[slowest])
     return f"The {limit} of {slowest!r} limits it: it {verb} for {span}, mostly {named}{transfers}."
 
 
-def _waits_for_memory(rig: Rig, device: Device, some: list[Part]) -> bool:
+def _waits_for_memory(model: LanguageModel, rig: Rig, work: Workload, plan: Schedule, name: str) -> bool:
     """Whether a device spends more time on the bytes of its parts than on their operations."""
-    reading = computing = 0.0
-    for part in some:
-        reached = rig.efficiency.get(part.role, Efficiency())
-        reading += part.read_bytes / ((device.memory_bandwidth or 1.0) * reached.traffic)
-        computing += part.flops / ((device.flops_per_second or 1.0) * reached.arithmetic)
+    device, reading, computing = rig.cluster.devices[rig.cluster.device_index[name]], 0.0, 0.0
+    for part in parts(model, work):
+        if plan.device[part.id] == name:
+            reached = rig.efficiency.get(part.role, Efficiency())
+            reading += part.read_bytes / ((device.memory_bandwidth or 1.0) * reached.traffic)
+            computing += part.flops / ((device.flops_per_second or 1.0) * reached.arithmetic)
     return reading >= computing
 
 
-def _full(rig: Rig, held: Mapping[str, int]) -> list[str]:
+def _full(found: Sequence[Holding]) -> list[str]:
     """The devices with limited memory that hold something, the fullest first; what is reserved is not free."""
-    rows = []
-    for device in rig.cluster.devices:
-        if device.memory_bytes and held[device.name]:
-            taken = held[device.name] + rig.reserve.get(device.name, 0)
-            rows.append((taken / device.memory_bytes, device.name, device.memory_bytes - taken))
-    rows.sort(reverse=True)
-    said = [f"{name!r} is {readable_share(share)} full ({readable_bytes(free)} free)" for share, name, free in rows]
+    rows = [
+        (1.0 - each.free / each.memory, each) for each in found if each.memory and each.free is not None and each.used
+    ]
+    rows.sort(key=lambda row: (-row[0], row[1].device))
+    said = [
+        f"{each.device!r} is {readable_share(share)} full ({readable_bytes(each.free or 0)} free)"
+        for share, each in rows
+    ]
     return [f"{joined(said[:LARGEST])}."] if said else []
 
 
@@ -179,8 +171,5 @@ def _context_in(model: LanguageModel, work: Workload, room: int) -> int:
         shorter = work.model_copy(update={"context": max(256 * steps, 1)})
         return sum(shorter.held_bytes(layer.cache) for layer in model.layers)
 
-    low, high = 0, -(-work.context // 256)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if takes(middle) <= room else (low, middle)
-    return 256 * low
+    steps = range(-(-work.context // 256))
+    return 256 * max(bisect_right(steps, room, key=takes) - 1, 0)

@@ -83,7 +83,7 @@ def exchanged(model: LanguageModel, homes: Mapping[str, str]) -> dict[str, str]:
 
     Examples
     --------
-    >>> from opweave.adapters.llm.config_read import from_config
+    >>> from opweave.adapters.llm.config import from_config
     >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
     >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 4, **sizes}, "tiny")
     >>> homes = {f"layers.{n}.{role}": "gpu" for n in range(4) for role in ("attention", "feed_forward")}

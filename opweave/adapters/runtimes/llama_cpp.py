@@ -62,7 +62,7 @@ def llama_cpp_command(
 
     Examples
     --------
-    >>> from opweave.adapters.llm.config_read import from_config
+    >>> from opweave.adapters.llm.config import from_config
     >>> sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"), 4)
     >>> tiny = from_config({"model_type": "llama", "num_hidden_layers": 3, **sizes}, "tiny")
     >>> homes = {"embedding": "cpu", "layers.0.attention": "cpu", "layers.0.feed_forward": "cpu", "head": "gpu"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import groupby
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -175,8 +174,8 @@ class LanguageModel(Spec):
     >>> model = LanguageModel(
     ...     name="tiny", layers=[layer] * 3, embedding=table, head=head, tied_bytes=64, hidden_bytes=4, vocabulary=16
     ... )
-    >>> model.parameter_bytes, model.cache_bytes(100), model.runs == ((layer, 3),)
-    (164, 2400, True)
+    >>> model.parameter_bytes, model.cache_bytes(100)
+    (164, 2400)
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -220,11 +219,6 @@ class LanguageModel(Spec):
         """Numbers in the embedding, the layers and the head; a tied matrix counts once."""
         tied = self.embedding.elements * self.tied_bytes // max(self.embedding.bytes, 1)
         return sum(group.elements for group in self.groups) - tied
-
-    @cached_property
-    def runs(self) -> tuple[tuple[Layer, int], ...]:
-        """Equal consecutive layers with their number."""
-        return tuple((layer, len(list(same))) for layer, same in groupby(self.layers))
 
     def cache_bytes(self, context: int, keys: str = "f16", values: str = "f16") -> int:
         """Bytes of all caches for one sequence of ``context`` tokens; a window is held as far as it is seen."""

@@ -20,11 +20,6 @@ class NumberType(NamedTuple):
     numbers: int
     bytes: int
 
-    @property
-    def bits(self) -> float:
-        """Bits for one number."""
-        return 8 * self.bytes / self.numbers
-
 
 RUNTIMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("runtimes.toml").read_text("utf-8"))
 """What is known of runtimes: sizes of number types, reserves, and published speeds."""
@@ -43,8 +38,8 @@ def number_type(name: str) -> NumberType:
 
     Examples
     --------
-    >>> number_type("Q4_K").bits
-    4.5
+    >>> number_type("Q4_K")
+    NumberType(numbers=256, bytes=144)
     """
     found = NUMBER_TYPES.get(name.lower())
     if found is None:

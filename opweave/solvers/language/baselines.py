@@ -136,18 +136,25 @@ def _amounts(sizes: FloatArray) -> FloatArray:
     return np.where(limited, sizes, sizes[limited].max(initial=0.0) or 1.0)
 
 
-def equal(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
-    """The same number of layers on every device."""
-    able = _able(arrays, layers)
-    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), np.ones(len(able))).tolist(), able.tolist())
+def _proportional(weigh: Callable[[Placement, PlacementArrays, Layers, IntArray], FloatArray]) -> Split:
+    """The rule that gives devices layers in proportion to some weights."""
+
+    def split(problem: Placement, _: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
+        able = _able(arrays, layers)
+        counts = largest_remainders(len(layers.layers), weigh(problem, arrays, layers, able))
+        return _in_turn(arrays, layers, counts.tolist(), able.tolist())
+
+    return split
 
 
-def by_memory(problem: Placement, _: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
-    """Layers in proportion to the devices' memory, used or not."""
-    able = _able(arrays, layers)
+def _memories(problem: Placement, _: PlacementArrays, __: Layers, able: IntArray) -> FloatArray:
     sizes = [problem.cluster.devices[k].memory_bytes for k in able.tolist()]
-    weights = _amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], dtype=np.float64))
-    return _in_turn(arrays, layers, largest_remainders(len(layers.layers), weights).tolist(), able.tolist())
+    return _amounts(np.asarray([NO_LIMIT if size is None else size for size in sizes], dtype=np.float64))
+
+
+def _speeds(_: Placement, arrays: PlacementArrays, layers: Layers, able: IntArray) -> FloatArray:
+    seconds = np.maximum(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0), 1e-300)
+    return np.asarray(seconds.min() / seconds)
 
 
 def by_free_memory(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
@@ -158,15 +165,6 @@ def by_free_memory(_: Placement, __: PlacementInstance, arrays: PlacementArrays,
     places = np.searchsorted(ends / ends[-1], np.arange(count + 1) / (count + 1), side="right")
     homes = able[np.minimum(places, len(able) - 1)].tolist()
     return layers.devices(homes[:-1], homes[0], homes[-1], np.isfinite(arrays.seconds))
-
-
-def by_speed(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
-    """Layers in proportion to the devices' speed."""
-    able = _able(arrays, layers)
-    seconds = np.maximum(arrays.seconds[np.concatenate(layers.layers)][:, able].sum(axis=0), 1e-300)
-    return _in_turn(
-        arrays, layers, largest_remainders(len(layers.layers), seconds.min() / seconds).tolist(), able.tolist()
-    )
 
 
 def exo_ring(_: Placement, __: PlacementInstance, arrays: PlacementArrays, layers: Layers) -> IntArray:
@@ -274,10 +272,13 @@ def carry_out(split: Split, problem: Placement, run: Run) -> None:
 
 
 RULES: dict[str, tuple[Split, str]] = {
-    "layers_equal": (equal, "the same number of layers on every device"),
-    "layers_by_memory": (by_memory, "layers in proportion to the devices' memory"),
+    "layers_equal": (
+        _proportional(lambda _, __, ___, able: np.ones(len(able))),
+        "the same number of layers on every device",
+    ),
+    "layers_by_memory": (_proportional(_memories), "layers in proportion to the devices' memory"),
     "layers_by_free_memory": (by_free_memory, "layers in proportion to the memory left for them (llama.cpp)"),
-    "layers_by_speed": (by_speed, "layers in proportion to the devices' speed"),
+    "layers_by_speed": (_proportional(_speeds), "layers in proportion to the devices' speed"),
     "exo_ring": (exo_ring, "the fewest devices that are enough, layers in proportion to their memory (exo)"),
     "llama_fit": (llama_fit, "accelerators filled from the back, experts last (llama.cpp's --fit)"),
 }

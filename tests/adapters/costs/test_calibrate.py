@@ -157,26 +157,18 @@ def test_fitted_times_are_near_noisy_ones() -> None:
     assert share.errors["Relu"] == pytest.approx(np.median(np.abs(predicted / took - 1)), rel=1e-6)
 
 
-def test_calibrations_come_back_from_json() -> None:
-    calibration = fit([Sample("Relu", 1.0, 1e5, 1e-5), Sample("Concat", 0.0, 1e5, 2e-5)])
-    assert ow.Calibration.model_validate_json(calibration.model_dump_json()) == calibration
-
-
 @pytest.mark.frameworks
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from opweave.adapters.costs.calibration_cases import LIKE, cases
-    from opweave.adapters.costs.case_models import case_models
+    from opweave.adapters.costs.calibration_cases import LIKE, case_models, cases
     from opweave.adapters.onnx.read import from_onnx
 
     calibration = ow.calibrate(each=1, repeats=1)
     kinds, measured = {case.kind for case in cases(each=1)}, set(calibration.errors)
     found = {name.partition(" ")[0] for name in measured}
-    assert (
-        kinds | {"Relu", "QuantizeLinear", "ReduceMax"}
-        == {each for each in found if each[1:4] not in ("chw", "hwc")} - REORDERED
-    )
+    drawn = {each for each in kinds if each[1:4] != "hwc"} | {"Relu", "QuantizeLinear", "ReduceMax"}
+    assert drawn == {each for each in found if each[1:4] not in ("chw", "hwc")} - REORDERED
     assert {other for other, kind in LIKE.items() if kind in measured} <= set(calibration.efficiency)
     assert calibration.efficiency["FusedMatMul"] == calibration.efficiency["MatMul"]
     graph = from_onnx(next(case_models(cases(each=1)[:5])))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from opweave.adapters.llm.machine import _graphics_card
 from opweave.problems.language.workload import Workload, language_costs
 from tests.adapters.llm.configs import CONFIGS

@@ -246,7 +246,8 @@ def test_every_cut_is_refused(tmp_path: Path) -> None:
 def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     for keys, sentence in (
-        (llama_keys(2) | {"general.architecture": "rwkv7"}, "architecture 'rwkv7' is not known; opweave reads llama, "),
+        (llama_keys(2) | {"general.architecture": 7}, "general.architecture is missing"),
+        (llama_keys(2, **{"attention.causal": False}), "llama is an encoder"),
         ({"general.architecture": "llama"}, "llama.block_count is missing"),
         (llama_keys(2, block_count=0), "0 layers of width 256 cannot run"),
         (llama_keys(2, block_count=2**31), "llama.block_count is 2147483648"),
@@ -261,6 +262,27 @@ def test_unknown_architectures_and_missing_keys(tmp_path: Path) -> None:
     write_gguf(path, llama_keys(2), llama_rows(2)[1:])
     with pytest.raises(ow.InvalidInputError, match="the embedding of tokens is missing"):
         ow.load(path)
+
+
+def test_an_unknown_architecture_is_planned_by_its_tensors(tmp_path: Path) -> None:
+    keys = {key.replace("llama.", "deci."): thing for key, thing in llama_keys(3).items()}
+    keys |= {"general.architecture": "deci", "deci.attention.head_count": [8, 0, 8]}
+    keys |= {"deci.attention.head_count_kv": [2, 0, 1], "deci.attention.sliding_window": 512}
+    rows = [row for row in llama_rows(3) if not row[0].startswith(("blk.1.attn", "blk.2.ffn"))]
+    total = write_gguf(tmp_path / "m.gguf", keys, rows)
+    model = ow.llm.read(tmp_path / "m.gguf")
+    assert (model.architecture, model.parameter_bytes) == ("deci", total)
+    assert [layer.cache.key_width for layer in model.layers] == [64, 0, 32]
+    assert [[group.role for group in layer.groups] for layer in model.layers] == [
+        ["attention", "feed_forward"],
+        ["feed_forward"],
+        ["attention"],
+    ]
+    rows += [("blk.1.time_mix_key.weight", (256, 256), F16)]
+    write_gguf(tmp_path / "m.gguf", keys | {"deci.wkv.head_size": 64}, rows)
+    mixing = ow.llm.read(tmp_path / "m.gguf").layers[1]
+    assert mixing.cache.state_bytes == 4 * (256 * 64 + 2 * 256)
+    assert mixing.first == "attention"
 
 
 def test_a_context_beyond_the_models_is_refused(tmp_path: Path) -> None:

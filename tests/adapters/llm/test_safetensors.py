@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opweave as ow
+from tests.adapters.llm.configs import CLASSES
 from tests.adapters.llm.files import write_safetensors
 from tests.adapters.llm.test_config import TINY
 
@@ -53,6 +54,40 @@ def test_what_the_files_say_counts(tmp_path: Path) -> None:
     assert quantised.parameter_bytes == sum(more.values())
     assert quantised.idle_bytes == 77 + sum(size for name, size in packed.items() if "layers.2." in name)
     assert quantised.layers[0].groups[0].flops == 2 * 4 * 64 * 64  # of the numbers, not of the packed words
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "outside", "attention", "rest"),
+    [
+        ("gpt2", "h.{}.", ["wte", "wpe", "ln_f"], ["ln_1", "attn.c_attn", "attn.c_proj"], ["ln_2", "mlp.c_fc"]),
+        (
+            "mpt",
+            "transformer.blocks.{}.",
+            ["transformer.wte", "transformer.norm_f"],
+            ["norm_1", "attn.Wqkv", "attn.out_proj"],
+            ["norm_2", "ffn.up_proj", "ffn.down_proj"],
+        ),
+        (
+            "gpt_neox",
+            "gpt_neox.layers.{}.",
+            ["gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"],
+            ["input_layernorm", "attention.query_key_value", "attention.dense"],
+            ["post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"],
+        ),
+    ],
+)
+def test_names_of_other_families(
+    tmp_path: Path, kind: str, inside: str, outside: list[str], attention: list[str], rest: list[str]
+) -> None:
+    given, _ = CLASSES[kind]
+    names = [f"{name}.weight" for name in outside]
+    names += [f"{inside.format(n)}{name}.weight" for n in range(2) for name in (*attention, *rest)]
+    short = {key: 2 if "layer" in key else value for key, value in given.items()}
+    model = ow.llm.read(folder(tmp_path, dict.fromkeys(names, 64), **short))
+    assert [[group.bytes for group in layer.groups] for layer in model.layers] == [
+        [64 * len(attention), 64 * len(rest)]
+    ] * 2
+    assert model.idle_bytes == 0
 
 
 def test_an_index_names_the_files(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from opweave.adapters.llm.words import plan_in_words
 from opweave.problems.language.posed import fastest_pass
 from opweave.problems.language.rig import Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.adapters.llm.config_read import from_config
+from opweave.adapters.llm.config import from_config
 from opweave.adapters.runtimes.serving import accelerate_device_map, exo_shards, vllm_blocks, vllm_command
 from opweave.problems.language.model import LanguageModel
 from opweave.problems.language.workload import Workload

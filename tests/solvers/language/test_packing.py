@@ -57,11 +57,3 @@ def test_the_head_takes_the_place_of_an_expert() -> None:
     assert facet is not None
     assert facet.weights @ np.asarray([12, 1, 0]) > facet.most * (1 + BROKEN)
     assert facet.weights @ np.asarray([12, 0, 18]) <= facet.most
-
-
-def test_long_lists_leave_out_small_pieces() -> None:
-    sizes = np.asarray([90, 41, 40, 13, 12, 7, 6, 5])
-    facet = broken_facet(sizes, np.full(8, 100), 4000, np.asarray([44.4, 0, 0, 0, 0, 0, 0, 0.0]))
-    assert facet is not None
-    assert not facet.weights[1:].any() or facet.weights[0] == facet.weights.max()
-    assert 44 * facet.weights[0] <= facet.most < 44.4 * facet.weights[0]
