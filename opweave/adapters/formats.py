@@ -23,13 +23,9 @@ _SUFFIXES = {
     ".safetensors.index.json": "llm",
     ".json": "json",
     ".json.gz": "json",
-    ".fjs": "job shop",
-    ".fjs.gz": "job shop",
-    ".txt": "job shop",
-    ".txt.gz": "job shop",
 }
 
-_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf, .safetensors and .fjs"
+_READ = ".onnx, .pt2, .tflite, .xml (OpenVINO), .json and .json.gz, .gguf and .safetensors"
 
 _TO_ONNX = "export the model with torch.export.save (.pt2) or torch.onnx.export (.onnx)"
 _TENSORFLOW = "convert it with 'python -m tf2onnx.convert --saved-model FOLDER --output model.onnx' (package tf2onnx)"
