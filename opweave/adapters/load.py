@@ -83,7 +83,7 @@ def load(
     dims
         Sizes for open dimensions of an ONNX model, for example ``{"batch": 1}``, ``{"x:2": 224}`` or ``{"*": 1}`` (see
         :mod:`opweave.adapters.dims`), or of a Keras model, for example
-        ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.dims`).
+        ``{"batch": 1, "height": 224, "width": 224}`` (see :mod:`opweave.adapters.keras.read`).
     inputs
         Example inputs of an ONNX model, by name: arrays, or lists of arrays for sequences. They fix open dimensions,
         and shapes that depend on values.
@@ -213,10 +213,10 @@ def geometry(
 
         return onnx_geometry(model, graph, dims or {}, limits)
     if family == "keras":
-        from opweave.adapters.keras.geometry import keras_geometry
+        from opweave.adapters.keras.read import keras_geometry
 
         return keras_geometry(model, graph, dims, limits)
-    from opweave.adapters.torch.geometry import torch_geometry
+    from opweave.adapters.torch.kinds import torch_geometry
     from opweave.adapters.torch.program import prepare, read_program
 
     program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model

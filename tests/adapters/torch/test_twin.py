@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 import opweave as ow  # noqa: E402
 from opweave.adapters.torch.order import run_in_order  # noqa: E402
 from opweave.adapters.torch.program import prepare  # noqa: E402
-from opweave.adapters.torch.program_out import runnable  # noqa: E402
 from opweave.adapters.torch.read import from_torch  # noqa: E402
+from opweave.adapters.torch.stages import runnable  # noqa: E402
 from opweave.adapters.torch.twin import plain_outputs, tensors_in  # noqa: E402
 from tests.adapters.onnx.nets import random_order  # noqa: E402
 from tests.adapters.torch.nets import WIDTH, RandomNet  # noqa: E402
