@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from opweave.adapters.archives import Arrays, read_arrays, sizes_given
 from opweave.adapters.cli.flags import OF_ORDERS, WORDS, fields_of, with_flags
 from opweave.adapters.cli.output import solve_and_tell
 from opweave.adapters.cli.settings import (
@@ -21,7 +22,6 @@ from opweave.adapters.cli.settings import (
 )
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import validated
-from opweave.adapters.example_inputs import Arrays, read_arrays, sizes_given
 from opweave.adapters.formats import family_of
 from opweave.adapters.graphs.lifetimes import load_lifetimes
 from opweave.adapters.load import AnyProblem, geometry, load
